@@ -1,0 +1,72 @@
+"""The sources' bytes, kept once by their sha256.
+
+Owns: STORE/blobs/ab/cd…, written atomically and durably before a record names them.
+Refuses to know: which document a blob belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from kbproc.errors import KbprocError
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Blobs:
+    """A folder of blobs; `folder` is made on first use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, sha256: str) -> Path:
+        return self.folder / sha256[:2] / sha256[2:4] / sha256
+
+    def put(self, data: bytes) -> str:
+        """Stores `data` and returns its sha256; equal bytes are stored once.
+
+        The bytes are synced before the name appears: a blob that can be seen is whole.
+        """
+        sha256 = digest(data)
+        target = self.path(sha256)
+        if target.exists():
+            return sha256
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary = target.with_name(f"{sha256}.{os.getpid()}.tmp")
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+            temporary.replace(target)
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The source could not be stored: {error.strerror}."
+            ) from error
+        return sha256
+
+    def get(self, sha256: str) -> bytes:
+        """Raises store.corrupt if the blob is missing or is not what its name says."""
+        try:
+            data = self.path(sha256).read_bytes()
+        except FileNotFoundError as error:
+            raise KbprocError(
+                "store.corrupt", f"The source {sha256[:12]}… is missing.", detail={"blob": sha256}
+            ) from error
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The source {sha256[:12]}… could not be read: {error.strerror}."
+            ) from error
+        if digest(data) != sha256:
+            raise KbprocError(
+                "store.corrupt", f"The source {sha256[:12]}… is damaged.", detail={"blob": sha256}
+            )
+        return data

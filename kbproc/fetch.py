@@ -1,0 +1,189 @@
+"""One web page or file, fetched with care.
+
+Owns: which addresses may be asked, redirects, limits of size and time.
+Refuses to know: what the bytes become.
+
+A name is resolved once, its addresses are judged, and the connection goes to
+exactly the address that was judged: a second answer of the name server can't
+lead to another machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from kbproc import __version__
+from kbproc.errors import KbprocError
+from kbproc.parse import detect
+
+MAX_REDIRECTS = 5
+_TYPES = {
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "text/markdown": "markdown",
+    "text/plain": "text",
+    "application/pdf": "pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+}
+
+Progress = Callable[[int, int | None], None]
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """`name`: the last part of the address, for messages and as a title of last resort."""
+
+    url: str
+    data: bytes
+    type: str
+    name: str
+
+
+def fetch_url(
+    url: str,
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    allow_private: bool,
+    progress: Progress = lambda current, total: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Page:
+    """Raises network.blocked, network.failed, input.too_large, input.unsupported_type."""
+    deadline = time.monotonic() + timeout_s
+    for _ in range(MAX_REDIRECTS + 1):
+        address = _judged(url, allow_private)
+        found = _get(url, address, max_bytes, deadline, progress, cancelled)
+        if isinstance(found, Page):
+            return found
+        url = urljoin(url, found)
+    raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times")
+
+
+def _failed(url: str, why: str, **detail: Any) -> KbprocError:
+    return KbprocError(
+        "network.failed", f"{url} could not be fetched: {why}.", field="$.params.url", detail=detail
+    )
+
+
+def _judged(url: str, allow_private: bool) -> str:
+    """The address to connect to; raises network.blocked if none of the name's may be asked."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise _blocked(url, f"the address is malformed: {error}") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise _blocked(url, "only http and https addresses are fetched")
+    if parts.username or parts.password:
+        raise _blocked(url, "addresses with a password are not fetched")
+    try:
+        found = socket.getaddrinfo(host, port or parts.scheme, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise _failed(url, f"the name {host} can't be resolved ({error})") from None
+    addresses = [str(entry[4][0]) for entry in found]
+    allowed = [a for a in addresses if allow_private or _is_public(a)]
+    if not allowed:
+        raise _blocked(url, f"{host} is a private or local address ({addresses[0]})")
+    return allowed[0]
+
+
+def _is_public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.split("%", maxsplit=1)[0])
+    if isinstance(ip, ipaddress.IPv6Address) and (inner := ip.ipv4_mapped or ip.sixtofour):
+        ip = inner
+    return ip.is_global and not ip.is_multicast
+
+
+def _blocked(url: str, why: str) -> KbprocError:
+    return KbprocError(
+        "network.blocked", f"{url} is not fetched: {why}.", field="$.params.url",
+        hint="Only whoever starts kbproc can allow private addresses, with "
+        "--allow-private-addresses.",
+    )  # fmt: skip
+
+
+def _get(
+    url: str,
+    address: str,
+    max_bytes: int,
+    deadline: float,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+) -> Page | str:
+    """The page, or where it has moved to."""
+    import httpx
+
+    parts = urlsplit(url)
+    host = f"[{address}]" if ":" in address else address
+    direct = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host, fragment="")
+    name = parts.hostname or ""
+    headers = {
+        "Host": f"{name}:{parts.port}" if parts.port else name,
+        "User-Agent": f"kbproc/{__version__}",
+        "Accept": "text/html,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5",
+    }
+    left = max(deadline - time.monotonic(), 0.001)
+    try:
+        with (
+            httpx.Client(trust_env=False, timeout=left) as client,
+            client.stream(
+                "GET", direct.geturl(), headers=headers, extensions={"sni_hostname": name}
+            ) as response,
+        ):
+            if response.is_redirect:
+                return response.headers["location"]
+            if response.status_code != 200:
+                raise _failed(url, f"the server answered {response.status_code}",
+                              status=response.status_code)  # fmt: skip
+            data = _body(url, response, max_bytes, deadline, progress, cancelled)
+            return _page(url, data, response.headers.get("content-type", ""))
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        raise _failed(url, str(error) or type(error).__name__) from None
+
+
+def _body(
+    url: str,
+    response: Any,
+    max_bytes: int,
+    deadline: float,
+    progress: Progress,
+    cancelled: Callable[[], bool],
+) -> bytes:
+    declared = response.headers.get("content-length", "")
+    total = int(declared) if declared.isdecimal() else None
+    data = bytearray()
+    for part in response.iter_bytes(1 << 16):
+        data += part
+        if len(data) > max_bytes:
+            raise KbprocError(
+                "input.too_large", f"{url} has more than {max_bytes} bytes.",
+                field="$.params.max_bytes", hint="Raise max_bytes if you trust the page.",
+            )  # fmt: skip
+        if time.monotonic() > deadline:
+            raise _failed(url, "it took too long")
+        if cancelled():
+            raise KbprocError("operation.cancelled", "The client cancelled the request.")
+        progress(len(data), total)
+    return bytes(data)
+
+
+def _page(url: str, data: bytes, content_type: str) -> Page:
+    """The server's word decides, unless it says nothing: then the name and the bytes do."""
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    name = unquote(PurePosixPath(urlsplit(url).path).name) or urlsplit(url).hostname or url
+    doc_type = _TYPES.get(kind)
+    if doc_type in {None, "text"}:
+        doc_type = detect(name, data[:4096]) or doc_type
+    if doc_type is None:
+        raise KbprocError(
+            "input.unsupported_type", f"{url} is {kind or 'of no known type'}, which no parser "
+            "reads.", field="$.params.url",
+        )  # fmt: skip
+    return Page(url=url, data=data, type=doc_type, name=name)

@@ -1,0 +1,78 @@
+"""Fusing the two channels: one score out of a cosine and a BM25, or out of two ranks.
+
+Owns: the formulas, how they round, and the order of equals. Refuses to know: where
+the numbers come from.
+
+Rounding: a score is the sum of its channels' unrounded numbers, rounded once to 6
+places, so rank 1 in both channels gives 0.032787 (2/61); the channels' own numbers are
+rounded to 6 places too (0.016393 each). So the numbers as shown add up to the score as
+shown within 0.000001. Adding up rounded numbers instead would not give 0.032787.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+Mode = Literal["hybrid", "fts", "vector"]
+
+VECTOR_WEIGHT = 0.4
+FULLTEXT_WEIGHT = 0.6
+RRF_K = 60
+PLACES = 6
+
+
+class Fused(NamedTuple):
+    """A score, and what each channel gave to it: None where it took no part."""
+
+    score: float
+    fts: float | None
+    vector: float | None
+
+
+def blend(cosine: float | None, bm25: float | None, bound: float, mode: Mode = "hybrid") -> Fused:
+    """0.4·max(0, cosine) + 0.6·BM25/U, in [0, 1]; a single channel weighs 1.
+
+    `cosine` None: the vector is pending, counted 0. `bm25` None: the words do not
+    match, 0. `bound` is U, which no text's BM25 exceeds for this query: both terms are
+    absolute, so scores of different queries compare.
+    """
+    share = min(1.0, (bm25 or 0.0) / bound) if bound > 0 else 0.0  # 32-bit sums may graze U
+    likeness = None if cosine is None else min(1.0, max(0.0, cosine))
+    if mode == "hybrid":
+        likeness = None if likeness is None else VECTOR_WEIGHT * likeness
+        return _fused(FULLTEXT_WEIGHT * share, likeness)
+    return _fused(share, None) if mode == "fts" else _fused(None, likeness)
+
+
+def rrf(
+    vector_rank: int | None, fts_rank: int | None, mode: Mode = "hybrid", *, pending: bool = False
+) -> Fused:
+    """Σ 1/(60 + rank), ranks from 1 (Cormack, Clarke and Büttcher, SIGIR 2009).
+
+    A rank is None, counted 0, where the channel did not find the candidate; `pending`
+    says that this is so because its vector is not there yet.
+    """
+    fts = 1 / (RRF_K + fts_rank) if fts_rank else 0.0
+    vector = 1 / (RRF_K + vector_rank) if vector_rank else None if pending else 0.0
+    return _fused(None if mode == "vector" else fts, None if mode == "fts" else vector)
+
+
+def ranks(scores: Mapping[int, float]) -> dict[int, int]:
+    """Chunk id → rank from 1, greatest score first, equals by chunk id."""
+    ordered = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))
+    return {chunk_id: rank for rank, chunk_id in enumerate(ordered, 1)}
+
+
+def ordered(fused: Mapping[int, Fused]) -> list[tuple[int, Fused]]:
+    """(chunk id, score) by score as shown, equals by chunk id."""
+    return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))
+
+
+def _fused(fts: float | None, vector: float | None) -> Fused:
+    score = round((fts or 0.0) + (vector or 0.0), PLACES)
+    return Fused(
+        score,
+        None if fts is None else round(fts, PLACES),
+        None if vector is None else round(vector, PLACES),
+    )

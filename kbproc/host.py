@@ -1,0 +1,53 @@
+"""What the process takes from its surroundings: clocks, chance, pid, folder.
+
+Owns: the only calls to the clock, to randomness and to the working directory.
+Refuses to know: what they are used for. Tests and golden transcripts pass a
+`Host` of their own, and so their output is the same byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def rfc3339(epoch_ms: int) -> str:
+    """UTC with milliseconds and `Z`: of fixed width, so text order is time order."""
+    moment = datetime.fromtimestamp(epoch_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{epoch_ms % 1000:03d}Z"
+
+
+class Host:
+    """The real surroundings."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def now(self) -> str:
+        return rfc3339(self.now_ms())
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds of a clock that never goes back."""
+        return time.monotonic() * 1000
+
+    def salt(self) -> str:
+        """16 random bytes as hex."""
+        return secrets.token_hex(16)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def cwd(self) -> Path:
+        return Path.cwd()
+
+    def database_size(self, measured: int) -> int:
+        """Bytes on disk as told to clients; file sizes differ from run to run."""
+        return measured
+
+    def versions(self, measured: dict[str, str]) -> dict[str, str]:
+        """Library versions as told to clients."""
+        return measured

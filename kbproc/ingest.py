@@ -1,0 +1,467 @@
+"""From files and texts to documents.
+
+Owns: what is new, changed, unchanged, gone or unreadable; parsing a few files
+ahead; gathering them into records; the plan of an ingest.
+Refuses to know: formats (parse/), how records are written (commit.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from kbproc import events as ev
+from kbproc import files
+from kbproc.blobs import digest
+from kbproc.commit import Decision, Here, LongWrite
+from kbproc.documents import Content, Ids, is_bulk, require_kb, targets_of, written
+from kbproc.errors import KbprocError
+from kbproc.model import check_metadata, clean_tags
+from kbproc.parse import detect
+
+if TYPE_CHECKING:
+    from kbproc.registry import Call
+    from kbproc.store import Store
+    from kbproc.views.queries import DocumentRow
+
+_AHEAD = 8
+_BATCH_DOCUMENTS = 32
+_BATCH_CHUNKS = 400
+_MOST_LISTED = 100
+
+Action = Literal["added", "updated", "unchanged", "failed", "unsupported"]
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """What became of one file; `content` where there is something to write."""
+
+    path: str
+    action: Action
+    content: Content | None = None
+    error: KbprocError | None = None
+    sha256: str | None = None
+
+
+class FileFailure(Struct, frozen=True, kw_only=True):
+    path: str
+    type: str
+    message: str
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    id: int
+    path: str
+    action: Literal["added", "updated"]
+
+
+class IngestResult(Struct, kw_only=True):
+    """Counts of files; `documents` and `failures` list the first hundred."""
+
+    kb: str
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: int = 0
+    unsupported: int = 0
+    chunks: int = 0
+    documents: list[Changed] = []
+    failures: list[FileFailure] = []
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """An ingest's params, resolved."""
+
+    kb: str
+    starts: list[Path]
+    named: frozenset[Path]
+    recursive: bool
+    glob: str | None
+    exclude: Sequence[str]
+    max_file_bytes: int
+    tags: list[str]
+    metadata: dict[str, Any]
+    prune: bool
+    approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
+
+
+def read_content(
+    store: Store, data: bytes, doc_type: str, name: str, *, title: str | None = None
+) -> Content:
+    """Parses in a separate process and keeps the bytes as a blob.
+
+    Raises what the parser raises; a document without any text is a failure too.
+    """
+    parsed = store.parsers.parse(data, doc_type, name, title)
+    if not parsed.chunks:
+        raise KbprocError("operation.failed", f"{name} holds no text.",
+                          hint="A scanned document needs text recognition first.")  # fmt: skip
+    return Content(
+        title=title or parsed.title or name,
+        doc_type=doc_type,
+        chunks=[
+            ev.ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
+            for c in parsed.chunks
+        ],
+        sha256=store.blobs.put(data),
+        size_bytes=len(data),
+        tags=_usable_tags(parsed.tags),
+        metadata=_usable_metadata(parsed.metadata),
+        pages=parsed.pages,
+    )
+
+
+def _usable_tags(tags: Iterable[str]) -> list[str]:
+    """A document's own tags as far as they can be tags; the rest is left out."""
+    kept: list[str] = []
+    for tag in tags:
+        try:
+            kept += clean_tags([tag[:64]])
+        except KbprocError:
+            continue
+    return list(dict.fromkeys(kept))[:16]
+
+
+def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in list(metadata.items())[:64]:
+        short = value[:1000] if isinstance(value, str) else value
+        try:
+            check_metadata({key: short})
+        except KbprocError:
+            continue
+        kept[key] = short
+    return kept
+
+
+def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
+    """True if the chunks came out differently and are now a new revision."""
+    name = Path(row.path).name if row.path else row.title
+    data = store.blobs.get(row.sha256)
+    content = read_content(store, data, row.type, name)
+    with store.reading() as snapshot:
+        old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
+    if old == [(c.text, c.page, c.section) for c in content.chunks]:
+        return False
+
+    def decide(here: Here) -> Decision:
+        current = here.queries.document(row.id)
+        if current is None or current.deleted_at or current.sha256 != row.sha256:
+            return Decision(events=[], data=None)  # newer content came meanwhile
+        event = written(
+            here,
+            msgspec.structs.replace(content, title=current.title),
+            kb=current.kb,
+            existing=current,
+            ids=Ids(here),
+            tags=list(current.tags),
+            metadata=msgspec.json.decode(current.metadata),
+            path=current.path,
+            url=current.url,
+            source_id=current.source_id,
+        )
+        return Decision(events=[event], data=event)
+
+    return write.item(decide) is not None
+
+
+# -------------------------------------------------------------------------- ingest
+
+
+def find_files(work: Work, root: Path | None) -> list[Path]:
+    """Every file once, in the order of the params."""
+    found: dict[Path, None] = {}
+    for start in work.starts:
+        for path in files.walk(
+            start,
+            root=root,
+            recursive=work.recursive,
+            glob=work.glob,
+            exclude=work.exclude,
+        ):
+            found[path] = None
+    return list(found)
+
+
+def run(call: Call, work: Work, write: LongWrite) -> IngestResult:
+    """Ingests; each batch is durable when the next begins."""
+    store = call.store
+    known, failed_before = _known(store, work.kb)
+    resumed = write.written()
+    result = IngestResult(kb=work.kb)
+    paths = find_files(work, call.peer.root)
+    batch: list[Item] = []
+    items = _examine_ahead(store, work, paths, known)
+    for number, item in enumerate(items, 1):
+        _count(result, item, known, resumed)
+        if item.content is not None or _failure_is_news(item, failed_before):
+            batch.append(item)
+        if _full(batch):
+            _commit(write, work, batch, failed_before, result)
+            batch = []
+        call.emit("progress", progress("parse", number, len(paths), Path(item.path).name))
+        if call.cancelled():
+            items.close()
+            _commit(write, work, batch, failed_before, result)
+            call.check_cancelled(**_counts(result))
+    _commit(write, work, batch, failed_before, result)
+    if work.prune:
+        result.removed = write.item(lambda here: _prune(here, work)).removed
+    return result
+
+
+def progress(stage: str, current: int, total: int, message: str) -> dict[str, Any]:
+    """The fields of a progress event; the last one is never left out."""
+    return {
+        "stage": stage,
+        "current": current,
+        "total": total,
+        "percent": round(100 * current / total, 1),
+        "message": message,
+        "last": current == total,
+    }
+
+
+def _known(
+    store: Store, kb: str
+) -> tuple[dict[str, DocumentRow], dict[str, tuple[str, str, str | None]]]:
+    with store.reading() as snapshot:
+        return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
+
+
+def _examine_ahead(
+    store: Store, work: Work, paths: list[Path], known: dict[str, DocumentRow]
+) -> Iterator[Item]:
+    """Items in the order of `paths`, a few being parsed ahead of the one that is next."""
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="ingest") as executor:
+        ahead: deque[Future[Item]] = deque()
+        remaining = iter(paths)
+        try:
+            while True:
+                while len(ahead) < _AHEAD and (path := next(remaining, None)) is not None:
+                    earlier = known.get(str(path))
+                    ahead.append(executor.submit(_examine, store, work, path, earlier))
+                if not ahead:
+                    return
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+def _examine(store: Store, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
+    sha256 = None
+    try:
+        data = files.read(path, work.max_file_bytes)
+        sha256 = digest(data)
+        if earlier is not None and earlier.sha256 == sha256:
+            return Item(path=str(path), action="unchanged", sha256=sha256)
+        doc_type = detect(path.name, data[:4096])
+        if doc_type is None:
+            return _unsupported(path, path in work.named)
+        content = read_content(store, data, doc_type, path.name)
+    except KbprocError as error:
+        return Item(path=str(path), action="failed", error=error, sha256=sha256)
+    action: Action = "updated" if earlier else "added"
+    return Item(path=str(path), action=action, content=content, sha256=sha256)
+
+
+def _unsupported(path: Path, named: bool) -> Item:
+    """In a folder such files are passed over; one that was named is a failure."""
+    if not named:
+        return Item(path=str(path), action="unsupported")
+    error = KbprocError("input.unsupported_type", f"No parser reads {path.name}.")
+    return Item(path=str(path), action="failed", error=error)
+
+
+def _count(
+    result: IngestResult, item: Item, known: dict[str, DocumentRow], resumed: dict[int, int]
+) -> None:
+    """Unchanged files that an earlier, unfinished run of this command wrote count as its own."""
+    row = known.get(item.path)
+    if item.action == "unchanged" and row is not None and row.id in resumed:
+        action: Literal["added", "updated"] = "added" if resumed[row.id] == 1 else "updated"
+        _list_changed(result, row.id, item.path, action, row.chunk_count)
+    elif item.action == "unchanged":
+        result.unchanged += 1
+    elif item.action == "unsupported":
+        result.unsupported += 1
+    elif item.error is not None:
+        result.failed += 1
+        if len(result.failures) < _MOST_LISTED:
+            failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
+            result.failures.append(failure)
+
+
+def _list_changed(
+    result: IngestResult, id: int, path: str, action: Literal["added", "updated"], chunks: int
+) -> None:
+    setattr(result, action, getattr(result, action) + 1)
+    result.chunks += chunks
+    if len(result.documents) < _MOST_LISTED:
+        result.documents.append(Changed(id=id, path=path, action=action))
+
+
+def _failure_is_news(item: Item, before: dict[str, tuple[str, str, str | None]]) -> bool:
+    if item.error is None:
+        return item.action != "unsupported" and item.path in before
+    return before.get(item.path) != (item.error.type, item.error.message, item.sha256)
+
+
+def _full(batch: list[Item]) -> bool:
+    chunks = sum(len(item.content.chunks) for item in batch if item.content)
+    return len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
+
+
+def _commit(
+    write: LongWrite,
+    work: Work,
+    batch: list[Item],
+    failed_before: dict[str, tuple[str, str, str | None]],
+    result: IngestResult,
+) -> None:
+    if not batch:
+        return
+    for event in write.item(lambda here: _batch(here, work, batch, failed_before)):
+        action: Literal["added", "updated"] = "added" if event.revision == 1 else "updated"
+        _list_changed(result, event.id, event.path, action, len(event.chunks))
+
+
+def _batch(
+    here: Here,
+    work: Work,
+    batch: list[Item],
+    failed_before: dict[str, tuple[str, str, str | None]],
+) -> Decision:
+    """Looks again at what is there: another writer may have been faster."""
+    require_kb(here, work.kb)
+    known = here.queries.documents_at(work.kb, [item.path for item in batch])
+    ids = Ids(here)
+    events: list[ev.Event] = []
+    for item in batch:
+        existing = known.get(item.path)
+        if item.error is not None:
+            events.append(
+                ev.FileFailed(
+                    kb=work.kb,
+                    path=item.path,
+                    error=item.error.type,
+                    message=item.error.message,
+                    sha256=item.sha256,
+                )
+            )
+            continue
+        if item.path in failed_before:
+            events.append(ev.FileCleared(kb=work.kb, path=item.path))
+        content = item.content
+        if content is None or (existing is not None and existing.sha256 == content.sha256):
+            continue
+        events.append(_file_written(here, work, item.path, content, existing, ids))
+    return Decision(events=events, data=[e for e in events if isinstance(e, ev.DocWritten)])
+
+
+def _file_written(
+    here: Here, work: Work, path: str, content: Content, existing: DocumentRow | None, ids: Ids
+) -> ev.DocWritten:
+    """A new revision keeps the tags that were given by hand."""
+    tags = content.tags + (existing.tags if existing else []) + work.tags
+    kept = msgspec.json.decode(existing.metadata) if existing else {}
+    return written(
+        here,
+        content,
+        kb=work.kb,
+        existing=existing,
+        ids=ids,
+        tags=list(dict.fromkeys(tags))[:16],
+        metadata={**kept, **content.metadata, **work.metadata},
+        path=path,
+    )
+
+
+# --------------------------------------------------------------------------- prune
+
+
+class Pruned(Struct, frozen=True):
+    removed: int
+
+
+def gone(here: Here, work: Work) -> list[DocumentRow]:
+    """Documents below the given paths whose files do not exist any more."""
+    return [
+        row
+        for path, row in sorted(here.queries.paths(work.kb).items())
+        if any(Path(path).is_relative_to(start) for start in work.starts)
+        and not Path(path).exists()
+    ]
+
+
+def _prune(here: Here, work: Work) -> Decision:
+    """Removes what was approved and is still gone."""
+    rows = [row for row in gone(here, work) if row.id in work.approved]
+    failures = [
+        path
+        for path in here.queries.failures(work.kb)
+        if any(Path(path).is_relative_to(start) for start in work.starts)
+        and not Path(path).exists()
+    ]
+    events: list[ev.Event] = [ev.DocDeleted(id=row.id) for row in rows]
+    events += [ev.FileCleared(kb=work.kb, path=path) for path in failures]
+    return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
+
+
+def plan(call: Call, work: Work, here: Here) -> Decision:
+    """What an ingest would do, without parsing: new, changed, unchanged, gone."""
+    known, _ = _known(call.store, work.kb)
+    changes = []
+    counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
+    for path in find_files(work, call.peer.root):
+        action, why = _foresee(work, path, known.get(str(path)))
+        counts[action] += 1
+        if action in {"added", "updated", "failed"}:
+            changes.append(f"{action}: {path}{why}")
+    rows = gone(here, work) if work.prune else []
+    changes += [f"removed: {row.path}" for row in rows]
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return Decision(
+        events=[ev.DocDeleted(id=row.id) for row in rows],
+        data=None,
+        targets=targets_of(rows),
+        changes=[f"{summary}, {len(rows)} removed", *changes],
+        bulk=is_bulk(here, work.kb, len(rows)) if rows else False,
+    )
+
+
+def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Action, str]:
+    try:
+        data = files.read(path, work.max_file_bytes)
+    except KbprocError as error:
+        return "failed", f" ({error.message})"
+    if earlier is not None and earlier.sha256 == digest(data):
+        return "unchanged", ""
+    if detect(path.name, data[:4096]) is None:
+        return ("failed", " (unsupported)") if path in work.named else ("unsupported", "")
+    return ("updated" if earlier else "added"), ""
+
+
+def _counts(result: IngestResult) -> dict[str, Any]:
+    names = ("added", "updated", "unchanged", "removed", "failed", "unsupported", "chunks")
+    return {name: getattr(result, name) for name in names}
+
+
+def partial(result: IngestResult) -> KbprocError:
+    """The outcome of an ingest in which some files could not be read."""
+    total = result.added + result.updated + result.unchanged + result.failed
+    detail = {**_counts(result), "kb": result.kb, "failures": msgspec.to_builtins(result.failures)}
+    first = result.failures[0]
+    return KbprocError(
+        "operation.partial",
+        f"{result.failed} of {total} files could not be read, first {Path(first.path).name}: "
+        f"{first.message}",
+        detail=detail,
+    )

@@ -1,0 +1,10 @@
+"""The methods, one file a noun, and the registry of them all."""
+
+from __future__ import annotations
+
+from kbproc.methods import chunk, doc, index, kb, search, store, tag
+from kbproc.registry import Registry
+
+
+def registry() -> Registry:
+    return Registry.of(store, index, kb, doc, chunk, tag, search)

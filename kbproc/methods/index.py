@@ -1,0 +1,111 @@
+"""Health: doctor, and rebuilding the views."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc.commit import Decision, LongWrite, plan_of
+from kbproc.documents import targets_of
+from kbproc.model import ReadParams, WriteParams
+from kbproc.registry import Call, Example, Reply, method
+
+
+class Doctor(ReadParams, kw_only=True, frozen=True):
+    deep: Annotated[
+        bool, Meta(description="also rebuild every view beside the live one and compare; slow")
+    ] = False
+
+
+class Finding(Struct, kw_only=True, frozen=True):
+    name: str
+    status: Literal["pass", "warn", "fail"]
+    message: str
+    hint: str | None = None
+
+
+class Diagnosis(Struct, kw_only=True, frozen=True):
+    """`healthy`: nothing failed; warnings do not count."""
+
+    healthy: bool
+    findings: list[Finding]
+
+
+class Rebuild(WriteParams, kw_only=True, frozen=True):
+    pass
+
+
+class Rebuilt(Struct, kw_only=True, frozen=True):
+    seq: int
+    documents: int
+    chunks: int
+
+
+@method(
+    "doctor",
+    streams=True,
+    params=Doctor,
+    result=Diagnosis,
+    summary="Check libraries, store, log, views, model, disk and permissions.",
+    when_to_use="When something does not work, before asking for help.",
+    scope="store:read",
+    needs_store=False,
+    examples=[Example(params={}, what="all checks")],
+)
+def doctor(call: Call, params: Doctor) -> Reply:
+    from kbproc.doctor import examine
+
+    findings: list[Finding] = []
+    for found in examine(call, deep=params.deep):
+        finding = Finding(**found)
+        findings.append(finding)
+        item: dict[str, Any] = msgspec.to_builtins(finding)
+        call.emit("item", {"item": item})
+    healthy = all(finding.status != "fail" for finding in findings)
+    return Reply(data=Diagnosis(healthy=healthy, findings=findings), count=len(findings))
+
+
+@method(
+    "index.rebuild",
+    kind="write",
+    streams=True,
+    scope="admin",
+    idempotent=True,
+    params=Rebuild,
+    result=Rebuilt,
+    summary="Rebuild every view from the log and swap it in.",
+    when_to_use="When doctor says that a view disagrees with the log. Reads go on meanwhile; "
+    "nothing is embedded again.",
+    examples=[Example(params={}, what="all views")],
+)
+def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
+    store = call.store
+    if params.dry_run:
+        planned = Decision(
+            events=[], data=None, targets=targets_of([]),
+            changes=["rebuild the catalog, the full-text index and the vector index"],
+        )  # fmt: skip
+        return Reply(data=None, plan=plan_of(write.request, planned))
+    stages = ("catalog", "fulltext", "vectors")
+
+    def tell(stage: str) -> None:
+        number = stages.index(stage)
+        call.emit(
+            "progress",
+            {
+                "stage": "rebuild", "current": number, "total": len(stages),
+                "percent": round(100 * number / len(stages), 1), "message": stage, "last": True,
+            },
+        )  # fmt: skip
+
+    store.rebuild(tell)
+    with store.reading() as snapshot:
+        data = Rebuilt(
+            seq=snapshot.seq,
+            documents=sum(snapshot.queries.by_type().values()),
+            chunks=snapshot.queries.chunk_total(),
+        )
+    outcome = write.end(data)
+    return Reply(data=outcome.data, seq=max(outcome.seq, data.seq))

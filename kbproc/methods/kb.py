@@ -1,0 +1,372 @@
+"""Knowledge bases: create, list, get, update, delete, status, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc import events as ev
+from kbproc.commit import Decide, Decision, Here
+from kbproc.documents import decode_cursor, encode_cursor, page, targets_of, unknown_kb
+from kbproc.errors import KbprocError
+from kbproc.model import (
+    DEFAULT_KB,
+    DestructiveParams,
+    Freshness,
+    KbSlug,
+    ListParams,
+    ReadParams,
+    Target,
+    WriteParams,
+    clean_name,
+)
+from kbproc.registry import Call, Example, Reply, method
+
+if TYPE_CHECKING:
+    from kbproc.views.queries import KbRow, Queries
+
+_MOST_LISTED = 100
+
+Name = Annotated[str, Meta(min_length=1, max_length=200, description="name for people")]
+Description = Annotated[str, Meta(max_length=2000, description="what belongs in here")]
+
+
+class KnowledgeBase(Struct, kw_only=True, frozen=True):
+    slug: str
+    name: str
+    description: str
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+class CreateKb(WriteParams, kw_only=True, frozen=True):
+    slug: KbSlug
+    name: Name | None = None
+    description: Description = ""
+
+
+class ListKbs(ListParams, kw_only=True, frozen=True):
+    pass
+
+
+class GetKb(ReadParams, kw_only=True, frozen=True):
+    slug: KbSlug
+
+
+class UpdateKb(WriteParams, kw_only=True, frozen=True):
+    slug: KbSlug
+    name: Name | None = None
+    description: Description | None = None
+    expected_revision: Annotated[int, Meta(ge=1, description="fail if it has changed")] | None = (
+        None
+    )
+
+
+class DeleteKb(DestructiveParams, kw_only=True, frozen=True):
+    slug: KbSlug
+
+
+class DeletedKb(Struct, kw_only=True, frozen=True):
+    slug: str
+    documents: int
+
+
+class KbStatus(Struct, kw_only=True, frozen=True):
+    """`source_bytes`: size of the sources, not of the store."""
+
+    slug: str
+    documents: int
+    chunks: int
+    source_bytes: int
+    freshness: Freshness
+
+
+class FailedFile(Struct, kw_only=True, frozen=True):
+    path: str
+    type: str
+    message: str
+
+
+class StaleFile(Struct, kw_only=True, frozen=True):
+    """A document whose file has changed or is gone."""
+
+    document_id: int
+    path: str
+    state: str
+
+
+class KbCheck(Struct, kw_only=True, frozen=True):
+    """Counts are whole; the lists hold the first hundred."""
+
+    slug: str
+    documents: int
+    pending: int
+    failed: int
+    stale: int
+    failed_files: list[FailedFile]
+    stale_files: list[StaleFile]
+
+
+def _shown(row: KbRow) -> KnowledgeBase:
+    return KnowledgeBase(
+        slug=row.slug,
+        name=row.name,
+        description=row.description,
+        revision=row.revision,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _require(queries: Queries, slug: str) -> KbRow:
+    row = queries.kb(slug)
+    if row is None:
+        raise unknown_kb(slug, queries.kb_slugs(), field="$.params.slug")
+    return row
+
+
+@method(
+    "kb.create",
+    kind="write",
+    params=CreateKb,
+    result=KnowledgeBase,
+    summary="Create a knowledge base.",
+    when_to_use="To keep a body of documents apart, such as one project's or one customer's.",
+    errors=["resource.already_exists"],
+    positional=["slug"],
+    examples=[
+        Example(
+            params={"slug": "handbook", "description": "How we work."},
+            what="a knowledge base for a handbook",
+        ),
+        Example(params={"slug": "default"}, what="a slug that is taken", exit=7),
+    ],
+)
+def create(call: Call, params: CreateKb) -> Decide:
+    name = clean_name(params.name or params.slug, field="$.params.name")
+
+    def decide(here: Here) -> Decision:
+        if here.queries.kb(params.slug) is not None:
+            raise KbprocError(
+                "resource.already_exists",
+                f"The knowledge base {params.slug!r} exists already.",
+                field="$.params.slug",
+                hint="Use it as it is, change it with kb.update, or choose another slug.",
+            )
+        event = ev.KbCreated(slug=params.slug, name=name, description=params.description)
+        made = KnowledgeBase(
+            slug=params.slug,
+            name=name,
+            description=params.description,
+            revision=1,
+            created_at=here.now,
+            updated_at=here.now,
+        )
+        return Decision(events=[event], data=made)
+
+    return decide
+
+
+@method(
+    "kb.list",
+    params=ListKbs,
+    result=list[KnowledgeBase],
+    summary="List the knowledge bases by slug.",
+    when_to_use="To learn which knowledge bases there are before searching or adding.",
+    examples=[Example(params={}, what="all of them")],
+)
+def list_kbs(call: Call, params: ListKbs) -> Reply:
+    after = decode_cursor(params.cursor, str)
+    with call.store.reading() as snapshot:
+        rows, more = page(snapshot.queries.kbs(after, params.limit + 1), params.limit)
+        return Reply(
+            data=[_shown(row) for row in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            has_more=more,
+            **({"next_cursor": encode_cursor(rows[-1].slug)} if more else {}),
+        )
+
+
+@method(
+    "kb.get",
+    params=GetKb,
+    result=KnowledgeBase,
+    summary="Show one knowledge base.",
+    when_to_use="To read its description and revision.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[
+        Example(params={"slug": "default"}, what="the one that is always there"),
+        Example(params={"slug": "nowhere"}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: GetKb) -> Reply:
+    with call.store.reading() as snapshot:
+        return Reply(data=_shown(_require(snapshot.queries, params.slug)), seq=snapshot.seq)
+
+
+@method(
+    "kb.update",
+    kind="write",
+    idempotent=True,
+    params=UpdateKb,
+    result=KnowledgeBase,
+    summary="Change a knowledge base's name or description.",
+    when_to_use="When its purpose has changed; the slug stays for ever.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[Example(params={"slug": "default", "name": "Everything"}, what="another name")],
+)
+def update(call: Call, params: UpdateKb) -> Decide:
+    if params.name is None and params.description is None:
+        raise KbprocError(
+            "input.invalid_params", "There is nothing to change: give name or description.",
+            field="$.params", valid_values=["name", "description"],
+        )  # fmt: skip
+
+    def decide(here: Here) -> Decision:
+        row = _require(here.queries, params.slug)
+        if params.expected_revision not in {None, row.revision}:
+            raise KbprocError(
+                "resource.conflict",
+                f"{row.slug} is at revision {row.revision}, not {params.expected_revision}.",
+                field="$.params.expected_revision",
+                detail={"revision": row.revision},
+            )
+        name = row.name if params.name is None else clean_name(params.name, field="$.params.name")
+        text = row.description if params.description is None else params.description
+        made = KnowledgeBase(
+            slug=row.slug,
+            name=name,
+            description=text,
+            revision=row.revision + 1,
+            created_at=row.created_at,
+            updated_at=here.now,
+        )
+        target = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
+        event = ev.KbUpdated(slug=row.slug, name=name, description=text)
+        return Decision(events=[event], data=made, targets=[target])
+
+    return decide
+
+
+@method(
+    "kb.delete",
+    kind="destructive",
+    params=DeleteKb,
+    result=DeletedKb,
+    summary="Delete a knowledge base and hide all of its documents.",
+    when_to_use="When a whole body of documents is no longer wanted.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[
+        Example(params={"slug": "scratch"}, what="without a person's approval", exit=10),
+        Example(params={"slug": "scratch", "dry_run": True}, what="only the plan"),
+    ],
+)
+def delete(call: Call, params: DeleteKb) -> Decide:
+    def decide(here: Here) -> Decision:
+        from kbproc.views.queries import DocumentFilter
+
+        row = _require(here.queries, params.slug)
+        if row.slug == DEFAULT_KB:
+            raise KbprocError(
+                "input.invalid_params",
+                "The knowledge base 'default' is always there and can't be deleted.",
+                field="$.params.slug",
+                hint="Delete its documents with doc.delete instead.",
+            )
+        rows = here.queries.documents(DocumentFilter(kbs=[row.slug]))
+        own = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
+        events: list[ev.Event] = [ev.DocDeleted(id=doc.id) for doc in rows]
+        return Decision(
+            events=[*events, ev.KbDeleted(slug=row.slug)],
+            data=DeletedKb(slug=row.slug, documents=len(rows)),
+            targets=[own, *targets_of(rows)],
+            changes=[f"delete {row.slug} and hide its {len(rows)} documents"],
+            bulk=bool(rows),
+        )
+
+    return decide
+
+
+@method(
+    "kb.status",
+    params=GetKb,
+    result=KbStatus,
+    summary="Count a knowledge base's documents and chunks; cheap.",
+    when_to_use="To see whether there is anything to search, and whether it is all indexed.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[Example(params={"slug": "default"}, what="counts")],
+)
+def status(call: Call, params: GetKb) -> Reply:
+    with call.store.reading() as snapshot:
+        row = _require(snapshot.queries, params.slug)
+        documents, chunks, size = snapshot.queries.kb_counts([row.slug]).get(row.slug, (0, 0, 0))
+        freshness = call.store.freshness(snapshot)
+        data = KbStatus(
+            slug=row.slug,
+            documents=documents,
+            chunks=chunks,
+            source_bytes=size,
+            freshness=freshness,
+        )
+        return Reply(data=data, seq=snapshot.seq, freshness=freshness)
+
+
+@method(
+    "kb.check",
+    params=GetKb,
+    result=KbCheck,
+    summary="Look for files that failed, have changed or are gone.",
+    when_to_use="Before relying on a knowledge base, or when an answer looks outdated.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[Example(params={"slug": "default"}, what="failures, pending and stale files")],
+)
+def check(call: Call, params: GetKb) -> Reply:
+    with call.store.reading() as snapshot:
+        row = _require(snapshot.queries, params.slug)
+        failures = snapshot.queries.failures(row.slug)
+        documents = snapshot.queries.kb_counts([row.slug]).get(row.slug, (0, 0, 0))[0]
+        rows = snapshot.queries.paths(row.slug)
+        seq = snapshot.seq
+    stale = []
+    for path, document in rows.items():
+        call.check_cancelled()
+        if state := _state(Path(path), document.size_bytes, document.sha256):
+            stale.append(StaleFile(document_id=document.id, path=path, state=state))
+    pending = sum(call.store.embedding.status_of(r.id) == "pending" for r in rows.values())
+    data = KbCheck(
+        slug=row.slug,
+        documents=documents,
+        pending=pending,
+        failed=len(failures),
+        stale=len(stale),
+        failed_files=[
+            FailedFile(path=path, type=kind, message=message)
+            for path, (kind, message, _) in list(failures.items())[:_MOST_LISTED]
+        ],
+        stale_files=stale[:_MOST_LISTED],
+    )
+    hints = {} if not (stale or failures) else {"hint": "Run doc.ingest again on their folder."}
+    return Reply(data=data, seq=seq, **hints)
+
+
+def _state(path: Path, size: int, sha256: str) -> str | None:
+    """None if the file is as it was."""
+    from kbproc.blobs import digest
+
+    try:
+        if path.stat().st_size != size:
+            return "changed"
+        return None if digest(path.read_bytes()) == sha256 else "changed"
+    except FileNotFoundError:
+        return "gone"
+    except OSError:
+        return "unreadable"

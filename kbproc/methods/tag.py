@@ -1,0 +1,48 @@
+"""Tags: which there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.documents import Kbs, decode_cursor, encode_cursor, kbs_of, page, require_kbs
+from kbproc.model import ListParams
+from kbproc.registry import Call, Example, Reply, method
+
+
+class ListTags(ListParams, kw_only=True, frozen=True):
+    kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
+        None
+    )
+
+
+class TagCount(Struct, kw_only=True, frozen=True):
+    name: str
+    count: int
+
+
+@method(
+    "tag.list",
+    params=ListTags,
+    result=list[TagCount],
+    summary="List the tags in use and how many documents carry each.",
+    when_to_use="To learn which tags a search can filter by.",
+    scope="doc:read",
+    errors=["resource.not_found"],
+    alias="tags",
+    examples=[Example(params={}, what="all tags")],
+)
+def list_tags(call: Call, params: ListTags) -> Reply:
+    after = decode_cursor(params.cursor, str)
+    with call.store.reading() as snapshot:
+        require_kbs(snapshot.queries, params.kb)
+        found = snapshot.queries.tags(kbs_of(params.kb), after, params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[TagCount(name=name, count=count) for name, count in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            has_more=more,
+            **({"next_cursor": encode_cursor(rows[-1][0])} if more else {}),
+        )

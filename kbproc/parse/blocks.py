@@ -1,0 +1,84 @@
+"""What every parser gives back, and how extracted text is made harmless.
+
+Owns: Block, Parsed, the cleaning of text and titles.
+Refuses to know: any format, chunks, tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+TITLE_CHARS = 300
+PATH = " > "
+
+Kind = Literal["prose", "code", "table"]
+Scalar = str | int | float | bool | None
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BREAK = re.compile("\r\n?|[\x0c\x85\u2028\u2029]")
+# Zero-width characters, bidi marks, embeddings, overrides and isolates, C1.
+_INVISIBLE = re.compile(
+    "[\x80-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+)
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A paragraph, list, table or stretch of code: never cut by a parser for size.
+
+    `page` counts from 1. `section` is the path of headings, "Installation > Linux".
+    """
+
+    text: str
+    page: int | None = None
+    section: str | None = None
+    kind: Kind = "prose"
+
+
+class Parsed(msgspec.Struct, kw_only=True):
+    """A document as its parser read it; `pages` where the format has pages."""
+
+    title: str | None = None
+    blocks: list[Block]
+    tags: list[str] = []
+    metadata: dict[str, Scalar] = {}
+    pages: int | None = None
+
+
+def clean_text(text: str) -> str:
+    """`text` with \\n as its only line break and without controls or lone surrogates.
+
+    Tabs stay; a NUL or another C0 control vanishes; a surrogate pair that was
+    decoded apart is put together again, a lone half becomes U+FFFD.
+    """
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return _CONTROL.sub("", _BREAK.sub("\n", text.removeprefix("\ufeff")))
+
+
+def clean_title(text: str | None) -> str | None:
+    """One line of at most 300 visible characters, or None when nothing is left."""
+    if not text:
+        return None
+    line = " ".join(_INVISIBLE.sub("", clean_text(text)).split())
+    return line[:TITLE_CHARS].rstrip() or None
+
+
+class Headings:
+    """The headings above the current line, as a `section` path."""
+
+    def __init__(self) -> None:
+        self._path: list[tuple[int, str]] = []
+
+    def enter(self, level: int, name: str | None) -> None:
+        while self._path and self._path[-1][0] >= level:
+            self._path.pop()
+        if name:
+            self._path.append((level, name))
+
+    @property
+    def section(self) -> str | None:
+        return PATH.join(name for _, name in self._path) or None

@@ -1,0 +1,33 @@
+"""The wire's file descriptors.
+
+Owns: taking fds 0 and 1 away from everybody else, before anything heavy is
+imported, so that no library's print can tear a line of the wire.
+Refuses to know: what travels over them.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def claim() -> tuple[int, int]:
+    """Returns (read, write) descriptors of the wire.
+
+    From then on fd 0 reads as empty and fd 1 is stderr: a stray print lands in
+    the log, a stray read gets end of file. Children inherit neither.
+    """
+    reader, writer = os.dup(0), os.dup(1)
+    os.set_inheritable(reader, False)
+    os.set_inheritable(writer, False)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return reader, writer
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes the whole of `data`; raises BrokenPipeError if nobody reads."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,539 @@
+"""The coprocess: lines in, lines out, many requests at once.
+
+Owns: reading lines with a limit, the pool, requests in flight, cancellation,
+waiting requests, the order of a stream's events, the outgoing queue, ending.
+Refuses to know: what a message means (rpc.py) and what a method does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+from msgspec import UNSET
+
+from kbproc import registry as reg
+from kbproc import rpc
+from kbproc.config import MAX_IN_FLIGHT
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.pipes import write_all
+from kbproc.store import Store
+
+WORKERS = 8
+DRAIN_SECONDS = 10.0
+_ATOMIC = select.PIPE_BUF
+_CONGESTED = 256
+_PROGRESS_EVERY_MS = 100.0
+
+
+class Outbox:
+    """Lines on their way out, in order. A short one goes at once if the pipe has room."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._writing = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def send(self, line: bytes) -> None:
+        data = line + b"\n"
+        with self._changed:
+            if self._closed:
+                return
+            if not self._lines and not self._writing and len(data) <= _ATOMIC and self._has_room():
+                self._write(data)
+                return
+            self._lines.append(data)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    @property
+    def congested(self) -> bool:
+        return len(self._lines) > _CONGESTED
+
+    def wait_for_room(self, given_up: Callable[[], bool]) -> None:
+        """Holds back the one who asks until the client has read on."""
+        with self._changed:
+            while self.congested and not self._closed and not given_up():
+                self._changed.wait(0.5)
+
+    def flush(self, timeout_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or (not self._lines and not self._writing), timeout_s
+            )
+
+    def _has_room(self) -> bool:
+        """A pipe that polls writable takes PIPE_BUF bytes without blocking."""
+        return any(event & select.POLLOUT for _, event in self._poll.poll(0))
+
+    def _write(self, data: bytes) -> None:
+        try:
+            write_all(self._fd, data)
+        except OSError:  # the reader is gone: nobody is left to tell
+            self._closed = True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._lines))
+                data = b"".join(self._lines)
+                self._lines.clear()
+                self._writing = True
+                self._changed.notify_all()
+            self._write(data)
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+
+
+class Pool:
+    """Threads that run requests; made as they are needed."""
+
+    def __init__(self, size: int) -> None:
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._size = size
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+
+    def submit(self, job: Callable[[], None]) -> None:
+        if not self._idle.acquire(blocking=False) and self._threads < self._size:
+            self._threads += 1
+            threading.Thread(target=self._run, name="worker", daemon=True).start()
+        self._jobs.put(job)
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            job()
+            self._idle.release()
+
+
+class Stream:
+    """The events of one request, numbered without a gap."""
+
+    def __init__(self, connection: Connection, id: rpc.Id, host: Host) -> None:
+        self._connection = connection
+        self._id = id
+        self._host = host
+        self._index = 0
+        self._last_progress = float("-inf")
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        """Progress is thinned out before it is numbered; other events wait for room."""
+        outbox = self._connection.outbox
+        if name == "progress":
+            now, last = self._host.monotonic_ms(), fields.pop("last", False)
+            if not last and (outbox.congested or now - self._last_progress < _PROGRESS_EVERY_MS):
+                return
+            self._last_progress = now
+        elif outbox.congested:
+            outbox.wait_for_room(lambda: self._id in self._connection.cancelled)
+        stamped = {"request_id": self._id, "index": self._index, **fields}
+        line = self._connection.service.wire.event(name, stamped)
+        if line is not None:
+            self._index += 1
+            outbox.send(line)
+
+
+class Service:
+    """What all connections of a process share."""
+
+    def __init__(
+        self,
+        *,
+        registry: reg.Registry,
+        host: Host,
+        open_store: Callable[[], Store],
+        wire: rpc.Wire,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.registry = registry
+        self.host = host
+        self.open_store = open_store
+        self.wire = wire
+        self.max_in_flight = max_in_flight
+        self.settings = settings or {}
+        self.pool = Pool(WORKERS)
+        self.long_pool = Pool(max_in_flight)
+        self.waiting = Waiting(self)
+
+    def call(self, peer: reg.Peer, emit: reg.Emit, cancelled: Callable[[], bool]) -> reg.Call:
+        return reg.Call(
+            registry=self.registry,
+            host=self.host,
+            peer=peer,
+            open_store=self.open_store,
+            emit=emit,
+            now=self.host.now(),
+            cancelled=cancelled,
+            settings=self.settings,
+        )
+
+
+Reply = Callable[[bytes | None], None]
+
+
+class Connection:
+    """One client: its requests in flight, its outgoing lines."""
+
+    def __init__(self, service: Service, peer: reg.Peer, outbox: Outbox) -> None:
+        self.service = service
+        self.peer = peer
+        self.outbox = outbox
+        self.cancelled: set[rpc.Id] = set()
+        self._in_flight: dict[rpc.Id, Flight] = {}
+        self._writer = Pool(1)  # one thread: short writes commit in arrival order
+        self._changed = threading.Condition()
+
+    def receive(self, line: bytes) -> None:
+        """One line from the client."""
+        if not line.strip():
+            return
+        parsed = rpc.parse(line)
+        if isinstance(parsed, list):
+            batch = Batch(self, len(parsed))
+            for message in parsed:
+                self._take(message, batch.answer)
+        else:
+            self._take(parsed, self._reply)
+
+    def _reply(self, line: bytes | None) -> None:
+        if line is not None:
+            self.outbox.send(line)
+
+    def _take(self, message: rpc.Message, answer: Reply) -> None:
+        if isinstance(message, rpc.Malformed):
+            answer(self.service.wire.error(message.id, message.error))
+        elif message.id is UNSET:
+            self._notified(message)
+            answer(None)
+        else:
+            self._start(message, message.id, answer)
+
+    def _notified(self, message: rpc.Request) -> None:
+        if message.method == "$/cancel":
+            self._cancel(message)
+        elif message.method in self.service.registry.methods:
+            flight = Flight(self, message, None, lambda line: None)
+            self._pool_for(message.method).submit(flight.run)
+
+    def _cancel(self, message: rpc.Request) -> None:
+        import msgspec
+
+        try:
+            id = msgspec.json.decode(message.params, type=dict[str, rpc.Id]).get("id")
+        except msgspec.DecodeError:
+            return
+        with self._changed:
+            flight = self._in_flight.get(id) if id is not None else None
+            if flight is None or id is None:
+                return
+            self.cancelled.add(id)
+        self.service.waiting.wake()
+
+    def _start(self, message: rpc.Request, id: rpc.Id, answer: Reply) -> None:
+        refusal: KbprocError | None = None
+        flight = Flight(self, message, id, answer)
+        with self._changed:
+            if id in self._in_flight:
+                refusal = KbprocError(
+                    "input.invalid_request", f"A request with id {id!r} is in flight.", field="$.id"
+                )
+            elif self._places_taken() >= self.service.max_in_flight:
+                refusal = KbprocError(
+                    "server.overloaded",
+                    f"{self.service.max_in_flight} requests are in flight on this connection.",
+                    retry_after_ms=100,
+                )
+            else:
+                self._in_flight[id] = flight
+        if refusal is not None:
+            answer(self.service.wire.error(id, refusal))
+            return
+        self._pool_for(message.method).submit(flight.run)
+
+    def _places_taken(self) -> int:
+        return sum(not flight.parked for flight in self._in_flight.values())
+
+    def _pool_for(self, name: str) -> Pool:
+        found = self.service.registry.methods.get(name)
+        if found is None or (found.kind == "read" and not found.streams):
+            return self.service.pool
+        return self.service.long_pool if found.streams else self._writer
+
+    def finished(self, id: rpc.Id) -> None:
+        with self._changed:
+            self._in_flight.pop(id, None)
+            self.cancelled.discard(id)
+            self._changed.notify_all()
+
+    def end(self, timeout_s: float) -> None:
+        """After the last line: waits end now, the rest gets `timeout_s`, then flush."""
+        self.service.waiting.end(self)
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._in_flight, timeout_s):
+                self.cancelled |= set(self._in_flight)
+                self._changed.wait_for(lambda: not self._in_flight, 1.0)
+        self.outbox.flush(timeout_s)
+
+
+class Batch:
+    """Gathers the responses of one batch into one array."""
+
+    def __init__(self, connection: Connection, size: int) -> None:
+        self._connection = connection
+        self._open = size
+        self._lines: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def answer(self, line: bytes | None) -> None:
+        with self._lock:
+            self._open -= 1
+            if line is not None:
+                self._lines.append(line)
+            done = self._open == 0
+        if done and self._lines:
+            self._connection.outbox.send(b"[" + b",".join(self._lines) + b"]")
+
+
+class Flight:
+    """One request from its line to its answer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        message: rpc.Request,
+        id: rpc.Id | None,
+        answer: Reply,
+    ) -> None:
+        self._connection = connection
+        self._message = message
+        self._answer = answer
+        self.id = id
+        self.parked = False
+        service = connection.service
+        emit: reg.Emit = _silent
+        if id is not None:
+            self._stream = Stream(connection, id, service.host)
+            emit = self._stream.emit
+        self.call = service.call(connection.peer, emit, self.is_cancelled)
+
+    def is_cancelled(self) -> bool:
+        return self.id is not None and self.id in self._connection.cancelled
+
+    def run(self) -> None:
+        self._settle(self._begin)
+
+    def resume(self, step: Callable[[], reg.Answer | reg.Parked]) -> None:
+        """Back from waiting."""
+        self._connection._pool_for(self._message.method).submit(lambda: self._settle(step))
+
+    def _begin(self) -> reg.Answer | reg.Parked:
+        self.call.check_cancelled()
+        name = self._message.method
+        found = self.call.registry.find(name)
+        if found.streams and self.id is not None:
+            self._stream.emit("init", {})
+        return reg.run(self.call, name, self._message.params)
+
+    def _settle(self, step: Callable[[], reg.Answer | reg.Parked]) -> None:
+        try:
+            reached = step()
+        except KbprocError as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+            self.fail(rpc.unexpected(error))
+        else:
+            if isinstance(reached, reg.Parked):
+                self.parked = True
+                self._connection.service.waiting.add(self, reached)
+            else:
+                self._succeed(reached)
+
+    def _succeed(self, answer: reg.Answer) -> None:
+        if self.id is None:
+            return
+        try:
+            found = self.call.registry.methods[self._message.method]
+            line = self._connection.service.wire.result(self.id, found, answer)
+        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+            line = self._connection.service.wire.error(self.id, rpc.unexpected(error))
+        self._deliver(line)
+
+    def fail(self, error: KbprocError) -> None:
+        if self.id is not None:
+            self._deliver(self._connection.service.wire.error(self.id, error))
+
+    def _deliver(self, line: bytes) -> None:
+        """The place is free before the answer can be read: the client may use the id again."""
+        if self.id is not None:
+            self._connection.finished(self.id)
+        self._answer(line)
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+
+def _silent(name: str, fields: dict[str, Any]) -> None:
+    """A notification's events go nowhere."""
+
+
+class Waiting:
+    """Requests that wait, all on one thread, woken by whatever the store shows."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._parked: list[tuple[Flight, reg.Parked, float | None]] = []
+        self._changed = threading.Condition()
+        self._woken = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, flight: Flight, parked: reg.Parked) -> None:
+        deadline = None
+        if parked.timeout_ms is not None:
+            deadline = self._service.host.monotonic_ms() + parked.timeout_ms
+        with self._changed:
+            self._parked.append((flight, parked, deadline))
+            if self._thread is None:
+                flight.call.store.on_change(self.wake)
+                self._thread = threading.Thread(target=self._run, name="waiting", daemon=True)
+                self._thread.start()
+            self._woken = True
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def end(self, connection: Connection) -> None:
+        """The connection is closing: what waits on it is cancelled at once."""
+        with self._changed:
+            mine = [flight for flight, _, _ in self._parked if flight.connection is connection]
+            connection.cancelled |= {flight.id for flight in mine if flight.id is not None}
+        self.wake()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._woken, self._patience())
+                self._woken = False
+                parked, self._parked = self._parked, []
+            still = [entry for entry in parked if not self._settled(*entry)]
+            with self._changed:
+                self._parked += still
+
+    def _patience(self) -> float | None:
+        """Seconds until the next deadline."""
+        deadlines = [deadline for _, _, deadline in self._parked if deadline is not None]
+        if not deadlines:
+            return None
+        return max(0.0, (min(deadlines) - self._service.host.monotonic_ms()) / 1000)
+
+    def _settled(self, flight: Flight, parked: reg.Parked, deadline: float | None) -> bool:
+        try:
+            flight.call.check_cancelled()
+            if parked.ready():
+                flight.parked = False
+                flight.resume(parked.resume)
+                return True
+            if deadline is not None and self._service.host.monotonic_ms() >= deadline:
+                raise parked.expired()
+        except KbprocError as error:
+            flight.fail(error)
+            return True
+        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+            flight.fail(rpc.unexpected(error))
+            return True
+        return False
+
+
+class Lines:
+    """Splits a descriptor into lines; one over the limit is dropped, not kept in memory."""
+
+    def __init__(self, fd: int, limit: int) -> None:
+        self._fd = fd
+        self._limit = limit
+
+    def __iter__(self) -> Iterator[bytes | int]:
+        """Lines without newline; for one that was too long, its size so far as an int."""
+        parts: list[bytes] = []
+        size = 0
+        while block := os.read(self._fd, 1 << 16):
+            *ends, rest = block.split(b"\n")
+            for end in ends:
+                size += len(end)
+                yield size if size > self._limit else b"".join([*parts, end])
+                parts, size = [], 0
+            size += len(rest)
+            if size > self._limit:
+                parts = []
+            elif rest:
+                parts.append(rest)
+        if size:
+            yield size if size > self._limit else b"".join(parts)
+
+
+class Stop(BaseException):
+    """SIGTERM or SIGINT, raised in the reading thread."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+    @property
+    def exit_code(self) -> int:
+        return 130 if self.signum == signal.SIGINT else 0
+
+
+def stop_on_signals() -> None:
+    def raise_stop(signum: int, frame: object) -> None:
+        signal.signal(signum, signal.SIG_IGN)
+        raise Stop(signum)
+
+    signal.signal(signal.SIGTERM, raise_stop)
+    signal.signal(signal.SIGINT, raise_stop)
+
+
+def serve_lines(connection: Connection, lines: Lines) -> int:
+    """Until the client's last line or a signal; returns the exit code."""
+    code = 0
+    try:
+        for line in lines:
+            if isinstance(line, int):
+                connection.outbox.send(_too_large(connection.service, line))
+            else:
+                connection.receive(line)
+    except Stop as stop:
+        code = stop.exit_code
+    connection.end(DRAIN_SECONDS)
+    return code
+
+
+def _too_large(service: Service, size: int) -> bytes:
+    limit = service.wire.max_line_bytes
+    return service.wire.error(
+        None,
+        KbprocError(
+            "input.too_large",
+            f"The line has more than {limit} bytes and was skipped.",
+            hint="Send less at once; documents on disk are read by doc.ingest.",
+            detail={"max_line_bytes": limit},
+        ),
+    )

@@ -1,0 +1,598 @@
+"""The store: one folder, one writer, many readers.
+
+Owns: opening and locking, the writers' lane with its shared fsync, what
+readers see and when, catching up and rebuilding the views.
+Refuses to know: methods, tokens, plans, JSON-RPC.
+
+The order of every commit: fold into the catalog's open transaction and into
+the full-text writer, fsync the log, then show both. Readers see only what is
+durable; the next writer sees everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import threading
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kbproc import events as ev
+from kbproc.blobs import Blobs
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.log import Draft, Log, Position
+from kbproc.model import DEFAULT_KB, Freshness
+
+if TYPE_CHECKING:
+    from kbproc.embedding import Embedding
+    from kbproc.parse.pool import ParserPool
+    from kbproc.views.catalog import Catalog
+    from kbproc.views.fulltext import FullText, FullTextRow, FullTextSnapshot
+    from kbproc.views.queries import Head, IndexRow, Queries
+    from kbproc.views.vectorpack import VectorPack
+    from kbproc.views.vectors import Vectors
+
+FORMAT = 1
+_REPLAY_BATCH = 500
+_IDLE_SECONDS = 1.0
+# Deleted chunks still count in BM25's statistics until the index is compacted.
+_DEAD_SHARE = 0.02
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Lane:
+    """What a writer may use while it decides: the newest state, and `append`."""
+
+    def __init__(self, store: Store, queries: Queries) -> None:
+        self._store = store
+        self.queries = queries
+        self.now = max(store.host.now(), store.log.last_ts)
+        self.head: Head = queries.head()
+
+    def append(
+        self,
+        events: Sequence[ev.Event],
+        *,
+        actor: str,
+        method: str,
+        token: str | None = None,
+        params_hash: str | None = None,
+        result: bytes = b"null",
+    ) -> int:
+        """One record, folded in at once; returns its seq. Durable when the lane is left."""
+        import msgspec
+
+        draft = Draft(
+            ts=self.now,
+            actor=actor,
+            method=method,
+            salt=self._store.host.salt(),
+            events=ev.encode(events),
+            token=token,
+            params_hash=params_hash,
+            result=msgspec.Raw(result),
+        )
+        records = self._store.log.append([draft])
+        self._store.catalog.apply(records)
+        self.head = self.queries.head()
+        return records[-1].seq
+
+
+class _Ticket(Generic[T]):
+    """A writer's turn in the lane."""
+
+    def __init__(self, work: Callable[[Lane], T]) -> None:
+        self.work = work
+        self.done = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Published:
+    """What readers see: a position, and the full-text index at it."""
+
+    def __init__(self, head: Head, fulltext: FullTextSnapshot) -> None:
+        self.head = head
+        self.fulltext = fulltext
+        self.chunks = fulltext.num_docs
+
+    @property
+    def seq(self) -> int:
+        return self.head.seq
+
+
+class Snapshot:
+    """One committed state for one read; belongs to one thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queries: Queries | None = None
+        self.published = store.published
+
+    @property
+    def seq(self) -> int:
+        return self.published.seq
+
+    @property
+    def queries(self) -> Queries:
+        """The catalog at `seq`."""
+        if self._queries is None:
+            self._queries = self._pin()
+        return self._queries
+
+    @property
+    def fulltext(self) -> FullTextSnapshot:
+        self.queries  # noqa: B018  both sides must show the same position
+        return self.published.fulltext
+
+    def _pin(self) -> Queries:
+        queries = self._store.thread_queries()
+        while True:
+            self.published = self._store.published
+            queries.begin()
+            if queries.head().seq == self.published.seq:
+                return queries
+            queries.end()  # a commit is being shown this very moment
+            self._store.wait_for(self.published.seq + 1, 1.0)
+
+    def close(self) -> None:
+        if self._queries is not None:
+            self._queries.end()
+            self._queries = None
+
+
+class Store:
+    """An open store; `open` makes one, `close` leaves everything on disk."""
+
+    def __init__(self, folder: Path, host: Host, cache: Path, lock: int) -> None:
+        self.folder = folder
+        self.host = host
+        self.cache = cache
+        self.blobs = Blobs(folder / "blobs")
+        self.log: Log
+        self.catalog: Catalog
+        self.fulltext: FullText
+        self.vectors: Vectors | None = None
+        self.embedding: Embedding
+        self.published: Published
+        self.settings: dict[str, Any] = {}
+        self._lock_fd = lock
+        self._lane = threading.RLock()
+        self._queue: list[_Ticket[Any]] = []
+        self._queue_lock = threading.Lock()
+        self._shown = threading.Condition()
+        self._watchers: list[Callable[[], None]] = []
+        self._parsers: ParserPool | None = None
+        self._local = threading.local()
+        self._closed = threading.Event()
+        self.broken: KbprocError | None = None
+
+    # ------------------------------------------------------------------ opening
+
+    @classmethod
+    def open(
+        cls, folder: Path, *, host: Host, cache: Path, model: dict[str, Any] | None = None
+    ) -> Store:
+        """Opens or creates the store at `folder`; `model` is written into a new one.
+
+        `cache` is where exported models are kept for all stores.
+
+        Raises store.locked, store.incompatible, store.corrupt, store.io.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = _take_lock(folder / "lock", host.pid())
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The store {folder} could not be opened: {error.strerror}."
+            ) from error
+        store = cls(folder, host, cache, lock)
+        try:
+            store._open(model)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _open(self, model: dict[str, Any] | None) -> None:
+        self.settings = _read_settings(self.folder / "store.toml", model)
+        self._open_views()
+        if self.log.head.seq == 0:
+            self.commit(_birth)
+
+    def _open_views(self) -> None:
+        from kbproc.embedding import Embedding
+        from kbproc.views.catalog import Catalog
+        from kbproc.views.fulltext import FullText
+
+        views = self.folder / "views"
+        self.catalog = _open_or_reset(views / "catalog.duckdb", Catalog)
+        self.log = Log.open(self.folder / "log", self.catalog.position)
+        self._replay()
+        self.fulltext = FullText.open(views / "fulltext")
+        self._catch_up(self.fulltext, self.rebuild_fulltext)
+        self.fulltext.commit()
+        self.embedding = Embedding(self, self.settings.get("model", {}), self.cache)
+        self._publish()
+        if self.embedding.pack is not None:
+            self.attach_vectors()
+
+    def attach_vectors(self) -> None:
+        """Opens the vector view, once the model's pack is there."""
+        from kbproc.views.vectors import Vectors
+
+        with self._lane:
+            self.vectors = Vectors.open(self.folder / "views", self._pack())
+            self._catch_up(self.vectors, self.rebuild_vectors)
+        self.embedding.wake()
+
+    def _pack(self) -> VectorPack:
+        if self.embedding.pack is None:
+            raise KbprocError("model.unavailable", "The embedding model is not ready.")
+        return self.embedding.pack
+
+    def _replay(self) -> None:
+        """Folds what the catalog has not applied yet."""
+        batch = []
+        for record in self.log.read(self.catalog.position.seq):
+            batch.append(record)
+            if len(batch) >= _REPLAY_BATCH:
+                self.catalog.apply(batch)
+                batch = []
+        self.catalog.apply(batch)
+        self.catalog.commit()
+
+    def _catch_up(self, index: FullText | Vectors, rebuild: Callable[[], None]) -> None:
+        """Brings an index to the catalog's position: the changed documents, or all."""
+        if index.position == self.catalog.position:
+            return
+        if self._knows(index.position):
+            self._reindex(index, self._queries_of_writer(), index.position.seq)
+        else:
+            rebuild()
+
+    def _knows(self, position: Position) -> bool:
+        """True if `position` lies in this log and replaying from there is worth it."""
+        if position.seq == 0 or position.seq > self.log.head.seq:
+            return False
+        first = next(self.log.read(position.seq - 1), None)
+        return first is not None and first.position == position
+
+    def _queries_of_writer(self) -> Queries:
+        from kbproc.views.queries import Queries
+
+        return Queries(self.catalog.writer)
+
+    def _reindex(self, index: FullText | Vectors, queries: Queries, since: int) -> bool:
+        """Tells `index` which documents have changed since; True if any have."""
+        touched = queries.touched_since(since)
+        if touched:
+            rows = queries.index_rows(touched)
+            index.apply(touched, self._shape(index, rows), queries.head().position)
+        return bool(touched)
+
+    def _shape(self, index: FullText | Vectors, rows: Iterable[IndexRow]) -> Any:
+        return _fulltext_rows(rows) if index is self.fulltext else self.embedding.vector_rows(rows)
+
+    def rebuild_fulltext(self) -> None:
+        """The full-text index afresh, beside the old one, in chunk order: also compaction."""
+        self.fulltext.rebuild(_fulltext_rows(self._all_rows()), self.catalog.position)
+
+    def rebuild_vectors(self) -> None:
+        """The vector index afresh from the pack; nothing is embedded again."""
+        if self.vectors is not None:
+            rows = self.embedding.vector_rows(self._all_rows())
+            self.vectors.rebuild(rows, self.catalog.position)
+
+    def _all_rows(self) -> Iterable[IndexRow]:
+        from kbproc.views.queries import Queries
+
+        return Queries(self.catalog.cursor()).all_index_rows()
+
+    def rebuild(self, progress: Callable[[str], None] = lambda stage: None) -> None:
+        """Every view afresh; reads go on with the old ones until each is swapped in."""
+        with self._lane:
+            progress("catalog")
+            self._rebuild_catalog()
+            progress("fulltext")
+            self.rebuild_fulltext()
+            progress("vectors")
+            self.rebuild_vectors()
+            self._publish()
+
+    def compact(self) -> None:
+        """Rebuilds the full-text index, so that its statistics forget deleted chunks."""
+        with self._lane:
+            self.rebuild_fulltext()
+            self._publish()
+
+    def keep_tidy(self) -> None:
+        """Compacts, folds and saves whenever nothing has changed for a while; ends with `close`."""
+        while not self._closed.wait(_IDLE_SECONDS):
+            seq = self.published.seq
+            if self._closed.wait(_IDLE_SECONDS) or seq != self.published.seq:
+                continue
+            try:
+                self.tidy()
+            except KbprocError as error:
+                _logger.warning("tidying up failed: %s", error.message)
+
+    def tidy(self) -> None:
+        """What is better done while nobody waits."""
+        if self.fulltext.dead_ratio > _DEAD_SHARE:
+            self.compact()
+        vectors = self.vectors
+        if vectors is not None and vectors.needs_fold:
+            vectors.fold(cancelled=self._closed.is_set)
+
+    def _rebuild_catalog(self) -> None:
+        """In one transaction: readers keep the old rows until it commits."""
+        self.catalog.begin_afresh()
+        try:
+            batch = []
+            for record in self.log.read():
+                batch.append(record)
+                if len(batch) >= _REPLAY_BATCH:
+                    self.catalog.apply(batch)
+                    batch = []
+            self.catalog.apply(batch)
+        except BaseException:
+            self.catalog.rollback()
+            raise
+        self.catalog.commit()
+
+    # ------------------------------------------------------------------ reading
+
+    def thread_queries(self) -> Queries:
+        """This thread's own cursor."""
+        from kbproc.views.queries import Queries
+
+        queries: Queries | None = getattr(self._local, "queries", None)
+        if queries is None:
+            queries = self._local.queries = Queries(self.catalog.cursor())
+        return queries
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        snapshot = Snapshot(self)
+        try:
+            yield snapshot
+        finally:
+            snapshot.close()
+
+    def wait_for(self, seq: int, timeout_s: float | None) -> bool:
+        """Until readers see `seq`; False if the time passed first."""
+        with self._shown:
+            return self._shown.wait_for(lambda: self.published.seq >= seq, timeout_s)
+
+    def changed(self) -> None:
+        """Tells whoever waits that something can be seen that could not be seen before."""
+        with self._shown:
+            self._shown.notify_all()
+        for tell in self._watchers:
+            tell()
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        self._watchers.append(tell)
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        with self._shown:
+            self._shown.wait(timeout_s)
+
+    def freshness(self, snapshot: Snapshot) -> Freshness:
+        return Freshness(
+            seq=snapshot.seq,
+            fulltext_seq=snapshot.seq,
+            vector_seq=min(self.embedding.vector_seq, snapshot.seq),
+            pending_embeddings=self.embedding.pending_count,
+        )
+
+    def size_bytes(self) -> int:
+        """What the store takes on disk."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    def chunks_by_document(self) -> dict[int, int]:
+        with self.reading() as snapshot:
+            return snapshot.queries.chunk_counts()
+
+    @property
+    def parsers(self) -> ParserPool:
+        """The processes that read documents; started when first needed."""
+        from kbproc.parse.pool import ParserPool
+
+        with self._queue_lock:
+            if self._parsers is None:
+                tokenizer, tokens = self.embedding.tokenizer_path, self.embedding.max_tokens
+                self._parsers = ParserPool(
+                    tokenizer=tokenizer, max_tokens=tokens, overlap=round(tokens * 0.15)
+                )
+            return self._parsers
+
+    def _publish(self) -> None:
+        head = self._queries_of_writer().head()
+        with self._shown:
+            self.published = Published(head, self.fulltext.snapshot())
+            self._shown.notify_all()
+
+    # ------------------------------------------------------------------ writing
+
+    def commit(self, work: Callable[[Lane], T]) -> T:
+        """Runs `work` in the lane and returns once what it appended is durable and shown.
+
+        Writers that arrive meanwhile share the next fsync. Raises whatever
+        `work` raised, or store.io with nothing of it kept.
+        """
+        ticket = _Ticket(work)
+        with self._queue_lock:
+            self._queue.append(ticket)
+        with self._lane:
+            if not ticket.done:
+                self._drain()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result  # type: ignore[return-value]
+
+    def _drain(self) -> None:
+        with self._queue_lock:
+            tickets, self._queue = self._queue, []
+        try:
+            if self.broken is not None:
+                raise self.broken
+            self._run(tickets)
+        except BaseException as error:
+            for ticket in tickets:
+                ticket.error = ticket.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for ticket in tickets:
+                ticket.done = True
+
+    def _run(self, tickets: list[_Ticket[Any]]) -> None:
+        before, mark = self.published.seq if hasattr(self, "published") else 0, self.log.mark()
+        try:
+            for ticket in tickets:
+                _take_turn(ticket, Lane(self, self._queries_of_writer()))
+            if self.log.head.seq == mark.head.seq:
+                return
+            touched = self._stage_fulltext(before)
+            self.log.sync()
+        except BaseException:
+            self.catalog.rollback()
+            self.fulltext.rollback()
+            self.log.rollback(mark)
+            raise
+        self._show(touched, before)
+
+    def _stage_fulltext(self, since: int) -> bool:
+        return self._reindex(self.fulltext, self._queries_of_writer(), since)
+
+    def _show(self, touched: bool, since: int) -> None:
+        """After the fsync nothing may be refused: if a view fails, the log still has it."""
+        try:
+            if touched:
+                self.fulltext.commit()
+            self.catalog.commit()
+            self._publish()
+            if touched and self.vectors is not None:
+                self._reindex(self.vectors, self._queries_of_writer(), since)
+                self.embedding.wake()
+            self.changed()
+        except Exception as error:
+            _logger.exception("the views could not follow the log")
+            self.broken = KbprocError(
+                "store.io",
+                f"The write is in the log, but the views could not follow: {error}.",
+                hint="Restart kbproc: the views are rebuilt from the log.",
+                detail={"kept": True},
+            )
+            raise self.broken from error
+
+    # ------------------------------------------------------------------ closing
+
+    def close(self) -> None:
+        """Leaves everything on disk; one part that fails does not keep the others open."""
+        self._closed.set()
+        if self.vectors is not None and self.broken is None:
+            _quietly(self.vectors.save)
+        if self._parsers is not None:
+            _quietly(self._parsers.close)
+        for part in ("embedding", "fulltext", "catalog", "log"):
+            if hasattr(self, part):
+                _quietly(getattr(self, part).close)
+        os.close(self._lock_fd)
+
+
+def _quietly(close: Callable[[], None]) -> None:
+    try:
+        close()
+    except Exception:
+        _logger.exception("the store did not close cleanly")
+
+
+def _fulltext_rows(rows: Iterable[IndexRow]) -> Iterator[FullTextRow]:
+    from kbproc.views.fulltext import FullTextRow
+
+    for r in rows:
+        yield FullTextRow(r.chunk_id, r.document_id, r.kb, r.title, r.section, r.text)
+
+
+def _take_turn(ticket: _Ticket[Any], lane: Lane) -> None:
+    """A refusal is the ticket's own; anything else fails the batch: nothing is half kept."""
+    before = lane.head.seq
+    try:
+        ticket.result = ticket.work(lane)
+    except KbprocError as error:
+        if lane.head.seq != before:
+            raise
+        ticket.error = error
+
+
+def _birth(lane: Lane) -> None:
+    event = ev.KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
+    lane.append([event], actor="kbproc", method="store.create")
+
+
+def _take_lock(path: Path, pid: int) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise KbprocError(
+            "store.locked",
+            f"The store {path.parent} is open in another process"
+            + (f" (pid {holder})." if holder else "."),
+            retry_after_ms=1000,
+        ) from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{pid}\n".encode(), 0)
+    return fd
+
+
+def _read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
+    if not path.exists():
+        _write_settings(path, model or {"kind": "onnx", "name": "all-MiniLM-L6-v2"})
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise KbprocError(
+            "store.corrupt", f"{path} can't be read: {error}.", hint=f"Correct {path.name} by hand."
+        ) from error
+    if settings.get("format") != FORMAT:
+        raise KbprocError(
+            "store.incompatible",
+            f"The store has format {settings.get('format')}; this kbproc reads format {FORMAT}.",
+        )
+    return settings
+
+
+def _write_settings(path: Path, model: dict[str, Any]) -> None:
+    import json
+
+    lines = [f"format = {FORMAT}", "", "[model]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    temporary.chmod(0o600)
+    temporary.replace(path)
+
+
+def _open_or_reset(path: Path, make: Callable[[Path], Catalog]) -> Catalog:
+    """A view that can't be opened is thrown away: the log makes it again."""
+    import duckdb
+
+    try:
+        return make(path)
+    except duckdb.Error:
+        _logger.warning("the catalog could not be opened and is rebuilt", exc_info=True)
+        shutil.rmtree(path.parent, ignore_errors=True)
+        return make(path)

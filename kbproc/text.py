@@ -1,0 +1,202 @@
+"""Text analysis: how a text becomes searchable words, and how a query is read.
+
+Owns: folding, word borders, identifiers, CJK bigrams, stop words, stems, and the
+query's small syntax. Texts and queries go through the same `analyse`, so they
+meet. Refuses to know: indexes, fields, scores.
+
+`analyse` returns words parted by single spaces rather than a list: for ASCII that
+is one C call a text, and the index needs nothing but a whitespace tokenizer.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# A stored index made by another version of the analysis has to be rebuilt.
+ANALYSIS_VERSION = 1
+
+# Left out of queries, never of texts: phrases need them. The question words count
+# for much: people ask in sentences, and no passage is about "how" or "does". Words
+# that name something as well ("may", "us") stay.
+_STOP_WORDS = """
+a about am an and any are as at be been being but by can could did do does for from had has
+have he her him his how i if in into is it its just me might must my no not of on or our
+shall she should so some such than that the their them then there these they this to too
+very was we were what when where which who whom whose why will with would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+# Of "it's", "we'll" and "don't" a query keeps "it", "we" and nothing.
+_CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
+
+# Letters that NFKD does not take apart.
+_PLAIN = {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
+_PLAIN |= {"ð": "d", "ŋ": "n"}
+
+_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+
+# Scripts written without spaces: Han, kana and Hangul by character; Thai, Lao,
+# Myanmar and Khmer by a letter with its marks.
+CJK = (
+    "\u3005\u3007\u3041-\u30fa\u30fc-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\U00020000-\U0003ffff"
+)
+_SEA_MARKS = (
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece"
+    "\u102b-\u103e\u1056-\u1059\u105e-\u1060\u17b4-\u17d3"
+)
+_SEA = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
+UNSPACED = re.compile(f"[{CJK}]+|[{_SEA}]+")
+
+# The guard is cheap and runs on every text; the full pattern only where it strikes.
+_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))")
+_IDENTIFIER = re.compile(r"\b_*(?:[A-Z]*[a-z0-9]+[A-Z_]|[A-Z]{2,}[a-z]{2}|[A-Z]+_)\w*")
+_PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_PLUS = re.compile(r"(?<=\b[Cc])\+\+")
+_SHARP = re.compile(r"(?<=\b[CcFf])#")
+
+
+class _Table(dict[int, str]):
+    """A `str.translate` table that works out each character when it first meets it."""
+
+    def __init__(self, make: Callable[[str], str]) -> None:
+        super().__init__(_ASCII)
+        self._make = make
+
+    def __missing__(self, code: int) -> str:
+        self[code] = folded = self._make(chr(code))
+        return folded
+
+
+def _fold(char: str) -> str:
+    """What one non-ASCII character of an NFKC text counts as."""
+    category = unicodedata.category(char)
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    if category[0] in "LN":
+        return _fold_letter(char.casefold())
+    if category[0] == "M":
+        # Below U+0700 marks are accents and vowel points; further on they are letters.
+        return char if ord(char) >= 0x0700 else ""
+    if category == "Cf":
+        return ""
+    return f" {char} " if category == "So" and ord(char) >= 0x1F000 else " "
+
+
+def _fold_letter(letter: str) -> str:
+    apart = unicodedata.normalize("NFKD", letter)
+    if ord(apart[0]) < 0x0700 and letter not in "йї":
+        letter = "".join(c for c in apart if unicodedata.category(c) != "Mn")
+    return _PLAIN.get(letter, letter)
+
+
+_FOLD = _Table(_fold)
+
+
+def analyse(text: str) -> str:
+    """The words of a text, folded, in order, parted by spaces.
+
+    Identifiers give themselves joined and then their parts (`parseQuery` and
+    `parse_query`: "parsequery parse query"); unspaced scripts give every character
+    and every overlapping pair, so that one character alone is found too.
+    """
+    if not text.isascii():
+        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+    if "++" in text:
+        text = _PLUS.sub("pp ", text)
+    if "#" in text:
+        text = _SHARP.sub("sharp ", text)
+    if "_" in text or _HUMP.search(text):
+        text = _IDENTIFIER.sub(_identifier, text)
+    return text.translate(_ASCII if text.isascii() else _FOLD)
+
+
+def words(text: str) -> list[str]:
+    """`analyse` as a list."""
+    return analyse(text).split()
+
+
+def _identifier(match: re.Match[str]) -> str:
+    parts = [part for part in _PARTS.split(match[0]) if part]
+    return " ".join(["".join(parts), *parts]) if len(parts) > 1 else " ".join(parts)
+
+
+def _pairs(match: re.Match[str]) -> str:
+    run = match[0]
+    units = list(run) if run[0] >= "\u3000" else _units(run)
+    out = []
+    for first, second in itertools.pairwise(units):
+        out += [first, first + second]
+    return f" {' '.join(out)} {units[-1]} "
+
+
+def _units(run: str) -> list[str]:
+    return re.findall(f"[^{_SEA_MARKS}][{_SEA_MARKS}]*|[{_SEA_MARKS}]+", run)
+
+
+def stems(folded: Sequence[str]) -> list[str]:
+    """English stems of folded words, one for one, by the stemmer that the index uses."""
+    return _stemmer()(" ".join(folded)) if folded else []
+
+
+@functools.cache
+def _stemmer() -> Callable[[str], list[str]]:
+    import tantivy
+
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    return builder.filter(tantivy.Filter.stemmer("english")).build().analyze
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a query asks for, in folded words.
+
+    `terms`: any of them may match, and each scores as often as it is said; those of
+    the phrases are among them. `phrases`: every one must match, word by word.
+    `excluded`: none may match. `reason`: why nothing can match, else None.
+    """
+
+    terms: tuple[str, ...]
+    phrases: tuple[tuple[str, ...], ...] = ()
+    excluded: tuple[tuple[str, ...], ...] = ()
+    reason: str | None = None
+
+
+_QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
+_CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
+
+
+def parse_query(text: str) -> Query:
+    """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`; every string is a query.
+
+    An unbalanced quote counts as a space, and `--flag` is a plain word. Stop words
+    are left out unless nothing else remains.
+    """
+    said: list[str] = []
+    sought: list[str] = []
+    phrases: list[tuple[str, ...]] = []
+    excluded: list[tuple[str, ...]] = []
+    for minus, phrase, plain in _CLAUSE.findall(text.translate(_QUOTES)):
+        found = tuple(words(phrase or plain))
+        if minus and found:
+            excluded.append(found)
+            continue
+        said += found
+        sought += words(_CONTRACTION.sub(" ", phrase or plain))
+        if phrase and found:
+            phrases.append(found)
+    terms = [word for word in sought if word not in STOP_WORDS] or said
+    return Query(tuple(terms), tuple(phrases), tuple(excluded), _reason(terms, excluded))
+
+
+def _reason(terms: list[str], excluded: list[tuple[str, ...]]) -> str | None:
+    if terms:
+        return None
+    if excluded:
+        return "The query only says what to leave out; add a word to look for."
+    return "The query has no letter or digit to look for."

@@ -1,0 +1,1 @@
+"""Views: what the log says, in the shape that questions need. Disposable."""

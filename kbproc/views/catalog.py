@@ -1,0 +1,297 @@
+"""The DuckDB catalog: what exists now, folded from the log.
+
+Owns: its tables, the fold of every event into them, and its position, stored
+in the same transaction as the rows.
+Refuses to know: files, clocks, configuration, and how its rows are asked for
+(queries.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from kbproc import events as ev
+from kbproc.log import START, Position, Record
+
+# A change here makes every catalog rebuild itself from the log on the next open.
+CATALOG_VERSION = 1
+
+_SCHEMA = """
+create table head(version int, seq bigint, hash varchar, ts varchar,
+                  next_document bigint, next_chunk bigint);
+create table kbs(slug varchar, name varchar, description varchar, revision int,
+                 created_at varchar, updated_at varchar);
+create table documents(
+  id bigint, kb varchar, title varchar, type varchar, path varchar, url varchar,
+  source_id varchar, tags varchar[], metadata varchar, revision int, chunk_count int,
+  size_bytes bigint, sha256 varchar, parser int, pages int, created_at varchar,
+  updated_at varchar, created_by varchar, deleted_at varchar, touched bigint);
+create table chunks(id bigint, document_id bigint, idx int, text varchar, page int,
+                    section varchar, overlap int);
+create index chunks_id on chunks(id);
+create table failures(kb varchar, path varchar, error varchar, message varchar,
+                      sha256 varchar, failed_at varchar);
+create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
+                    seq bigint, result varchar);
+"""
+
+
+class Catalog:
+    """One writing connection; readers take cursors of their own.
+
+    `apply` leaves its transaction open, so that the writer sees its own rows
+    before anybody else does; `commit` publishes them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db = _open(path)
+        self._in_transaction = False
+        if self._tables() and self._version() == CATALOG_VERSION:
+            return
+        self.reset()
+
+    def _tables(self) -> bool:
+        return bool(
+            self._db.execute("from duckdb_tables() where table_name = 'head' limit 1").fetchone()
+        )
+
+    def _version(self) -> int:
+        row = self._db.execute("select version from head").fetchone()
+        return int(row[0]) if row else 0
+
+    def reset(self) -> None:
+        """An empty catalog at the log's start."""
+        self.rollback()
+        for (name,) in self._db.execute("select table_name from duckdb_tables()").fetchall():
+            self._db.execute(f'drop table "{name}"')
+        self._db.execute(_SCHEMA)
+        self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
+
+    @property
+    def position(self) -> Position:
+        return Position(*self._db.execute("select seq, hash from head").fetchall()[0])
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of one's own, for one thread."""
+        return self._db.cursor()
+
+    @property
+    def writer(self) -> duckdb.DuckDBPyConnection:
+        """The connection that sees what `apply` has done and `commit` has not yet shown."""
+        return self._db
+
+    def commit(self) -> None:
+        if self._in_transaction:
+            self._db.execute("commit")
+            self._in_transaction = False
+
+    def rollback(self) -> None:
+        if self._in_transaction:
+            self._in_transaction = False
+            with contextlib.suppress(duckdb.Error):  # a failed statement may have ended it
+                self._db.execute("rollback")
+
+    def close(self) -> None:
+        self.rollback()
+        self._db.close()
+
+    # ----------------------------------------------------------------- the fold
+
+    def begin_afresh(self) -> None:
+        """Opens a transaction in which the catalog is empty; readers keep what they see."""
+        self.rollback()
+        self._db.execute("begin")
+        self._in_transaction = True
+        for name in ("head", "kbs", "documents", "chunks", "failures", "tokens"):
+            self._db.execute(f"truncate {name}")
+        self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Folds `records` in, in order; shown to readers only by `commit`."""
+        if not self._in_transaction:
+            self._db.execute("begin")
+            self._in_transaction = True
+        fold = _Fold(self._db)
+        last: Record | None = None
+        for record in records:
+            for event in ev.decode(record.events):
+                fold.event(record, event)
+            fold.token(record)
+            last = record
+        fold.flush()
+        if last is not None:
+            self._db.execute(
+                "update head set seq = ?, hash = ?, ts = ?, next_document = greatest("
+                "next_document, ?), next_chunk = greatest(next_chunk, ?)",
+                [last.seq, last.hash, last.ts, fold.next_document, fold.next_chunk],
+            )
+
+
+class _Fold:
+    """One batch of records on its way into the tables; inserts are gathered."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        self._db = db
+        self._documents: list[tuple[Any, ...]] = []
+        self._chunks: list[tuple[Any, ...]] = []
+        self._replaced: list[int] = []
+        self.next_document = 1
+        self.next_chunk = 1
+
+    def event(self, record: Record, event: ev.Event) -> None:
+        if isinstance(event, ev.DocWritten):
+            self._written(record, event)
+            return
+        self.flush()
+        match event:
+            case ev.DocChanged():
+                self._changed(record, event)
+            case ev.DocDeleted():
+                self._deleted(record, event)
+            case ev.ChunkDeleted():
+                self._chunks_deleted(record, event)
+            case ev.KbCreated() | ev.KbUpdated() | ev.KbDeleted():
+                self._kb(record, event)
+            case ev.FileFailed() | ev.FileCleared():
+                self._file(record, event)
+
+    def _written(self, record: Record, event: ev.DocWritten) -> None:
+        created_at, created_by = record.ts, record.actor
+        if event.revision > 1:
+            self.flush()
+            row = self._db.execute(
+                "select created_at, created_by from documents where id = ?", [event.id]
+            ).fetchone()
+            if row:
+                created_at, created_by = row
+            self._replaced.append(event.id)
+        self._documents.append(
+            (
+                event.id, event.kb, event.title, event.doc_type, event.path, event.url,
+                event.source_id, event.tags, msgspec.json.encode(event.metadata).decode(),
+                event.revision, len(event.chunks), event.size_bytes, event.source_sha256,
+                event.parser, event.pages, created_at, record.ts, created_by, None, record.seq,
+            )
+        )  # fmt: skip
+        for index, chunk in enumerate(event.chunks):
+            self._chunks.append(
+                (
+                    event.first_chunk + index,
+                    event.id,
+                    index,
+                    chunk.text,
+                    chunk.page,
+                    chunk.section,
+                    chunk.overlap,
+                )
+            )
+        self.next_document = max(self.next_document, event.id + 1)
+        self.next_chunk = max(self.next_chunk, event.first_chunk + len(event.chunks))
+
+    def _changed(self, record: Record, event: ev.DocChanged) -> None:
+        self._db.execute(
+            "update documents set title = ?, tags = ?, metadata = ?, revision = ?, "
+            "updated_at = ?, touched = ? where id = ?",
+            [
+                event.title, event.tags, msgspec.json.encode(event.metadata).decode(),
+                event.revision, record.ts, record.seq, event.id,
+            ],
+        )  # fmt: skip
+
+    def _deleted(self, record: Record, event: ev.DocDeleted) -> None:
+        self._db.execute("delete from chunks where document_id = ?", [event.id])
+        self._db.execute(
+            "update documents set deleted_at = ?, chunk_count = 0, touched = ? where id = ?",
+            [record.ts, record.seq, event.id],
+        )
+
+    def _chunks_deleted(self, record: Record, event: ev.ChunkDeleted) -> None:
+        self._db.execute("delete from chunks where id in (select unnest(?::bigint[]))", [event.ids])
+        self._db.execute(
+            "update documents set revision = ?, updated_at = ?, touched = ?, chunk_count = "
+            "(select count(*) from chunks where document_id = ?) where id = ?",
+            [event.revision, record.ts, record.seq, event.document_id, event.document_id],
+        )
+
+    def _kb(self, record: Record, event: ev.KbCreated | ev.KbUpdated | ev.KbDeleted) -> None:
+        match event:
+            case ev.KbCreated():
+                self._db.execute(
+                    "insert into kbs values (?, ?, ?, 1, ?, ?)",
+                    [event.slug, event.name, event.description, record.ts, record.ts],
+                )
+            case ev.KbUpdated():
+                self._db.execute(
+                    "update kbs set name = ?, description = ?, revision = revision + 1, "
+                    "updated_at = ? where slug = ?",
+                    [event.name, event.description, record.ts, event.slug],
+                )
+            case ev.KbDeleted():
+                self._db.execute("delete from kbs where slug = ?", [event.slug])
+                self._db.execute("delete from failures where kb = ?", [event.slug])
+
+    def _file(self, record: Record, event: ev.FileFailed | ev.FileCleared) -> None:
+        self._db.execute("delete from failures where kb = ? and path = ?", [event.kb, event.path])
+        if isinstance(event, ev.FileFailed):
+            self._db.execute(
+                "insert into failures values (?, ?, ?, ?, ?, ?)",
+                [event.kb, event.path, event.error, event.message, event.sha256, record.ts],
+            )
+
+    def token(self, record: Record) -> None:
+        if record.token is None:
+            return
+        result = bytes(record.result).decode()
+        self._db.execute(
+            "insert into tokens values (?, ?, ?, ?, ?, ?)",
+            [
+                record.actor, record.method, record.token, record.params_hash, record.seq,
+                None if result == "null" else result,
+            ],
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        if self._replaced:
+            ids = sorted(set(self._replaced))
+            self._db.execute(
+                "delete from documents where id in (select unnest(?::bigint[]))", [ids]
+            )
+            self._db.execute(
+                "delete from chunks where document_id in (select unnest(?::bigint[]))", [ids]
+            )
+            self._replaced.clear()
+        insert(self._db, "documents", self._documents)
+        insert(self._db, "chunks", self._chunks)
+        self._documents.clear()
+        self._chunks.clear()
+
+
+def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Many rows at once, by column: executemany is ten times slower."""
+    if not rows:
+        return
+    types = [row[1].lower() for row in db.execute(f"describe {table}").fetchall()]
+    arguments = [list(column) for column in zip(*rows, strict=True)]
+    casts = ", ".join(f"unnest(${i}::{kind}[])" for i, kind in enumerate(types, 1))
+    db.execute(f"insert into {table} select {casts}", arguments)
+
+
+def _open(path: Path) -> duckdb.DuckDBPyConnection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    config: dict[str, Any] = {
+        "threads": 1,  # these queries are small: a second thread only adds a hand-over
+        "memory_limit": "1GB",
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    db = duckdb.connect(str(path), config=config)
+    db.execute("set lock_configuration = true")
+    return db

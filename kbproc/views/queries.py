@@ -1,0 +1,353 @@
+"""What is asked of the catalog, in SQL.
+
+Owns: the shape of every read: filters, keyset pages, rows as structs.
+Refuses to know: who asks, scopes, and scores.
+
+Lists go in as one array parameter: a literal IN list of ten costs twenty times
+as much as `unnest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import duckdb
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kbproc.log import Position
+
+Ids = NDArray[np.int64]
+
+
+class DocumentRow(Struct, frozen=True):
+    """The catalog's columns of one document, in their order."""
+
+    id: int
+    kb: str
+    title: str
+    type: str
+    path: str | None
+    url: str | None
+    source_id: str | None
+    tags: list[str]
+    metadata: str
+    revision: int
+    chunk_count: int
+    size_bytes: int
+    sha256: str
+    parser: int
+    pages: int | None
+    created_at: str
+    updated_at: str
+    created_by: str
+    deleted_at: str | None
+    touched: int
+
+
+class ChunkRow(Struct, frozen=True):
+    id: int
+    document_id: int
+    idx: int
+    text: str
+    page: int | None
+    section: str | None
+    overlap: int
+
+
+class IndexRow(Struct, frozen=True):
+    """What the indexes need of a live chunk."""
+
+    chunk_id: int
+    document_id: int
+    kb: str
+    title: str
+    section: str | None
+    text: str
+
+
+class KbRow(Struct, frozen=True):
+    slug: str
+    name: str
+    description: str
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+class TokenRow(Struct, frozen=True):
+    params_hash: str
+    seq: int
+    result: str | None
+
+
+class Head(Struct, frozen=True):
+    seq: int
+    hash: str
+    ts: str
+    next_document: int
+    next_chunk: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.hash)
+
+
+class DocumentFilter(Struct, frozen=True, kw_only=True):
+    """Which live documents; None leaves that side open. All that are given must hold."""
+
+    ids: Sequence[int] | None = None
+    not_ids: Sequence[int] | None = None
+    kbs: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
+    tags_mode: Literal["all", "any"] = "all"
+    metadata: dict[str, Any] | None = None
+    path_prefix: str | None = None
+    path: str | None = None
+    url: str | None = None
+    source_id: str | None = None
+    title_contains: str | None = None
+    created_after: str | None = None
+    created_before: str | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """SQL conditions over `documents`, and their parameters."""
+        clauses, values = ["deleted_at is null"], list[Any]()
+        for value, clause in (
+            (self.ids, "id in (select unnest(?::bigint[]))"),
+            (self.not_ids, "id not in (select unnest(?::bigint[]))"),
+            (self.kbs, "list_contains(?::varchar[], kb)"),
+            (self.types, "list_contains(?::varchar[], type)"),
+            (self.tags, f"list_has_{self.tags_mode}(tags, ?::varchar[])"),
+            (self.path_prefix, "starts_with(path, ?)"),
+            (self.path, "path = ?"),
+            (self.url, "url = ?"),
+            (self.source_id, "source_id = ?"),
+            (self.title_contains, "contains(lower(title), lower(?))"),
+            (self.created_after, "created_at > ?"),
+            (self.created_before, "created_at < ?"),
+        ):
+            if value is not None:
+                clauses.append(clause)
+                values.append(list(value) if isinstance(value, (list, tuple)) else value)
+        for key, wanted in (self.metadata or {}).items():
+            clauses.append("json_extract(metadata, ?) = ?::json")
+            values += [f'$."{key}"', msgspec.json.encode(wanted).decode()]
+        return " and ".join(clauses), values
+
+    @property
+    def only_kbs(self) -> bool:
+        """True if nothing but the knowledge base is restricted."""
+        return self == DocumentFilter(kbs=self.kbs, tags_mode=self.tags_mode)
+
+
+_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
+
+
+class Queries:
+    """Reads over one cursor, which belongs to one thread at a time."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(sql, list(values)).fetchall()
+
+    def begin(self) -> None:
+        """Everything until `end` sees one committed state."""
+        self._cursor.execute("begin transaction read only")
+
+    def end(self) -> None:
+        self._cursor.execute("rollback")
+
+    def head(self) -> Head:
+        rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
+        return Head(*rows[0])
+
+    # ---------------------------------------------------------- knowledge bases
+
+    def kbs(self, after: str = "", limit: int = 1_000_000) -> list[KbRow]:
+        sql = "from kbs where slug > ? order by slug limit ?"
+        return [KbRow(*row) for row in self._rows(sql, [after, limit])]
+
+    def kb(self, slug: str) -> KbRow | None:
+        return next((KbRow(*row) for row in self._rows("from kbs where slug = ?", [slug])), None)
+
+    def kb_slugs(self) -> list[str]:
+        return [row[0] for row in self._rows("select slug from kbs order by slug")]
+
+    def kb_counts(self, kbs: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+        """slug → documents, chunks, bytes of their sources."""
+        sql = (
+            "select kb, count(*), sum(chunk_count), sum(size_bytes) from documents "
+            "where deleted_at is null and list_contains(?, kb) group by kb"
+        )
+        return {row[0]: (row[1], int(row[2]), int(row[3])) for row in self._rows(sql, [list(kbs)])}
+
+    # ---------------------------------------------------------------- documents
+
+    def documents(
+        self, wanted: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
+    ) -> list[DocumentRow]:
+        """By id, from the one after `after`."""
+        where, values = wanted.where()
+        sql = f"select {_DOCUMENT} from documents where id > ? and {where} order by id limit ?"  # noqa: S608
+        return [DocumentRow(*row) for row in self._rows(sql, [after, *values, limit])]
+
+    def document(self, id: int) -> DocumentRow | None:
+        """Deleted ones too: see `deleted_at`."""
+        rows = self._rows(f"select {_DOCUMENT} from documents where id = ?", [id])  # noqa: S608
+        return DocumentRow(*rows[0]) if rows else None
+
+    def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
+        sql = f"select {_DOCUMENT} from documents where id in (select unnest(?::bigint[]))"  # noqa: S608
+        return {row[0]: DocumentRow(*row) for row in self._rows(sql, [list(ids)])}
+
+    def count(self, wanted: DocumentFilter) -> int:
+        where, values = wanted.where()
+        return int(self._rows(f"select count(*) from documents where {where}", values)[0][0])  # noqa: S608
+
+    def document_ids(self, wanted: DocumentFilter) -> Ids:
+        """Sorted."""
+        where, values = wanted.where()
+        sql = f"select id from documents where {where} order by id"  # noqa: S608
+        found = self._cursor.execute(sql, values).fetchnumpy()["id"]
+        return np.asarray(found, dtype=np.int64)
+
+    def by_type(self) -> dict[str, int]:
+        sql = "select type, count(*) from documents where deleted_at is null group by type"
+        return dict(sorted((row[0], row[1]) for row in self._rows(sql)))
+
+    def tags(self, kbs: Sequence[str] | None, after: str, limit: int) -> list[tuple[str, int]]:
+        sql = (
+            "select tag, count(*) from (select unnest(tags) as tag from documents where "
+            "deleted_at is null and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
+            "where tag > ? group by tag order by tag limit ?"
+        )
+        only = None if kbs is None else list(kbs)
+        return [(row[0], row[1]) for row in self._rows(sql, [only, only, after, limit])]
+
+    def paths(self, kb: str) -> dict[str, DocumentRow]:
+        """The live documents of a knowledge base that come from files."""
+        sql = (
+            f"select {_DOCUMENT} from documents where kb = ? and path is not null "  # noqa: S608
+            "and deleted_at is null"
+        )
+        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb])}
+
+    def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
+        """The live documents that come from these files."""
+        sql = (
+            f"select {_DOCUMENT} from documents where kb = ? and deleted_at is null "  # noqa: S608
+            "and path in (select unnest(?::varchar[]))"
+        )
+        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb, list(paths)])}
+
+    def failures(self, kb: str) -> dict[str, tuple[str, str, str | None]]:
+        """path → error type, message, sha256 of the bytes that failed."""
+        sql = "select path, error, message, sha256 from failures where kb = ? order by path"
+        return {row[0]: (row[1], row[2], row[3]) for row in self._rows(sql, [kb])}
+
+    # ------------------------------------------------------------------- chunks
+
+    def chunk_total(self) -> int:
+        return int(self._rows("select count(*) from chunks")[0][0])
+
+    def chunks_of(self, document_id: int, after: int = 0, limit: int = 1_000_000) -> list[ChunkRow]:
+        """In order, from the one after chunk id `after`."""
+        sql = "from chunks where document_id = ? and id > ? order by id limit ?"
+        return [ChunkRow(*row) for row in self._rows(sql, [document_id, after, limit])]
+
+    def chunks(self, ids: Sequence[int]) -> dict[int, ChunkRow]:
+        sql = (
+            "select c.* from (select unnest(?::bigint[]) as wanted) join chunks c on c.id = wanted"
+        )
+        return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
+
+    def hits(self, ids: Sequence[int]) -> dict[int, tuple[ChunkRow, DocumentRow]]:
+        """Chunks with their documents, for a page of results."""
+        columns = ", ".join(f"d.{name}" for name in DocumentRow.__struct_fields__)
+        sql = (
+            f"select c.*, {columns} from (select unnest(?::bigint[]) as wanted) "  # noqa: S608
+            "join chunks c on c.id = wanted join documents d on d.id = c.document_id "
+            "where d.deleted_at is null"
+        )
+        cut = len(ChunkRow.__struct_fields__)
+        return {
+            row[0]: (ChunkRow(*row[:cut]), DocumentRow(*row[cut:]))
+            for row in self._rows(sql, [list(ids)])
+        }
+
+    def chunk_counts(self) -> dict[int, int]:
+        """document id → number of its chunks, for live documents that have any."""
+        sql = "select id, chunk_count from documents where deleted_at is null and chunk_count > 0"
+        return dict(self._rows(sql))
+
+    def document_of_chunks(self, ids: Sequence[int]) -> dict[int, int]:
+        sql = (
+            "select c.id, c.document_id from (select unnest(?::bigint[]) as wanted) "
+            "join chunks c on c.id = wanted"
+        )
+        return dict(self._rows(sql, [list(ids)]))
+
+    # ------------------------------------------------------- for the other views
+
+    def touched_since(self, seq: int) -> list[int]:
+        """Documents whose indexed content has changed, or that are gone, since `seq`."""
+        sql = "select id from documents where touched > ? order by id"
+        return [row[0] for row in self._rows(sql, [seq])]
+
+    def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
+        sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
+        return [IndexRow(*row) for row in self._rows(sql, [list(document_ids)])]
+
+    def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:
+        """Every live chunk by id, streamed."""
+        result = self._cursor.execute(_INDEX_ROWS + " order by c.id")
+        while rows := result.fetchmany(batch):
+            yield from (IndexRow(*row) for row in rows)
+
+    def index_rows_of_chunks(self, ids: Sequence[int]) -> list[IndexRow]:
+        sql = (
+            _INDEX_ROWS
+            + " join (select unnest(?::bigint[]) as wanted) on c.id = wanted order by c.id"
+        )
+        return [IndexRow(*row) for row in self._rows(sql, [list(ids)])]
+
+    def digest(self) -> str:
+        """Of every row of every table, in a fixed order: equal catalogs, equal digests."""
+        from hashlib import sha256
+
+        hash = sha256()
+        for table in ("head", "kbs", "documents", "chunks", "failures", "tokens"):
+            for row in self._cursor.execute(f"from {table} order by all").fetchall():
+                hash.update(repr(row).encode())
+        return hash.hexdigest()
+
+    # ------------------------------------------------------------------- tokens
+
+    def token(self, actor: str, method: str, token: str) -> TokenRow | None:
+        """The newest record under this token."""
+        sql = (
+            "select params_hash, seq, result from tokens where token = ? and actor = ? "
+            "and method = ? order by seq desc limit 1"
+        )
+        return next((TokenRow(*row) for row in self._rows(sql, [token, actor, method])), None)
+
+    def written_under(self, actor: str, method: str, token: str) -> dict[int, int]:
+        """document id → revision, of what an unfinished command has already written."""
+        sql = (
+            "select d.id, d.revision from documents d join tokens t on t.seq = d.touched "
+            "where t.token = ? and t.actor = ? and t.method = ? and d.deleted_at is null"
+        )
+        return dict(self._rows(sql, [token, actor, method]))
+
+
+_INDEX_ROWS = (
+    "select c.id, c.document_id, d.kb, d.title, c.section, c.text "
+    "from chunks c join documents d on d.id = c.document_id"
+)
