@@ -171,8 +171,8 @@ def _fused(
     if cosines is None:
         return lists
     near = [int(id) for id in np.argsort(-cosines, kind="stable")[:POOL] if cosines[id] > -1]
-    admitted = snapshot.admitted(query, near)
-    near = [id for id in near if id in admitted]
+    permitted = snapshot.permitted(query, near)
+    near = [id for id in near if id in permitted]
     vector_ranks = ranks({id: float(cosines[id]) for id in near})
     fts_ranks = ranks(bm25)
     bm25 |= snapshot.scores(query, [id for id in near if id not in bm25])

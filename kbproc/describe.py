@@ -12,28 +12,12 @@ from typing import Any
 import msgspec
 
 from kbproc import __version__
-from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, VARIABLES
+from kbproc.config import VARIABLES
 from kbproc.errors import ERRORS, EXIT_CODES
 from kbproc.flags import flags_of
 from kbproc.model import PROTOCOL, SCHEMA_VERSION
-from kbproc.registry import Method, Registry
+from kbproc.registry import CAPABILITIES, Method, Registry
 from kbproc.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
-
-
-def capabilities() -> dict[str, Any]:
-    """What this version can do, for `init` and `describe`."""
-    return {
-        "batch": True,
-        "cancel": True,
-        "streams": True,
-        "dry_run": True,
-        "confirm": True,
-        "client_token": True,
-        "modes": ["hybrid", "fts", "vector"],
-        "fusion": ["blend", "rrf"],
-        "max_line_bytes": MAX_LINE_BYTES,
-        "max_in_flight": MAX_IN_FLIGHT,
-    }
 
 
 def of_registry(registry: Registry) -> dict[str, Any]:
@@ -43,7 +27,7 @@ def of_registry(registry: Registry) -> dict[str, Any]:
         "version": __version__,
         "protocol": PROTOCOL,
         "schema_version": SCHEMA_VERSION,
-        "capabilities": capabilities(),
+        "capabilities": CAPABILITIES,
         "methods": [of_method(method) for method in registry.methods.values()],
         "events": sorted({*PROCESS_EVENTS, *STREAM_EVENTS}),
         "errors": [{**msgspec.to_builtins(row), "doc_url": row.doc_url} for row in ERRORS.values()],

@@ -193,7 +193,7 @@ def shown(row: DocumentRow, embedding: Embedding) -> Document:
 
 def whole_text(chunks: Iterable[ChunkRow]) -> str:
     """The text that was cut into `chunks`, without what they repeat."""
-    parts = []
+    parts: list[str] = []
     for chunk in chunks:
         parts.append(" " if chunk.overlap else "\n\n" if parts else "")
         parts.append(chunk.text[chunk.overlap :].lstrip() if chunk.overlap else chunk.text)

@@ -408,10 +408,10 @@ class Waiting:
     def __init__(self, embedding: Embedding, ids: Sequence[int] | None) -> None:
         self._embedding = embedding
         self._ids = None if ids is None else set(ids)
-        self._count = len(self._ids or embedding._pending_documents())
-
-    def documents(self) -> int:
-        return self._count
+        chunks = embedding._store.chunks_by_document()
+        wanted = chunks.keys() if self._ids is None else self._ids
+        self.documents = len(wanted)
+        self.chunks = sum(chunks.get(id, 0) for id in wanted)
 
     def pending(self) -> int:
         """Chunks still without a vector. Raises operation.failed, model.unavailable."""

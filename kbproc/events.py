@@ -20,19 +20,19 @@ class _Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="t
     pass
 
 
-class KbCreated(_Event, tag="kb.created"):
+class KbCreated(_Event, frozen=True, tag="kb.created"):
     slug: str
     name: str
     description: str = ""
 
 
-class KbUpdated(_Event, tag="kb.updated"):
+class KbUpdated(_Event, frozen=True, tag="kb.updated"):
     slug: str
     name: str
     description: str
 
 
-class KbDeleted(_Event, tag="kb.deleted"):
+class KbDeleted(_Event, frozen=True, tag="kb.deleted"):
     """Its documents go with it, each by an event of its own in the same record."""
 
     slug: str
@@ -50,7 +50,7 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
     overlap: int = 0
 
 
-class DocWritten(_Event, tag="doc.written"):
+class DocWritten(_Event, frozen=True, tag="doc.written"):
     """A document's whole content. `revision` 1 is a new document.
 
     Chunk ids count up from `first_chunk`. `source_sha256` names the blob.
@@ -74,7 +74,7 @@ class DocWritten(_Event, tag="doc.written"):
     pages: int | None = None
 
 
-class DocChanged(_Event, tag="doc.changed"):
+class DocChanged(_Event, frozen=True, tag="doc.changed"):
     """New title, tags or metadata; the text stays."""
 
     id: int
@@ -84,19 +84,19 @@ class DocChanged(_Event, tag="doc.changed"):
     metadata: dict[str, Scalar]
 
 
-class DocDeleted(_Event, tag="doc.deleted"):
+class DocDeleted(_Event, frozen=True, tag="doc.deleted"):
     """Hidden, not erased."""
 
     id: int
 
 
-class ChunkDeleted(_Event, tag="chunk.deleted"):
+class ChunkDeleted(_Event, frozen=True, tag="chunk.deleted"):
     document_id: int
     revision: int
     ids: list[int]
 
 
-class FileFailed(_Event, tag="file.failed"):
+class FileFailed(_Event, frozen=True, tag="file.failed"):
     """A file that could not be read, so that a check can name it."""
 
     kb: str
@@ -106,7 +106,7 @@ class FileFailed(_Event, tag="file.failed"):
     sha256: str | None = None
 
 
-class FileCleared(_Event, tag="file.cleared"):
+class FileCleared(_Event, frozen=True, tag="file.cleared"):
     """A file that had failed is gone or can be read now."""
 
     kb: str

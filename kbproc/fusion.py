@@ -3,10 +3,10 @@
 Owns: the formulas, how they round, and the order of equals. Refuses to know: where
 the numbers come from.
 
-Rounding: a score is the sum of its channels' unrounded numbers, rounded once to 6
-places, so rank 1 in both channels gives 0.032787 (2/61); the channels' own numbers are
-rounded to 6 places too (0.016393 each). So the numbers as shown add up to the score as
-shown within 0.000001. Adding up rounded numbers instead would not give 0.032787.
+Rounding: each channel's number is rounded to 6 places, and a blended score is exactly
+their sum. A score of reciprocal ranks is the sum of the unrounded numbers, rounded
+once: rank 1 in both channels is 2/61 = 0.032787, whose halves show as 0.016393 each,
+so there the numbers as shown add up within 0.000001.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def blend(cosine: float | None, bm25: float | None, bound: float, mode: Mode = "
     likeness = None if cosine is None else min(1.0, max(0.0, cosine))
     if mode == "hybrid":
         likeness = None if likeness is None else VECTOR_WEIGHT * likeness
-        return _fused(FULLTEXT_WEIGHT * share, likeness)
-    return _fused(share, None) if mode == "fts" else _fused(None, likeness)
+        return _fused(_short(FULLTEXT_WEIGHT * share), _short(likeness))
+    return _fused(_short(share), None) if mode == "fts" else _fused(None, _short(likeness))
 
 
 def rrf(
@@ -69,10 +69,10 @@ def ordered(fused: Mapping[int, Fused]) -> list[tuple[int, Fused]]:
     return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))
 
 
+def _short(number: float | None) -> float | None:
+    return None if number is None else round(number, PLACES)
+
+
 def _fused(fts: float | None, vector: float | None) -> Fused:
     score = round((fts or 0.0) + (vector or 0.0), PLACES)
-    return Fused(
-        score,
-        None if fts is None else round(fts, PLACES),
-        None if vector is None else round(vector, PLACES),
-    )
+    return Fused(score, _short(fts), _short(vector))

@@ -8,7 +8,7 @@ Refuses to know: formats (parse/), how records are written (commit.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -237,7 +237,7 @@ def _known(
 
 def _examine_ahead(
     store: Store, work: Work, paths: list[Path], known: dict[str, DocumentRow]
-) -> Iterator[Item]:
+) -> Generator[Item]:
     """Items in the order of `paths`, a few being parsed ahead of the one that is next."""
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="ingest") as executor:
         ahead: deque[Future[Item]] = deque()

@@ -274,15 +274,7 @@ def _export(job: _Job, folder: Path) -> None:
     weights = weights_sha256(Path(job.source))
     if job.sha256 and weights != job.sha256:
         raise KbprocError("model.unavailable", f"the weights in {job.source} are not {job.name}'s")
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(
-        job.source,
-        device="cpu",
-        local_files_only=True,
-        # onnxruntime fuses the plain form of attention, and no other.
-        model_kwargs={"attn_implementation": "eager"},
-    ).eval()
+    model = _load(job.source)
     _save_tokenizer(model, folder)
     full = folder / "fp32.onnx"
     exporter = _save_graph(model, full)
@@ -305,6 +297,18 @@ def _export(job: _Job, folder: Path) -> None:
                 "model.unavailable", f"{job.name} exported to ONNX does not give its own vectors"
             )
     full.unlink(missing_ok=True)
+
+
+def _load(folder: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(
+        folder,
+        device="cpu",
+        local_files_only=True,
+        # onnxruntime fuses the plain form of attention, and no other.
+        model_kwargs={"attn_implementation": "eager"},
+    ).eval()
 
 
 def weights_sha256(folder: Path) -> str:
@@ -339,41 +343,36 @@ def _save_graph(model: Any, path: Path) -> str:
 
     features = model[0].preprocess(["two texts, so that", "neither axis is 1"])
     names = [name for name in _INPUTS if name in features]
+    inputs = tuple(features[name] for name in names)
+    chain = _chain(model, names)
+    both: dict[str, Any] = {"f": str(path), "input_names": names, "output_names": [OUTPUT]}
+    axes: dict[str, Any] = {name: {0: "batch", 1: "tokens"} for name in names}
+    axes[OUTPUT] = {0: "batch"}
+    try:
+        torch.onnx.export(chain, inputs, **both, dynamo=False, opset_version=17, dynamic_axes=axes)
+    except (RuntimeError, TypeError, ValueError, torch.onnx.errors.OnnxExporterError):
+        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+        shapes = (tuple(free for _ in names),)
+        torch.onnx.export(
+            chain, inputs, **both, dynamo=True, external_data=False, dynamic_shapes=shapes
+        )
+        return "dynamo"
+    return "torchscript"
+
+
+def _chain(model: Any, names: list[str]) -> Any:
+    """The model as a function of tensors in the order of `names`."""
+    import torch
 
     class Chain(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.chain = model
+            self.model = model
 
         def forward(self, *inputs: Any) -> Any:
-            return self.chain(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
+            return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
 
-    inputs = tuple(features[name] for name in names)
-    shared: dict[str, Any] = {"input_names": names, "output_names": [OUTPUT]}
-    axes: dict[str, Any] = {name: {0: "batch", 1: "tokens"} for name in names}
-    try:
-        torch.onnx.export(
-            Chain().eval(),
-            inputs,
-            str(path),
-            **shared,
-            dynamo=False,
-            opset_version=17,
-            dynamic_axes={**axes, OUTPUT: {0: "batch"}},
-        )
-    except (RuntimeError, TypeError, ValueError, torch.onnx.errors.OnnxExporterError):
-        free = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-        torch.onnx.export(
-            Chain().eval(),
-            inputs,
-            str(path),
-            **shared,
-            dynamo=True,
-            external_data=False,
-            dynamic_shapes=(tuple(free for _ in names),),
-        )
-        return "dynamo"
-    return "torchscript"
+    return Chain().eval()
 
 
 def _quantize(source: Path, target: Path) -> None:

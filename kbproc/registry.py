@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc import commit as pipeline
+from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.errors import KbprocError, nearest
 from kbproc.host import Host
 from kbproc.model import Freshness, Params, Plan, ReadParams, WriteParams
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbproc.store import Store
+
+# What this version can do, for `init` and `describe`.
+CAPABILITIES: dict[str, Any] = {
+    "batch": True,
+    "cancel": True,
+    "streams": True,
+    "dry_run": True,
+    "confirm": True,
+    "client_token": True,
+    "modes": ["hybrid", "fts", "vector"],
+    "fusion": ["blend", "rrf"],
+    "max_line_bytes": MAX_LINE_BYTES,
+    "max_in_flight": MAX_IN_FLIGHT,
+}
 
 Kind = Literal["read", "write", "destructive"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -188,16 +203,16 @@ class Reply(Struct, frozen=True, kw_only=True):
     """What a handler answers; only `data` is a must."""
 
     data: Any
-    seq: int | UnsetType = UNSET
-    count: int | UnsetType = UNSET
-    total: int | UnsetType = UNSET
-    has_more: bool | UnsetType = UNSET
-    next_cursor: str | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-    notice: list[str] | UnsetType = UNSET
-    freshness: Freshness | UnsetType = UNSET
-    plan: Plan | UnsetType = UNSET
-    duplicate: bool | UnsetType = UNSET
+    seq: int | None = None
+    count: int | None = None
+    total: int | None = None
+    has_more: bool | None = None
+    next_cursor: str | None = None
+    hint: str | None = None
+    notice: list[str] | None = None
+    freshness: Freshness | None = None
+    plan: Plan | None = None
+    duplicate: bool | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -375,13 +390,15 @@ def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:
 
 
 def _answer(call: Call, found: Method, params: Params, reply: Reply, started: float) -> Answer:
-    fields = {f: getattr(reply, f) for f in Reply.__struct_fields__ if f != "data"}
-    if fields["seq"] is UNSET:
+    fields = msgspec.structs.asdict(reply)
+    data = fields.pop("data")
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if "seq" not in fields:
         fields["seq"] = call.store.published.seq if found.needs_store else 0
     if isinstance(params, WriteParams) and params.dry_run:
         fields["dry_run"] = True
     took = round(call.host.monotonic_ms() - started, 3)
-    return Answer(data=reply.data, meta=Meta(schema=found.schema, took_ms=took, **fields))
+    return Answer(data=data, meta=Meta(schema=found.schema, took_ms=took, **fields))
 
 
 def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
@@ -407,8 +424,8 @@ def _reply(outcome: pipeline.Outcome) -> Reply:
     return Reply(
         data=outcome.data,
         seq=outcome.seq,
-        plan=UNSET if outcome.plan is None else outcome.plan,
-        duplicate=outcome.duplicate or UNSET,
+        plan=outcome.plan,
+        duplicate=outcome.duplicate or None,
     )
 
 

@@ -70,8 +70,7 @@ def _message(line: bytes) -> Message:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(error)
     if not bytes(request.params).lstrip().startswith(b"{"):
-        error = _by_name_only()
-        return Malformed(None if request.id is UNSET else request.id, error)
+        return Malformed(None if request.id is UNSET else request.id, _by_name_only())
     return request
 
 

@@ -206,9 +206,15 @@ def all_schemas(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
 class Checker:
     """Validates what goes out; a validator is compiled when first needed."""
 
+    def __init__(self) -> None:
+        self._results: dict[str, Any] = {}
+
     def result(self, method: Method, value: Any) -> str | None:
         """None, or where and how `value` breaks its schema."""
-        return _complaint(_result_validator(method), value)
+        validator = self._results.get(method.name)
+        if validator is None:
+            validator = self._results[method.name] = _compile(lambda: result_schema(method))
+        return _complaint(validator, value)
 
     def event(self, name: str, value: Any) -> str | None:
         return _complaint(_event_validator(name), value)
@@ -223,11 +229,6 @@ def _complaint(validator: Any, value: Any) -> str | None:
     error = next(iter(validator.iter_errors(value)))
     where = "/".join(str(step) for step in error.schema_path)
     return f"{where}: {error.message[:300]}"
-
-
-@functools.cache
-def _result_validator(method: Method) -> Any:
-    return _compile(lambda: result_schema(method))
 
 
 @functools.cache

@@ -7,7 +7,6 @@ Refuses to know: lines and requests (server.py).
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import msgspec
 from kbproc import __version__, rpc
 from kbproc import registry as reg
 from kbproc.config import Config
-from kbproc.describe import capabilities
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.logs import log_to_stderr
@@ -124,8 +122,10 @@ def run(
         code = serve_lines(Connection(service, peer, outbox), Lines(reader, max_line_bytes))
     except Stop as stop:  # before the first request could be read
         code = stop.exit_code
+    service.close()
     if opened.store is not None:
         opened.store.close()
+    outbox.close()
     return code
 
 
@@ -136,7 +136,7 @@ def _init(config: Config, peer: reg.Peer) -> dict[str, Any]:
         "store": str(config.store),
         "actor": peer.actor,
         "scopes": sorted(peer.scopes),
-        "capabilities": capabilities(),
+        "capabilities": reg.CAPABILITIES,
     }
 
 
@@ -145,7 +145,7 @@ def _open(opened: Opened, config: Config, host: Host, model: dict[str, Any] | No
         opened.store = Store.open(config.store, host=host, cache=config.cache, model=model)
     except KbprocError as error:
         opened.error = error
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
         opened.error = rpc.unexpected(error)
 
 
@@ -161,4 +161,4 @@ def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
         freshness = store.freshness(snapshot)
     outbox.send(wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness}))
     store.embedding.start()
-    threading.Thread(target=store.keep_tidy, name="tidy", daemon=True).start()
+    store.start_tidying()

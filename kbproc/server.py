@@ -76,6 +76,14 @@ class Outbox:
                 lambda: self._closed or (not self._lines and not self._writing), timeout_s
             )
 
+    def close(self) -> None:
+        """Ends the thread; what is not written by now is lost."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
     def _has_room(self) -> bool:
         """A pipe that polls writable takes PIPE_BUF bytes without blocking."""
         return any(event & select.POLLOUT for _, event in self._poll.poll(0))
@@ -89,7 +97,9 @@ class Outbox:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._lines))
+                self._changed.wait_for(lambda: bool(self._lines) or self._closed)
+                if self._closed:
+                    return
                 data = b"".join(self._lines)
                 self._lines.clear()
                 self._writing = True
@@ -104,22 +114,29 @@ class Pool:
     """Threads that run requests; made as they are needed."""
 
     def __init__(self, size: int) -> None:
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._size = size
         self._idle = threading.Semaphore(0)
-        self._threads = 0
+        self._threads: list[threading.Thread] = []
 
     def submit(self, job: Callable[[], None]) -> None:
-        if not self._idle.acquire(blocking=False) and self._threads < self._size:
-            self._threads += 1
-            threading.Thread(target=self._run, name="worker", daemon=True).start()
+        if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
+            thread = threading.Thread(target=self._run, name="worker", daemon=True)
+            self._threads.append(thread)
+            thread.start()
         self._jobs.put(job)
 
     def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
+        while (job := self._jobs.get()) is not None:
             job()
             self._idle.release()
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Ends the threads once they have done what was submitted."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(timeout_s)
 
 
 class Stream:
@@ -130,7 +147,13 @@ class Stream:
         self._id = id
         self._host = host
         self._index = 0
-        self._last_progress = float("-inf")
+        self._started = self._last_progress = host.monotonic_ms()
+
+    def _eta(self, now: float, current: int, total: int | None) -> int | None:
+        """Milliseconds that are left if it goes on as it went."""
+        if not current or total is None:
+            return None
+        return round((now - self._started) / current * (total - current))
 
     def emit(self, name: str, fields: dict[str, Any]) -> None:
         """Progress is thinned out before it is numbered; other events wait for room."""
@@ -140,6 +163,7 @@ class Stream:
             if not last and (outbox.congested or now - self._last_progress < _PROGRESS_EVERY_MS):
                 return
             self._last_progress = now
+            fields["eta_ms"] = self._eta(now, fields["current"], fields["total"])
         elif outbox.congested:
             outbox.wait_for_room(lambda: self._id in self._connection.cancelled)
         stamped = {"request_id": self._id, "index": self._index, **fields}
@@ -171,6 +195,10 @@ class Service:
         self.pool = Pool(WORKERS)
         self.long_pool = Pool(max_in_flight)
         self.waiting = Waiting(self)
+
+    def close(self) -> None:
+        for part in (self.waiting, self.pool, self.long_pool):
+            part.close()
 
     def call(self, peer: reg.Peer, emit: reg.Emit, cancelled: Callable[[], bool]) -> reg.Call:
         return reg.Call(
@@ -289,6 +317,7 @@ class Connection:
             if not self._changed.wait_for(lambda: not self._in_flight, timeout_s):
                 self.cancelled |= set(self._in_flight)
                 self._changed.wait_for(lambda: not self._in_flight, 1.0)
+        self._writer.close()
         self.outbox.flush(timeout_s)
 
 
@@ -402,6 +431,7 @@ class Waiting:
         self._parked: list[tuple[Flight, reg.Parked, float | None]] = []
         self._changed = threading.Condition()
         self._woken = False
+        self._closing = False
         self._thread: threading.Thread | None = None
 
     def add(self, flight: Flight, parked: reg.Parked) -> None:
@@ -429,8 +459,14 @@ class Waiting:
             connection.cancelled |= {flight.id for flight in mine if flight.id is not None}
         self.wake()
 
+    def close(self) -> None:
+        self._closing = True
+        self.wake()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
     def _run(self) -> None:
-        while True:
+        while not self._closing:
             with self._changed:
                 self._changed.wait_for(lambda: self._woken, self._patience())
                 self._woken = False

@@ -172,6 +172,7 @@ class Store:
         self._parsers: ParserPool | None = None
         self._local = threading.local()
         self._closed = threading.Event()
+        self._tidying: threading.Thread | None = None
         self.broken: KbprocError | None = None
 
     # ------------------------------------------------------------------ opening
@@ -273,8 +274,8 @@ class Store:
     def _reindex(self, index: FullText | Vectors, queries: Queries, since: int) -> bool:
         """Tells `index` which documents have changed since; True if any have."""
         touched = queries.touched_since(since)
-        if touched:
-            rows = queries.index_rows(touched)
+        if touched or index is not self.fulltext:
+            rows = queries.index_rows(touched) if touched else []
             index.apply(touched, self._shape(index, rows), queries.head().position)
         return bool(touched)
 
@@ -313,8 +314,12 @@ class Store:
             self.rebuild_fulltext()
             self._publish()
 
-    def keep_tidy(self) -> None:
-        """Compacts, folds and saves whenever nothing has changed for a while; ends with `close`."""
+    def start_tidying(self) -> None:
+        self._tidying = threading.Thread(target=self._keep_tidy, name="tidy", daemon=True)
+        self._tidying.start()
+
+    def _keep_tidy(self) -> None:
+        """Compacts and folds whenever nothing has changed for a while; ends with `close`."""
         while not self._closed.wait(_IDLE_SECONDS):
             seq = self.published.seq
             if self._closed.wait(_IDLE_SECONDS) or seq != self.published.seq:
@@ -481,7 +486,7 @@ class Store:
                 self.fulltext.commit()
             self.catalog.commit()
             self._publish()
-            if touched and self.vectors is not None:
+            if self.vectors is not None:
                 self._reindex(self.vectors, self._queries_of_writer(), since)
                 self.embedding.wake()
             self.changed()
@@ -497,9 +502,15 @@ class Store:
 
     # ------------------------------------------------------------------ closing
 
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self._closed.set()
+        if self._tidying is not None:
+            self._tidying.join(5)
         if self.vectors is not None and self.broken is None:
             _quietly(self.vectors.save)
         if self._parsers is not None:

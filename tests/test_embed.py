@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -535,6 +536,23 @@ def test_the_export_gives_the_models_own_vectors(default_model: Path, reference:
     assert meta.precision.startswith("int8")
     assert meta.parity[0] > 0.97
     assert served.fingerprint != reference.fingerprint
+
+
+@pytest.mark.model
+def test_serving_never_loads_what_exporting_needs(default_model: Path) -> None:
+    program = (
+        "import sys, pathlib, kbproc.embed as e\n"
+        "assert not {'onnxruntime', 'tokenizers', 'httpx'} & sys.modules.keys()\n"
+        "e.load(e.ModelSpec(), pathlib.Path(sys.argv[1])).embed('x')\n"
+        "assert not {'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(default_model.parent)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
 
 @pytest.mark.model

@@ -190,6 +190,20 @@ def test_a_removed_document_takes_all_its_chunks(view: Vectors) -> None:
     ]
 
 
+def test_a_rebuild_holds_exactly_its_rows(view: Vectors) -> None:
+    rows = fill(view, 60)
+    view.fold()
+    view.apply([], [row(view.pack, 900, 900)], Position(2, "h"))
+    before = view.snapshot()
+    view.rebuild((r for r in rows[10:]), Position(9, "i"))
+    assert view.position == Position(9, "i")
+    assert view.check(rows[10:]) == []
+    assert hits(view.snapshot().search(embed("q"), 5)) == brute(view.pack, rows[10:], embed("q"), 5)
+    assert hits(before.search(embed("q"), 5, exact=True)) == brute(view.pack, rows, embed("q"), 5)
+    view.reset()
+    assert (view.position, view.pending_count, len(view.snapshot())) == (START, 0, 0)
+
+
 @given(data=st.data())
 def test_any_history_ends_as_brute_force_says(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

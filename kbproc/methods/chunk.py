@@ -98,7 +98,7 @@ def list_chunks(call: Call, params: ListChunks) -> Reply:
             count=len(rows),
             total=row.chunk_count,
             has_more=more,
-            **({"next_cursor": encode_cursor(rows[-1].id)} if more else {}),
+            next_cursor=encode_cursor(rows[-1].id) if more else None,
         )
 
 

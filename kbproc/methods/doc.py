@@ -220,8 +220,8 @@ def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
         write.fail(error)
         raise error
     outcome = write.end(result)
-    hint = {} if _found_any(result) else {"hint": "No file was found there that can be read."}
-    return Reply(data=outcome.data, seq=outcome.seq, **hint)
+    hint = None if _found_any(result) else "No file was found there that can be read."
+    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
 
 
 def _found_any(result: IngestResult) -> bool:
@@ -470,13 +470,13 @@ def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
     if failures:
         import msgspec
 
-        error = KbprocError(
+        partial = KbprocError(
             "operation.partial",
             f"{len(failures)} of {len(rows)} documents could not be parsed again.",
             detail=msgspec.to_builtins(result),
         )
-        write.fail(error)
-        raise error
+        write.fail(partial)
+        raise partial
     outcome = write.end(result)
     return Reply(data=outcome.data, seq=outcome.seq)
 
@@ -509,7 +509,7 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
             count=len(rows),
             total=snapshot.queries.count(wanted),
             has_more=more,
-            **({"next_cursor": encode_cursor(rows[-1].id)} if more else {}),
+            next_cursor=encode_cursor(rows[-1].id) if more else None,
         )
 
 
@@ -705,12 +705,13 @@ def wait(call: Call, params: WaitFor) -> Wait:
         with store.reading() as snapshot:
             docs.require_all(snapshot.queries, params.ids, field="$.params.ids")
     waiting = store.embedding.waiting(params.ids)
-    total = waiting.pending()
+    total = waiting.chunks
 
     def ready() -> bool:
         left = waiting.pending()
         if total:
-            call.emit("progress", ingest.progress("embed", max(total - left, 0), total, "chunks"))
+            done = max(total - left, 0)
+            call.emit("progress", ingest.progress("embed", done, total, "chunks"))
         return left == 0
 
     def expired() -> KbprocError:
@@ -723,7 +724,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
 
     return Wait(
         ready=ready,
-        resume=lambda: Reply(data=Waited(ready=waiting.documents())),
+        resume=lambda: Reply(data=Waited(ready=waiting.documents)),
         timeout_ms=params.timeout_ms,
         expired=expired,
     )

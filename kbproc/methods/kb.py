@@ -187,7 +187,7 @@ def list_kbs(call: Call, params: ListKbs) -> Reply:
             seq=snapshot.seq,
             count=len(rows),
             has_more=more,
-            **({"next_cursor": encode_cursor(rows[-1].slug)} if more else {}),
+            next_cursor=encode_cursor(rows[-1].slug) if more else None,
         )
 
 
@@ -354,8 +354,8 @@ def check(call: Call, params: GetKb) -> Reply:
         ],
         stale_files=stale[:_MOST_LISTED],
     )
-    hints = {} if not (stale or failures) else {"hint": "Run doc.ingest again on their folder."}
-    return Reply(data=data, seq=seq, **hints)
+    hint = "Run doc.ingest again on their folder." if stale or failures else None
+    return Reply(data=data, seq=seq, hint=hint)
 
 
 def _state(path: Path, size: int, sha256: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta
+from msgspec import Meta
 
 from kbproc import search as service
 from kbproc.documents import Kbs
@@ -101,7 +101,7 @@ def search(call: Call, params: Search) -> Reply:
         count=results.returned,
         total=results.total_matches,
         has_more=found.has_more,
-        hint=UNSET if found.hint is None else found.hint,
-        notice=found.notice or UNSET,
+        hint=found.hint,
+        notice=found.notice or None,
         freshness=freshness,
     )

@@ -44,5 +44,5 @@ def list_tags(call: Call, params: ListTags) -> Reply:
             seq=snapshot.seq,
             count=len(rows),
             has_more=more,
-            **({"next_cursor": encode_cursor(rows[-1][0])} if more else {}),
+            next_cursor=encode_cursor(rows[-1][0]) if more else None,
         )

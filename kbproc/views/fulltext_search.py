@@ -154,7 +154,7 @@ class FullTextSnapshot:
         within = self._within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
 
-    def admitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
+    def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
 
         For candidates that another channel found.

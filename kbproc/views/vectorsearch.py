@@ -104,12 +104,8 @@ class VectorSnapshot:
             return np.empty(0, np.int64), np.empty(0, np.float64)
         unit = np.ascontiguousarray(query / norm, np.float32)
         mask = self._mask(restriction)
-        slots = np.concatenate(
-            [
-                self._from_graph(unit, k, mask, ef_search, exact),
-                self._from_tail(unit, k, mask),
-            ]
-        )
+        graph = self._from_graph(unit, k, mask, ef_search, exact)
+        slots = np.concatenate([graph, self._from_tail(unit, k, mask)])
         ids: NDArray[np.int64] = self.slots["chunk"][slots]
         scores = cosines(query, self.pack, self.slots["row"][slots])
         order = np.lexsort((ids, -scores))

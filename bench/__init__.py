@@ -1,0 +1,1 @@
+"""Speed measurements: each leg against its floor, in the same run. `python -m bench --help`."""

@@ -1,0 +1,180 @@
+"""What is measured on: made-up text, and stores full of it.
+
+Owns: a vocabulary with Zipf's frequencies, Markdown files, queries, stores
+written through the product's own commit, and the copy that the floor reads.
+The same seed gives the same text every time.
+Refuses to know: clocks and results.
+
+Vectors are the hash embedder's. They are written into the pack beforehand, so
+that nothing waits for a model; a store of the real model gets them, too: what
+they point at does not change what a search costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbproc import events as ev
+from kbproc.chunk import embed_text
+from kbproc.embed import HashEmbedder
+from kbproc.host import Host
+from kbproc.store import Lane, Store
+
+DIM = 384
+HASH = {"kind": "hash", "name": "hash", "dim": DIM}
+ONNX = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
+NONE = {"kind": "none", "name": "none"}
+WORDS_IN_CHUNK = 140
+CHUNKS_IN_DOCUMENT = 10
+_DOCUMENTS_IN_RECORD = 100
+_VOCABULARY = 20_000
+_KINDS = ["markdown", "pdf", "text", "html"]
+
+
+@cache
+def _words() -> list[str]:
+    random = np.random.default_rng(1)
+    heads, tails = list("bcdfghjklmnprstvwz"), ["a", "e", "i", "o", "u", "ar", "en", "is", "ol"]
+    made: dict[str, None] = {}
+    while len(made) < _VOCABULARY:
+        count = int(random.integers(1, 5))
+        made["".join(random.choice(heads) + random.choice(tails) for _ in range(count))] = None
+    return list(made)
+
+
+def _frequencies() -> NDArray[np.float64]:
+    weights = 1 / np.arange(1, _VOCABULARY + 1)
+    result: NDArray[np.float64] = weights / weights.sum()
+    return result
+
+
+def texts(count: int, *, seed: int = 2, words: int = WORDS_IN_CHUNK) -> Iterator[NDArray[np.int64]]:
+    """`count` texts as numbers of words."""
+    random, frequencies = np.random.default_rng(seed), _frequencies()
+    for _ in range(0, count, 1000):
+        yield from random.choice(_VOCABULARY, (1000, words), p=frequencies)[:count]
+
+
+def said(numbers: NDArray[np.int64]) -> str:
+    """In sentences of ten words."""
+    words = [_words()[i] for i in numbers]
+    parts = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
+    return ". ".join(part.capitalize() for part in parts) + "."
+
+
+def queries(count: int) -> list[str]:
+    """Two to four words each, neither the commonest nor the rarest; all different."""
+    random = np.random.default_rng(3)
+    made: dict[str, None] = {}
+    while len(made) < count:
+        ranks = np.exp(random.uniform(np.log(50), np.log(10_000), random.integers(2, 5)))
+        made[" ".join(_words()[int(rank)] for rank in ranks)] = None
+    return list(made)
+
+
+def markdown_files(folder: Path, count: int) -> None:
+    """Files of six sections with two paragraphs each, some 800 words."""
+    folder.mkdir(parents=True)
+    paragraphs = texts(count * 12, seed=4, words=70)
+    for number in range(count):
+        lines = [f"# Document {number}"]
+        for section in range(6):
+            lines += [f"## Section {section}", said(next(paragraphs)), said(next(paragraphs))]
+        (folder / f"{number:05}.md").write_text("\n\n".join(lines))
+
+
+# --------------------------------------------------------------------------- stores
+
+
+def open_store(folder: Path, model: dict[str, object]) -> Store:
+    from kbproc.config import environment, load
+
+    return Store.open(folder, host=Host(), cache=load(environment()).cache, model=model)
+
+
+def build_store(folder: Path, chunks: int, model: dict[str, object] = HASH) -> None:
+    """A store of `chunks` chunks, ten a document, every vector in place, the graph folded."""
+    store = open_store(folder, model)
+    source = texts(chunks)
+    documents = -(-chunks // CHUNKS_IN_DOCUMENT)
+    for first in range(0, documents, _DOCUMENTS_IN_RECORD):
+        many = min(_DOCUMENTS_IN_RECORD, documents - first)
+        written = [_document(first + i, chunks, source) for i in range(many)]
+        _embed(store, written)
+        store.commit(lambda lane, events=written: _append(lane, events))  # type: ignore[misc]
+    store.tidy()
+    store.close()
+
+
+def _append(lane: Lane, events: list[ev.DocWritten]) -> None:
+    lane.append([event for event in events], actor="bench", method="doc.ingest")
+
+
+def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> ev.DocWritten:
+    first = number * CHUNKS_IN_DOCUMENT
+    count = min(CHUNKS_IN_DOCUMENT, chunks - first)
+    kind = _KINDS[number % len(_KINDS)]
+    return ev.DocWritten(
+        id=number + 1,
+        kb="default",
+        revision=1,
+        title=f"Document {number}",
+        doc_type=kind,
+        source_sha256=hashlib.sha256(str(number).encode()).hexdigest(),
+        size_bytes=10_000,
+        first_chunk=first + 1,
+        chunks=[
+            ev.ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}")
+            for i in range(count)
+        ],
+        parser=1,
+        path=f"/home/user/docs/{number:05}.{kind}",
+        tags=[f"tag-{number % 50}"],
+    )
+
+
+def _embed(store: Store, documents: list[ev.DocWritten]) -> None:
+    pack = store.embedding.pack
+    if pack is None:
+        return
+    strings = [
+        embed_text(d.title, c.section, c.text, max_tokens=store.embedding.max_tokens)
+        for d in documents
+        for c in d.chunks
+    ]
+    pack.append([pack.key(string) for string in strings], np.stack([_vector(s) for s in strings]))
+
+
+def _vector(text: str) -> NDArray[np.float32]:
+    """What the hash embedder gives, in a tenth of the time: it adds up word by word."""
+    sums = np.sum([_word_vector(word) for word in text.casefold().split()], axis=0)
+    result: NDArray[np.float32] = (sums / np.linalg.norm(sums)).astype(np.float32)
+    return result
+
+
+@cache
+def _word_vector(word: str) -> NDArray[np.int64]:
+    embedder, sums = HashEmbedder(dim=DIM), np.zeros(DIM, np.int64)
+    word = word.strip(".")
+    for feature, weight in [(word, 2), *((word[i : i + 3], 1) for i in range(len(word) - 2))]:
+        embedder._add(sums, feature, weight)
+    return sums
+
+
+def floor_copy(store: Path, folder: Path, model: dict[str, object]) -> None:
+    """The parts that a bare program needs: DuckDB file, tantivy index, FAISS index or vectors."""
+    shutil.copytree(store / "views", folder)
+    opened = open_store(store, model)
+    assert opened.vectors and opened.embedding.pack
+    state = opened.vectors.snapshot()
+    np.save(folder / "ids.npy", state.slots["chunk"])
+    if state.graph is None:
+        np.save(folder / "vectors.npy", opened.embedding.pack.vectors(state.slots["row"]))
+    opened.close()

@@ -1,0 +1,190 @@
+"""How something is timed, and how the outcome is told.
+
+Owns: taking turns between product and floor, children that speak lines over
+pipes, the table.
+Refuses to know: what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import kbproc
+
+ROOT = Path(kbproc.__file__).parent.parent
+KBPROC = [sys.executable, "-m", "kbproc"]
+
+
+class Result(NamedTuple):
+    """One line of the table; both values are in `unit`, and for "s" in seconds.
+
+    `aim` bounds the ratio, or where there is no floor the product itself.
+    """
+
+    leg: str
+    product: float
+    floor: float | None = None
+    aim: float | None = None
+    unit: Literal["s", "MiB", "/s"] = "s"
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.floor is None else self.product / self.floor
+
+    @property
+    def ok(self) -> bool | None:
+        if self.aim is None:
+            return None
+        value = self.product if self.ratio is None else self.ratio
+        return value >= self.aim if self.unit == "/s" else value <= self.aim
+
+    def cells(self) -> list[str]:
+        sign = "≥" if self.unit == "/s" else "≤"
+        aim = "" if self.aim is None else f"{sign} {self.aim:g}"
+        if self.aim is not None:
+            aim += "×" if self.floor is not None else f" {self.unit}"
+        return [
+            self.leg,
+            _told(self.product, self.unit),
+            "" if self.floor is None else _told(self.floor, self.unit),
+            "" if self.ratio is None else f"{self.ratio:.2f}×",
+            aim,
+            {True: "yes", False: "NO", None: ""}[self.ok],
+            self.note,
+        ]
+
+
+def _told(value: float, unit: str) -> str:
+    if unit != "s":
+        return f"{value:.0f} {unit}" if unit == "MiB" else f"{value:.1f}{unit}"
+    if value < 1e-3:
+        return f"{value * 1e6:.0f} µs"
+    return f"{value * 1e3:.2f} ms" if value < 1 else f"{value:.2f} s"
+
+
+HEAD = ["leg", "product", "floor", "ratio", "aim", "ok?", "note"]
+
+
+def table(results: Sequence[Result]) -> str:
+    """Markdown, padded so that it reads as it stands."""
+    rows = [HEAD, *(result.cells() for result in results)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines) + "\n"
+
+
+def take_turns(
+    actions: Sequence[Callable[[int], object]], rounds: int, *, warm: int = 0
+) -> list[list[float]]:
+    """Seconds of each action's rounds. A, B, B, A, …: whatever slows the machine, slows both.
+
+    The first `warm` rounds are not counted.
+    """
+    times: list[list[float]] = [[] for _ in actions]
+    for number in range(warm + rounds):
+        order = list(range(len(actions)))
+        for which in order if number % 2 else reversed(order):
+            started = time.perf_counter()
+            actions[which](number)
+            if number >= warm:
+                times[which].append(time.perf_counter() - started)
+    return times
+
+
+def medians(
+    actions: Sequence[Callable[[int], object]], rounds: int, *, warm: int = 0
+) -> list[float]:
+    return [statistics.median(times) for times in take_turns(actions, rounds, warm=warm)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "KBPROC_FORMAT": "json", **more}
+
+
+class Child:
+    """A process that is asked by line and answers by line."""
+
+    def __init__(self, argv: Sequence[str], **env: str) -> None:
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(**env),
+            cwd=ROOT,
+            bufsize=0,
+        )
+        assert self.process.stdin and self.process.stdout
+        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def line(self) -> bytes:
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
+            block = os.read(self._out, 1 << 18)
+            if not block:
+                raise EOFError(f"{self.process.args!r} has ended")
+            parts.append(block)
+        line, self._rest = b"".join(parts).split(b"\n", 1)
+        return line
+
+    def ask(self, line: bytes) -> bytes:
+        os.write(self._in, line)
+        return self.line()
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first line that is `wanted`."""
+        while True:
+            message: dict[str, Any] = json.loads(self.line())
+            if wanted(message):
+                return message
+
+    def memory_mib(self) -> float:
+        """Resident now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def serve(store: Path) -> Child:
+    """A coprocess on `store`, ready."""
+    child = Child([*KBPROC, "serve"], KBPROC_STORE=str(store))
+    first = child.until(lambda message: message["params"]["type"] in {"ready", "error"})
+    if first["params"]["type"] == "error":
+        raise RuntimeError(first["params"]["error"]["message"])
+    return child
+
+
+def request(method: str, **params: object) -> bytes:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
+def answer(line: bytes) -> dict[str, Any]:
+    """The result of a response; raises RuntimeError for an error."""
+    message: dict[str, Any] = json.loads(line)
+    if "result" not in message:
+        raise RuntimeError(message["error"]["message"])
+    result: dict[str, Any] = message["result"]
+    return result

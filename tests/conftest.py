@@ -1,0 +1,51 @@
+"""Shared fixtures. Every store that a test uses is checked when the test ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from kbproc import doctor
+from tests.talk import Session
+
+settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile(
+    "long", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
+
+OpenSession = Callable[..., Session]
+
+
+@pytest.fixture
+def open_session(tmp_path: Path) -> Iterator[OpenSession]:
+    """Opens sessions on a store of this test's own; see `tests.talk.Session`.
+
+    At the end every view, made afresh from the log, must equal the live one.
+    """
+    sessions: list[Session] = []
+
+    def open(store: Path | None = None, **options: Any) -> Session:
+        session = Session(store or tmp_path / "store", cwd=tmp_path, **options)
+        sessions.append(session)
+        return session
+
+    yield open
+    for session in sessions:
+        session.connection.end(5)
+        session.connection.service.close()
+        if not session.store.closed:
+            assert {
+                name: wrong for name, wrong in doctor.compare(session.store).items() if wrong
+            } == {}
+            session.store.close()
+
+
+@pytest.fixture
+def session(open_session: OpenSession) -> Session:
+    return open_session()

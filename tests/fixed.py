@@ -1,0 +1,63 @@
+"""Surroundings that never change, so that two runs print the same bytes."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+from kbproc import serve
+from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.host import Host
+from kbproc.pipes import claim
+
+NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+HASH_MODEL: dict[str, Any] = {"kind": "hash", "name": "hash"}
+
+
+class FixedHost(Host):
+    """One moment for ever; salts count up."""
+
+    def __init__(self) -> None:
+        self._salts = itertools.count(1)
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> float:
+        return 0.0
+
+    def salt(self) -> str:
+        return f"{next(self._salts):032x}"
+
+    def pid(self) -> int:
+        return 4242
+
+    def database_size(self, measured: int) -> int:
+        return 1_000_000
+
+    def versions(self, measured: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(measured, "1.0.0")
+
+
+def main() -> int:
+    """`python -m tests.fixed STORE MODEL [max_line_bytes] [max_in_flight] [scopes]`."""
+    pipes = claim()
+    store, model, *more = sys.argv[1:]
+    options: dict[str, Any] = dict(item.split("=", 1) for item in more)
+    return serve.run(
+        Config(store=Path(store), cache=Path(store).parent / "cache"),
+        pipes,
+        protocol=options.get("protocol"),
+        scopes=options.get("scopes"),
+        max_line_bytes=int(options.get("max_line_bytes", MAX_LINE_BYTES)),
+        max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
+        allow_private_addresses="allow_private_addresses" in options,
+        host=FixedHost(),
+        model={"kind": model, "name": model},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
