@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +94,13 @@ def markdown_files(folder: Path, count: int) -> None:
 # --------------------------------------------------------------------------- stores
 
 
-def open_store(folder: Path, model: dict[str, object]) -> Store:
+def open_store(folder: Path, model: dict[str, Any]) -> Store:
     from kbproc.config import environment, load
 
     return Store.open(folder, host=Host(), cache=load(environment()).cache, model=model)
 
 
-def build_store(folder: Path, chunks: int, model: dict[str, object] = HASH) -> None:
+def build_store(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> None:
     """A store of `chunks` chunks, ten a document, every vector in place, the graph folded."""
     store = open_store(folder, model)
     source = texts(chunks)
@@ -114,12 +115,26 @@ def build_store(folder: Path, chunks: int, model: dict[str, object] = HASH) -> N
 
 
 def _append(lane: Lane, events: list[ev.DocWritten]) -> None:
-    lane.append([event for event in events], actor="bench", method="doc.ingest")
+    lane.append(events, actor="bench", method="doc.ingest")
+
+
+def append_texts(lane: Lane, texts: list[str]) -> None:
+    """One document of these chunks, vectors pending."""
+    chunks = [ev.ChunkText(text=text) for text in texts]
+    lane.append([_written(0, 1, chunks)], actor="bench", method="doc.ingest")
 
 
 def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> ev.DocWritten:
     first = number * CHUNKS_IN_DOCUMENT
     count = min(CHUNKS_IN_DOCUMENT, chunks - first)
+    chunks_of = [
+        ev.ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}")
+        for i in range(count)
+    ]
+    return _written(number, first + 1, chunks_of)
+
+
+def _written(number: int, first_chunk: int, chunks: list[ev.ChunkText]) -> ev.DocWritten:
     kind = _KINDS[number % len(_KINDS)]
     return ev.DocWritten(
         id=number + 1,
@@ -129,11 +144,8 @@ def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> 
         doc_type=kind,
         source_sha256=hashlib.sha256(str(number).encode()).hexdigest(),
         size_bytes=10_000,
-        first_chunk=first + 1,
-        chunks=[
-            ev.ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}")
-            for i in range(count)
-        ],
+        first_chunk=first_chunk,
+        chunks=chunks,
         parser=1,
         path=f"/home/user/docs/{number:05}.{kind}",
         tags=[f"tag-{number % 50}"],
@@ -168,7 +180,7 @@ def _word_vector(word: str) -> NDArray[np.int64]:
     return sums
 
 
-def floor_copy(store: Path, folder: Path, model: dict[str, object]) -> None:
+def floor_copy(store: Path, folder: Path, model: dict[str, Any]) -> None:
     """The parts that a bare program needs: DuckDB file, tantivy index, FAISS index or vectors."""
     shutil.copytree(store / "views", folder)
     opened = open_store(store, model)

@@ -9,7 +9,6 @@ which is the same.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +23,9 @@ def echo(line: bytes) -> bytes:
 
 
 def serve(answer: Callable[[bytes], bytes]) -> None:
-    while line := os.read(0, 1 << 16):
-        os.write(1, answer(line))
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(answer(line))
+        sys.stdout.buffer.flush()
 
 
 class Search:
@@ -55,7 +55,7 @@ class Search:
         self._ids = np.load(folder / "ids.npy")
         graphs = list(folder.glob("vectors-*.faiss"))
         if graphs:
-            self._vectors = faiss.read_index(str(graphs[0]))
+            self._vectors: Any = faiss.read_index(str(graphs[0]))
             self._vectors.hnsw.efSearch = 2 * POOL
         else:
             vectors = np.load(folder / "vectors.npy")
@@ -78,13 +78,12 @@ class Search:
         make, schema = tantivy.Query, self._index.schema
         words = query.split()
         clauses = [make.term_query(schema, "stem", word) for word in self._stem(query)]
-        clauses += [
-            make.boost_query(make.term_query(schema, "word", word), 0.25) for word in words
-        ]
+        clauses += [make.boost_query(make.term_query(schema, "word", word), 0.25) for word in words]
         should = [(tantivy.Occur.Should, clause) for clause in clauses]
         found = self._searcher.search(make.boolean_query(should), count, count=True)
-        ids: list[int] = self._searcher.fast_field_values("chunk_id", [hit[1] for hit in found.hits])
-        return ids
+        hits: Any = found.hits
+        ids: Any = self._searcher.fast_field_values("chunk_id", [hit[1] for hit in hits])
+        return list(ids)
 
     def _by_meaning(self, query: str) -> list[int]:
         vector = self._embedder.embed(query)

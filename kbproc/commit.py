@@ -31,7 +31,8 @@ from kbproc.model import (
 )
 
 if TYPE_CHECKING:
-    from kbproc.store import Lane, Store
+    from kbproc.lane import Lane
+    from kbproc.store import Store
     from kbproc.views.queries import Head, Queries
 
 _MOST_SUMMARIES = 100

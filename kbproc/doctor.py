@@ -10,14 +10,14 @@ import importlib.metadata
 import platform
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.errors import KbprocError
 
 if TYPE_CHECKING:
-    from kbproc.registry import Call
+    from kbproc.host import Host
     from kbproc.store import Store
 
 LIBRARIES = (
@@ -40,11 +40,11 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def examine(call: Call, *, deep: bool) -> Iterator[Found]:
+def examine(host: Host, open_store: Callable[[], Store], *, deep: bool) -> Iterator[Found]:
     """Findings, one after another: {name, status, message, hint}."""
-    yield _libraries(call)
+    yield _libraries(host)
     try:
-        store = call.store
+        store = open_store()
     except KbprocError as error:
         yield _finding("store", "fail", error.message, error.hint)
         return
@@ -54,20 +54,20 @@ def examine(call: Call, *, deep: bool) -> Iterator[Found]:
     yield _blobs(store)
     yield from _views(store, deep)
     yield _model(store)
-    yield _disk(call, store)
+    yield _disk(store)
 
 
 def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
     return {"name": name, "status": status, "message": message, "hint": hint}
 
 
-def _libraries(call: Call) -> Found:
+def _libraries(host: Host) -> Found:
     found = library_versions()
     missing = [name for name in LIBRARIES if name not in found]
     if missing:
         return _finding("libraries", "fail", f"missing: {', '.join(missing)}",
                         "Install kbproc again with pip.")  # fmt: skip
-    told = call.host.versions({"python": platform.python_version()})
+    told = host.versions({"python": platform.python_version()})
     return _finding("libraries", "pass", f"Python {told['python']}; all libraries are there")
 
 
@@ -165,7 +165,7 @@ def _model(store: Store) -> Found:
     return _finding("model", "pass", said)
 
 
-def _disk(call: Call, store: Store) -> Found:
+def _disk(store: Store) -> Found:
     free = shutil.disk_usage(store.folder).free
     if free < _LOW_DISK:
         return _finding("disk", "warn", f"only {free >> 20} MiB are free", "Make room.")

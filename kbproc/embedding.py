@@ -14,10 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbproc.chunk import embed_text
 from kbproc.errors import KbprocError
@@ -27,11 +24,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.embed import Embedder, ModelSpec
-    from kbproc.store import Store
-    from kbproc.views.queries import IndexRow
+    from kbproc.embed import Embedder, ModelInfo, ModelSpec
+    from kbproc.views.queries import IndexRow, Queries
     from kbproc.views.vectorpack import VectorPack
-    from kbproc.views.vectors import VectorRow
+    from kbproc.views.vectors import VectorRow, Vectors
 
 WORKERS = 2
 _BATCH = 8
@@ -39,62 +35,36 @@ _RETRY_SECONDS = 30.0
 _NICE = 10
 _logger = logging.getLogger(__name__)
 
+
+class Home(Protocol):
+    """What the store is to its embeddings."""
+
+    folder: Path
+    vectors: Vectors | None
+
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    def chunks_by_document(self) -> dict[int, int]: ...
+    def thread_queries(self) -> Queries: ...
+    def attach_vectors(self) -> None: ...
+    def changed(self) -> None: ...
+    def wait_for_change(self, timeout_s: float) -> None: ...
+
+
 State = Literal["off", "missing", "not ready", "preparing", "ready"]
-
-
-class ModelInfo(Struct, frozen=True, kw_only=True):
-    """What is known of a model without loading it. `dim` in numbers, `max_tokens` in tokens."""
-
-    name: str
-    dim: int
-    max_tokens: int
-    fingerprint: bytes
-    tokenizer_path: str | None
-
-
-def _spec(settings: dict[str, Any]) -> ModelSpec | None:
-    """None if no model is wanted; raises store.corrupt for settings that make no sense."""
-    from kbproc.embed import ModelSpec
-
-    if settings.get("kind") == "none":
-        return None
-    try:
-        return msgspec.convert(settings, ModelSpec)
-    except msgspec.ValidationError as error:
-        raise KbprocError(
-            "store.corrupt",
-            f"store.toml describes no model that kbproc knows: {error}.",
-            hint="Correct the [model] table of store.toml.",
-        ) from None
-
-
-def _exported(spec: ModelSpec, cache: Path) -> ModelInfo | None:
-    """From the meta.json of an earlier export."""
-    from kbproc.embed_onnx import TOKENIZER, read_meta
-    from kbproc.onnx_export import exported_folder, locate
-
-    if spec.kind != "onnx":
-        return None
-    folder = exported_folder(cache, locate(spec.name))
-    meta = read_meta(folder)
-    if meta is None:
-        return None
-    return ModelInfo(
-        name=meta.name,
-        dim=meta.dim,
-        max_tokens=meta.max_tokens,
-        fingerprint=meta.fingerprint,
-        tokenizer_path=str(folder / TOKENIZER),
-    )
 
 
 class Embedding:
     """One store's model. Nothing heavy is loaded before it is needed."""
 
-    def __init__(self, store: Store, settings: dict[str, Any], cache: Path) -> None:
+    def __init__(self, store: Home, settings: dict[str, Any], cache: Path) -> None:
+        from kbproc import embed
+
         self._store = store
         self._cache = cache / "models"
-        self.spec = _spec(settings)
+        self.spec: ModelSpec = embed.spec_of(settings)
         self.info: ModelInfo | None = None
         self.problem: KbprocError | None = None
         self.state: State = "off"
@@ -108,43 +78,32 @@ class Embedding:
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self._closing = False
-        if self.spec is not None:
-            self._look(self.spec)
+        if self.spec.kind != "none":
+            self._look()
 
-    def _look(self, spec: ModelSpec) -> None:
+    def _look(self) -> None:
         """What can be known of the model without loading it."""
         from kbproc import embed
-
-        self.info = _exported(spec, self._cache)
-        if self.info is not None:
-            self._open_pack(self.info)
-            return
-        status = embed.available(spec, self._cache)
-        if status.startswith("missing"):
-            self.state = "missing"
-            self.problem = KbprocError(
-                "model.unavailable",
-                f"The embedding model {spec.name} is missing: {status.removeprefix('missing: ')}.",
-            )
-            return
-        self.state = "not ready"
-        if spec.kind == "hash":
-            self.prepare()
-
-    def _open_pack(self, info: ModelInfo) -> None:
         from kbproc.views.vectorpack import VectorPack
 
-        name = "".join(c if c.isalnum() or c in "-._" else "-" for c in info.name)
-        path = self._store.folder / "vectors" / f"{name}.pack"
+        try:
+            self.info = embed.inspect(self.spec, self._cache)
+        except KbprocError as error:
+            self.state, self.problem = "missing", error
+            return
+        if self.info.fingerprint is None:
+            self.state = "not ready"
+            return
+        path = self._store.folder / "vectors" / f"{self.info.file_name}.pack"
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        self.pack = VectorPack.open(path, dim=info.dim, fingerprint=info.fingerprint)
+        self.pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
         self.state = "ready"
 
     # -------------------------------------------------------------- what is told
 
     @property
     def model_name(self) -> str | None:
-        return None if self.spec is None else self.spec.name
+        return None if self.state == "off" else self.spec.name
 
     @property
     def dim(self) -> int | None:
@@ -163,14 +122,14 @@ class Embedding:
         if self.state == "off":
             return 0
         vectors = self._store.vectors
-        return self._store.published.chunks if vectors is None else vectors.pending_count
+        return self._store.chunks if vectors is None else vectors.pending_count
 
     @property
     def vector_seq(self) -> int:
         """Everything up to here is embedded."""
         vectors = self._store.vectors
         if self.state == "off":
-            return self._store.published.seq
+            return self._store.seq
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
     @property
@@ -234,8 +193,6 @@ class Embedding:
             if self._embedder is None:
                 if self.state == "missing" and self.problem is not None:
                     raise self.problem
-                if self.spec is None:
-                    raise KbprocError("model.unavailable", "No embedding model is configured.")
                 self._embedder = embed.load(self.spec, self._cache)
             return self._embedder
 
@@ -248,18 +205,11 @@ class Embedding:
             return
         self.state = "preparing"
         try:
-            embedder = self._load()
+            self._load()
         except KbprocError as error:
             self.state, self.problem = "missing", error
             raise
-        self.info = ModelInfo(
-            name=embedder.name,
-            dim=embedder.dim,
-            max_tokens=embedder.max_tokens,
-            fingerprint=embedder.fingerprint,
-            tokenizer_path=embedder.tokenizer_path,
-        )
-        self._open_pack(self.info)
+        self._look()
 
     def _prepare_and_attach(self) -> None:
         """One thread prepares, the others wait for it."""
@@ -312,8 +262,10 @@ class Embedding:
         """The newest pending chunks that no other thread has; waits if there are none."""
         with self._changed:
             vectors = self._store.vectors
-            pending = vectors.pending(newest_first=True) if vectors is not None else []
-            ids = [id for id in pending if id not in self._claimed and id not in self._failed]
+            taken = self._claimed | self._failed.keys()
+            most = _BATCH + len(taken)
+            pending = vectors.pending(limit=most) if vectors is not None else []
+            ids = [id for id in pending if id not in taken]
             if not ids:
                 self._changed.wait(_RETRY_SECONDS)
                 return []
@@ -337,7 +289,7 @@ class Embedding:
 
     def _embed_rows(self, rows: Sequence[IndexRow]) -> list[NDArray[np.float32]]:
         embedder = self._load()
-        if self.spec is not None and self.spec.kind == "openai":  # a round trip costs more
+        if embedder.batches:
             return embedder.embed_many([self.string(row) for row in rows])
         vectors = []
         for row in rows:

@@ -8,7 +8,7 @@ Refuses to know: formats (parse/), how records are written (commit.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,6 @@ from kbproc.model import check_metadata, clean_tags
 from kbproc.parse import detect
 
 if TYPE_CHECKING:
-    from kbproc.registry import Call
     from kbproc.store import Store
     from kbproc.views.queries import DocumentRow
 
@@ -80,6 +79,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     kb: str
     starts: list[Path]
+    root: Path | None
     named: frozenset[Path]
     recursive: bool
     glob: str | None
@@ -174,13 +174,13 @@ def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
 # -------------------------------------------------------------------------- ingest
 
 
-def find_files(work: Work, root: Path | None) -> list[Path]:
+def find_files(work: Work) -> list[Path]:
     """Every file once, in the order of the params."""
     found: dict[Path, None] = {}
     for start in work.starts:
         for path in files.walk(
             start,
-            root=root,
+            root=work.root,
             recursive=work.recursive,
             glob=work.glob,
             exclude=work.exclude,
@@ -189,13 +189,19 @@ def find_files(work: Work, root: Path | None) -> list[Path]:
     return list(found)
 
 
-def run(call: Call, work: Work, write: LongWrite) -> IngestResult:
-    """Ingests; each batch is durable when the next begins."""
-    store = call.store
+def run(
+    store: Store,
+    work: Work,
+    write: LongWrite,
+    *,
+    emit: Callable[[str, dict[str, Any]], None],
+    cancelled: Callable[[], bool],
+) -> IngestResult:
+    """Ingests; each batch is durable when the next begins. Raises operation.cancelled."""
     known, failed_before = _known(store, work.kb)
     resumed = write.written()
     result = IngestResult(kb=work.kb)
-    paths = find_files(work, call.peer.root)
+    paths = find_files(work)
     batch: list[Item] = []
     items = _examine_ahead(store, work, paths, known)
     for number, item in enumerate(items, 1):
@@ -205,11 +211,13 @@ def run(call: Call, work: Work, write: LongWrite) -> IngestResult:
         if _full(batch):
             _commit(write, work, batch, failed_before, result)
             batch = []
-        call.emit("progress", progress("parse", number, len(paths), Path(item.path).name))
-        if call.cancelled():
+        emit("progress", progress("parse", number, len(paths), Path(item.path).name))
+        if cancelled():
             items.close()
             _commit(write, work, batch, failed_before, result)
-            call.check_cancelled(**_counts(result))
+            raise KbprocError(
+                "operation.cancelled", "The client cancelled the ingest.", detail=_counts(result)
+            )
     _commit(write, work, batch, failed_before, result)
     if work.prune:
         result.removed = write.item(lambda here: _prune(here, work)).removed
@@ -415,12 +423,12 @@ def _prune(here: Here, work: Work) -> Decision:
     return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
 
 
-def plan(call: Call, work: Work, here: Here) -> Decision:
+def plan(store: Store, work: Work, here: Here) -> Decision:
     """What an ingest would do, without parsing: new, changed, unchanged, gone."""
-    known, _ = _known(call.store, work.kb)
+    known, _ = _known(store, work.kb)
     changes = []
     counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
-    for path in find_files(work, call.peer.root):
+    for path in find_files(work):
         action, why = _foresee(work, path, known.get(str(path)))
         counts[action] += 1
         if action in {"added", "updated", "failed"}:

@@ -12,140 +12,37 @@ durable; the next writer sees everything.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
 import threading
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from kbproc import events as ev
 from kbproc.blobs import Blobs
 from kbproc.errors import KbprocError
 from kbproc.host import Host
-from kbproc.log import Draft, Log, Position
-from kbproc.model import DEFAULT_KB, Freshness
+from kbproc.lane import Lane, T, Ticket, birth, take_turn
+from kbproc.log import Log, Position
+from kbproc.model import Freshness
+from kbproc.snapshot import Published, Snapshot
+from kbproc.storefiles import read_settings, take_lock
 
 if TYPE_CHECKING:
     from kbproc.embedding import Embedding
     from kbproc.parse.pool import ParserPool
     from kbproc.views.catalog import Catalog
-    from kbproc.views.fulltext import FullText, FullTextRow, FullTextSnapshot
-    from kbproc.views.queries import Head, IndexRow, Queries
+    from kbproc.views.fulltext import FullText, FullTextRow
+    from kbproc.views.queries import IndexRow, Queries
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
-FORMAT = 1
 _REPLAY_BATCH = 500
 _IDLE_SECONDS = 1.0
 # Deleted chunks still count in BM25's statistics until the index is compacted.
 _DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
-class Lane:
-    """What a writer may use while it decides: the newest state, and `append`."""
-
-    def __init__(self, store: Store, queries: Queries) -> None:
-        self._store = store
-        self.queries = queries
-        self.now = max(store.host.now(), store.log.last_ts)
-        self.head: Head = queries.head()
-
-    def append(
-        self,
-        events: Sequence[ev.Event],
-        *,
-        actor: str,
-        method: str,
-        token: str | None = None,
-        params_hash: str | None = None,
-        result: bytes = b"null",
-    ) -> int:
-        """One record, folded in at once; returns its seq. Durable when the lane is left."""
-        import msgspec
-
-        draft = Draft(
-            ts=self.now,
-            actor=actor,
-            method=method,
-            salt=self._store.host.salt(),
-            events=ev.encode(events),
-            token=token,
-            params_hash=params_hash,
-            result=msgspec.Raw(result),
-        )
-        records = self._store.log.append([draft])
-        self._store.catalog.apply(records)
-        self.head = self.queries.head()
-        return records[-1].seq
-
-
-class _Ticket(Generic[T]):
-    """A writer's turn in the lane."""
-
-    def __init__(self, work: Callable[[Lane], T]) -> None:
-        self.work = work
-        self.done = False
-        self.result: T | None = None
-        self.error: BaseException | None = None
-
-
-class Published:
-    """What readers see: a position, and the full-text index at it."""
-
-    def __init__(self, head: Head, fulltext: FullTextSnapshot) -> None:
-        self.head = head
-        self.fulltext = fulltext
-        self.chunks = fulltext.num_docs
-
-    @property
-    def seq(self) -> int:
-        return self.head.seq
-
-
-class Snapshot:
-    """One committed state for one read; belongs to one thread."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._queries: Queries | None = None
-        self.published = store.published
-
-    @property
-    def seq(self) -> int:
-        return self.published.seq
-
-    @property
-    def queries(self) -> Queries:
-        """The catalog at `seq`."""
-        if self._queries is None:
-            self._queries = self._pin()
-        return self._queries
-
-    @property
-    def fulltext(self) -> FullTextSnapshot:
-        self.queries  # noqa: B018  both sides must show the same position
-        return self.published.fulltext
-
-    def _pin(self) -> Queries:
-        queries = self._store.thread_queries()
-        while True:
-            self.published = self._store.published
-            queries.begin()
-            if queries.head().seq == self.published.seq:
-                return queries
-            queries.end()  # a commit is being shown this very moment
-            self._store.wait_for(self.published.seq + 1, 1.0)
-
-    def close(self) -> None:
-        if self._queries is not None:
-            self._queries.end()
-            self._queries = None
 
 
 class Store:
@@ -165,7 +62,7 @@ class Store:
         self.settings: dict[str, Any] = {}
         self._lock_fd = lock
         self._lane = threading.RLock()
-        self._queue: list[_Ticket[Any]] = []
+        self._queue: list[Ticket[Any]] = []
         self._queue_lock = threading.Lock()
         self._shown = threading.Condition()
         self._watchers: list[Callable[[], None]] = []
@@ -189,7 +86,7 @@ class Store:
         """
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = _take_lock(folder / "lock", host.pid())
+            lock = take_lock(folder / "lock", host.pid())
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The store {folder} could not be opened: {error.strerror}."
@@ -203,10 +100,10 @@ class Store:
         return store
 
     def _open(self, model: dict[str, Any] | None) -> None:
-        self.settings = _read_settings(self.folder / "store.toml", model)
+        self.settings = read_settings(self.folder / "store.toml", model)
         self._open_views()
         if self.log.head.seq == 0:
-            self.commit(_birth)
+            self.commit(birth)
 
     def _open_views(self) -> None:
         from kbproc.embedding import Embedding
@@ -403,6 +300,16 @@ class Store:
         """What the store takes on disk."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
+    @property
+    def seq(self) -> int:
+        """The position that readers see."""
+        return self.published.seq
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks readers see."""
+        return self.published.chunks
+
     def chunks_by_document(self) -> dict[int, int]:
         with self.reading() as snapshot:
             return snapshot.queries.chunk_counts()
@@ -434,7 +341,7 @@ class Store:
         Writers that arrive meanwhile share the next fsync. Raises whatever
         `work` raised, or store.io with nothing of it kept.
         """
-        ticket = _Ticket(work)
+        ticket = Ticket(work)
         with self._queue_lock:
             self._queue.append(ticket)
         with self._lane:
@@ -460,11 +367,11 @@ class Store:
             for ticket in tickets:
                 ticket.done = True
 
-    def _run(self, tickets: list[_Ticket[Any]]) -> None:
+    def _run(self, tickets: list[Ticket[Any]]) -> None:
         before, mark = self.published.seq if hasattr(self, "published") else 0, self.log.mark()
         try:
             for ticket in tickets:
-                _take_turn(ticket, Lane(self, self._queries_of_writer()))
+                take_turn(ticket, Lane(self.host, self.log, self.catalog))
             if self.log.head.seq == mark.head.seq:
                 return
             touched = self._stage_fulltext(before)
@@ -533,68 +440,6 @@ def _fulltext_rows(rows: Iterable[IndexRow]) -> Iterator[FullTextRow]:
 
     for r in rows:
         yield FullTextRow(r.chunk_id, r.document_id, r.kb, r.title, r.section, r.text)
-
-
-def _take_turn(ticket: _Ticket[Any], lane: Lane) -> None:
-    """A refusal is the ticket's own; anything else fails the batch: nothing is half kept."""
-    before = lane.head.seq
-    try:
-        ticket.result = ticket.work(lane)
-    except KbprocError as error:
-        if lane.head.seq != before:
-            raise
-        ticket.error = error
-
-
-def _birth(lane: Lane) -> None:
-    event = ev.KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
-    lane.append([event], actor="kbproc", method="store.create")
-
-
-def _take_lock(path: Path, pid: int) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-        os.close(fd)
-        raise KbprocError(
-            "store.locked",
-            f"The store {path.parent} is open in another process"
-            + (f" (pid {holder})." if holder else "."),
-            retry_after_ms=1000,
-        ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{pid}\n".encode(), 0)
-    return fd
-
-
-def _read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
-    if not path.exists():
-        _write_settings(path, model or {"kind": "onnx", "name": "all-MiniLM-L6-v2"})
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise KbprocError(
-            "store.corrupt", f"{path} can't be read: {error}.", hint=f"Correct {path.name} by hand."
-        ) from error
-    if settings.get("format") != FORMAT:
-        raise KbprocError(
-            "store.incompatible",
-            f"The store has format {settings.get('format')}; this kbproc reads format {FORMAT}.",
-        )
-    return settings
-
-
-def _write_settings(path: Path, model: dict[str, Any]) -> None:
-    import json
-
-    lines = [f"format = {FORMAT}", "", "[model]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    temporary.chmod(0o600)
-    temporary.replace(path)
 
 
 def _open_or_reset(path: Path, make: Callable[[Path], Catalog]) -> Catalog:

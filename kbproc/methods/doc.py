@@ -210,11 +210,11 @@ def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
         here = Here(snapshot.queries, call.now, snapshot.published.head)
         docs.require_kb(here, work.kb)
         if params.dry_run:
-            planned = ingest.plan(call, work, here)
+            planned = ingest.plan(call.store, work, here)
             return Reply(data=None, seq=snapshot.seq, plan=plan_of(request, planned))
         if work.prune:
             work = _approved(call, work, here, request)
-    result = ingest.run(call, work, write)
+    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
     if result.failed:
         error = ingest.partial(result)
         write.fail(error)
@@ -240,6 +240,7 @@ def _work(call: Call, params: Ingest) -> ingest.Work:
     return ingest.Work(
         kb=params.kb,
         starts=starts,
+        root=root,
         named=frozenset(starts),
         recursive=params.recursive,
         glob=params.glob,

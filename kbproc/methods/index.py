@@ -58,7 +58,7 @@ def doctor(call: Call, params: Doctor) -> Reply:
     from kbproc.doctor import examine
 
     findings: list[Finding] = []
-    for found in examine(call, deep=params.deep):
+    for found in examine(call.host, lambda: call.store, deep=params.deep):
         finding = Finding(**found)
         findings.append(finding)
         item: dict[str, Any] = msgspec.to_builtins(finding)

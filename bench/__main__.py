@@ -1,0 +1,83 @@
+"""`python -m bench`: every leg against its floor, one table, bench/results.md.
+
+Owns: the order of the legs, the options, the file. Everything else it makes
+lies in a temporary folder that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from bench import bulk_legs, wire_legs
+from bench.measure import Result, table
+from bench.wire_legs import Setting
+
+RESULTS = Path(__file__).parent / "results.md"
+LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
+    "ping": wire_legs.ping,
+    "search": wire_legs.search,
+    "start": wire_legs.start,
+    "call": wire_legs.call,
+    "memory": wire_legs.memory,
+    "ingest": bulk_legs.ingest,
+    "embed": bulk_legs.embed,
+    "rebuild": bulk_legs.rebuild,
+}
+_LIBRARIES = ("duckdb", "tantivy", "faiss-cpu", "onnxruntime", "msgspec", "numpy")
+
+
+def main() -> int:
+    """Returns 1 if a leg misses its aim; never so with --quick, which is too small to judge."""
+    options = _options()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="kbproc-bench-") as folder:
+        setting = Setting(folder=Path(folder), quick=options.quick, files=options.files)
+        for name in options.only or LEGS:
+            started = time.perf_counter()
+            for result in LEGS[name](setting):
+                results.append(result)
+                _say("  ".join(cell for cell in result.cells() if cell))
+            _say(f"({name} took {time.perf_counter() - started:.0f} s)")
+    report = f"{machine()}\n\n{table(results)}"
+    print(report)
+    if options.out:
+        options.out.write_text(f"# Speed\n\n{report}", encoding="utf-8")
+    return int(not options.quick and any(result.ok is False for result in results))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=LEGS, help="this leg; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="tiny: shows that it runs, no more")
+    parser.add_argument("--files", type=Path, help="folder of Markdown files to ingest")
+    parser.add_argument("--out", type=Path, help="results file; by default only of a whole run")
+    options = parser.parse_args()
+    if options.out is None and not options.quick and not options.only:
+        options.out = RESULTS
+    return options
+
+
+def machine() -> str:
+    """One line: what was measured on."""
+    busy = f", load {os.getloadavg()[0]:.1f} at the end"
+    libraries = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    return (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{busy}; "
+        f"Python {platform.python_version()}, kbproc {version('kbproc')}, {libraries}."
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

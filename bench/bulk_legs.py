@@ -1,0 +1,280 @@
+"""Legs that move many documents: ingest, embedding, rebuilding the views.
+
+Owns: what is written and by whom, the bare programs beside it, and the aims.
+Refuses to know: pipes; these legs run inside this process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from bench import corpus
+from bench.measure import Result, take_turns
+from bench.wire_legs import Setting, models
+from kbproc import registry as reg
+from kbproc.host import Host
+from kbproc.methods import registry
+from kbproc.store import Store
+
+_WORKERS = 2
+
+
+def call(store: Store, name: str, **params: object) -> Any:
+    """One request without a wire."""
+    methods, host = registry(), Host()
+    peer = reg.Peer(
+        actor="bench",
+        scopes=frozenset(methods.scopes),
+        cwd=Path("/"),
+        root=None,
+        kb="default",
+    )
+    request = reg.Call(
+        registry=methods,
+        host=host,
+        peer=peer,
+        open_store=lambda: store,
+        emit=lambda name, fields: None,
+        now=host.now(),
+    )
+    answer = reg.run(request, name, json.dumps(params).encode())
+    assert isinstance(answer, reg.Answer)
+    return answer.data
+
+
+# --------------------------------------------------------------------------- ingest
+
+
+def ingest(setting: Setting) -> Iterator[Result]:
+    """Files to durable, searchable chunks without vectors, against the parts alone."""
+    files = setting.files
+    if files is None:
+        files = setting.folder / "files"
+        corpus.markdown_files(files, 20 if setting.quick else 400)
+    found = sorted(path for path in files.rglob("*") if path.suffix in {".md", ".txt"})
+    folder, model = setting.folder / "ingest", _model(setting)
+    chunks: dict[str, int] = {}
+
+    def product(number: int) -> None:
+        store = corpus.open_store(folder / f"store-{number}", model)
+        started = time.perf_counter()
+        done = call(store, "doc.ingest", paths=[str(files)], glob="*.md")
+        seconds["product"].append(time.perf_counter() - started)
+        chunks["product"] = done.chunks
+        store.close()
+
+    def floor(number: int) -> None:
+        started = time.perf_counter()
+        chunks["floor"] = _bare_ingest(found, folder / f"bare-{number}", model)
+        seconds["floor"].append(time.perf_counter() - started)
+
+    seconds: dict[str, list[float]] = {"product": [], "floor": []}
+    take_turns([product, floor], 1 if setting.quick else 5)
+    shutil.rmtree(folder)
+    if chunks["product"] != chunks["floor"]:
+        raise RuntimeError(f"not the same work: {chunks}")
+    times = [statistics.median(seconds[who]) for who in ("product", "floor")]
+    note = f"{len(found)} files, {chunks['product']} chunks, {chunks['product'] / times[0]:.0f}/s"
+    yield Result("ingest without embedding / its parts", *times, aim=2, note=note)
+
+
+def _model(setting: Setting) -> dict[str, object]:
+    """The real one counts tokens; nothing is embedded here."""
+    return corpus.ONNX if setting.has_model else corpus.NONE
+
+
+def _bare_ingest(files: list[Path], folder: Path, model: dict[str, object]) -> int:
+    """Two processes read and cut; this one indexes, and keeps rows. One commit at the end."""
+    tokenizer = next(models().glob("*/tokenizer.json"), None) if model is corpus.ONNX else None
+    folder.mkdir(parents=True)
+    count = 0
+    context = get_context("spawn")
+    with ProcessPoolExecutor(
+        _WORKERS, context, initializer=_bare_worker, initargs=(tokenizer,)
+    ) as workers:
+        index = _BareIndex(folder)
+        for number, chunks in enumerate(workers.map(_bare_read, files, chunksize=4)):
+            index.add(number, files[number], chunks, first=count)
+            count += len(chunks)
+        index.finish()
+    return count
+
+
+class _BareIndex:
+    """tantivy and DuckDB, with the fields and columns that the product fills."""
+
+    def __init__(self, folder: Path) -> None:
+        import duckdb
+        import tantivy
+
+        schema = tantivy.SchemaBuilder().add_integer_field("chunk_id", indexed=True, fast=True)
+        schema = schema.add_integer_field("document_id", indexed=True, fast=True)
+        schema = schema.add_text_field("stem", tokenizer_name="en_stem", index_option="freq")
+        schema = schema.add_text_field("word", index_option="position")
+        (folder / "index").mkdir()
+        self._index = tantivy.Index(schema.build(), str(folder / "index"))
+        self._writer = self._index.writer(50_000_000, 1)
+        self._db = duckdb.connect(str(folder / "rows.duckdb"), config={"threads": 1})
+        self._db.execute("create table documents(id bigint, path varchar, bytes bigint)")
+        self._db.execute(
+            "create table chunks(id bigint, document_id bigint, text varchar, section varchar)"
+        )
+        self._documents: list[tuple[Any, ...]] = []
+        self._chunks: list[tuple[Any, ...]] = []
+
+    def add(self, number: int, path: Path, chunks: list[tuple[str, Any]], first: int) -> None:
+        import tantivy
+
+        self._documents.append((number, str(path), path.stat().st_size))
+        for id, (text, section) in enumerate(chunks, first):
+            self._chunks.append((id, number, text, section))
+            self._writer.add_document(
+                tantivy.Document(chunk_id=id, document_id=number, stem=text, word=text)
+            )
+
+    def finish(self) -> None:
+        self._writer.commit()
+        for table, rows in (("documents", self._documents), ("chunks", self._chunks)):
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            unnested = ", ".join(f"unnest(${i})" for i in range(1, len(columns) + 1))
+            self._db.execute(f"insert into {table} select {unnested}", columns)
+        self._db.close()
+
+
+_count: Callable[[str], int]
+
+
+def _bare_worker(tokenizer: Path | None) -> None:
+    global _count  # noqa: PLW0603  one a process
+    from kbproc.chunk import count_words, token_counter
+
+    _count = count_words if tokenizer is None else token_counter(str(tokenizer))
+
+
+def _bare_read(path: Path) -> list[tuple[str, Any]]:
+    from kbproc.chunk import chunk
+    from kbproc.parse import parse
+
+    parsed = parse(path.read_bytes(), "markdown", path.name)
+    chunks = chunk(parsed.blocks, title=parsed.title, count=_count, max_tokens=256, overlap=38)
+    return [(c.text, c.section) for c in chunks]
+
+
+# ------------------------------------------------------------------------ embedding
+
+
+def embed(setting: Setting) -> Iterator[Result]:
+    """Chunks a second, two workers, some 256 tokens each."""
+    if not setting.has_model:
+        return
+    count = 8 if setting.quick else 160
+    rounds = 1 if setting.quick else 4
+    store_folder = setting.folder / "embed"
+    strings = [corpus.said(numbers) for numbers in corpus.texts(count, seed=5)]
+    rates: dict[str, list[float]] = {"product": [], "bare": [], "reference": []}
+
+    def timed(who: str, work: Callable[[], None]) -> None:
+        started = time.perf_counter()
+        work()
+        rates[who].append(count / (time.perf_counter() - started))
+
+    def product(number: int) -> None:
+        folder = store_folder / str(number)
+        store = corpus.open_store(folder, corpus.ONNX)
+        store.embedding.query_vector("loads the model")
+        store.commit(lambda lane: corpus.append_texts(lane, strings))
+        timed("product", lambda: store.embedding.drain(lambda done, total: None))
+        assert store.embedding.pending_count == 0
+        store.close()
+
+    bare, reference = _bare_embedding(strings), None if setting.quick else _reference(strings)
+    actions: list[Callable[[int], object]] = [product, lambda _: timed("bare", bare)]
+    if reference is not None:
+        actions.append(lambda _: timed("reference", reference))
+    take_turns(actions, rounds)
+    shutil.rmtree(store_folder)
+    mine, alone = (statistics.median(rates[who]) for who in ("product", "bare"))
+    yield Result("embedding / onnxruntime alone", mine, alone, aim=0.9, unit="/s", note="chunks")
+    if rates["reference"]:
+        theirs = statistics.median(rates["reference"])
+        yield Result(
+            "embedding / sentence-transformers", mine, theirs, aim=2, unit="/s", note="chunks"
+        )
+
+
+def _bare_embedding(strings: list[str]) -> Callable[[], None]:
+    """Two threads, a text each, tokens ready: nothing but `session.run`."""
+    import numpy as np
+    import onnxruntime as ort
+    from tokenizers import Tokenizer
+
+    folder = next(path.parent for path in models().glob("*/model.onnx"))
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = ort.InferenceSession(str(folder / "model.onnx"), options)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(256)
+    names = [entry.name for entry in session.get_inputs()]
+    feeds = []
+    for encoded in tokenizer.encode_batch(strings):
+        columns = {
+            "input_ids": encoded.ids,
+            "attention_mask": encoded.attention_mask,
+            "token_type_ids": encoded.type_ids,
+        }
+        feeds.append({name: np.array([columns[name]], np.int64) for name in names})
+
+    def run() -> None:
+        with ThreadPoolExecutor(_WORKERS) as threads:
+            list(threads.map(lambda feed: session.run(None, feed), feeds))
+
+    return run
+
+
+def _reference(strings: list[str]) -> Callable[[], None] | None:
+    """sentence-transformers with its own defaults, in batches of 32; None if it is not there."""
+    from kbproc.embed import ModelSpec, load
+    from kbproc.errors import KbprocError
+
+    try:
+        import torch
+
+        embedder: Any = load(ModelSpec(kind="sentence-transformers"), models())
+    except (ImportError, KbprocError) as error:
+        print(f"sentence-transformers is left out: {error}")
+        return None
+    torch.set_num_threads(_WORKERS)
+
+    def run() -> None:
+        embedder._model.encode(strings, batch_size=32, show_progress_bar=False)
+
+    return run
+
+
+# -------------------------------------------------------------------------- rebuild
+
+
+def rebuild(setting: Setting) -> Iterator[Result]:
+    """From log and pack alone: views/ is deleted, the store opened again."""
+    for chunks in setting.sizes:
+        folder = setting.store(chunks)
+        shutil.rmtree(folder / "views")
+        started = time.perf_counter()
+        store = corpus.open_store(folder, corpus.HASH)
+        opened = time.perf_counter() - started
+        assert store.vectors and store.published.chunks == store.vectors.snapshot().live == chunks
+        store.tidy()
+        folded = time.perf_counter() - started
+        store.close()
+        note = f"{folded:.1f} s with the graph, which is built while searches go on"
+        aim = 40 if chunks == 100_000 else None
+        yield Result(f"rebuild of views, {chunks:,} chunks", opened, aim=aim, note=note)

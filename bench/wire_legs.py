@@ -1,0 +1,203 @@
+"""Legs over real pipes and whole processes: ping, search, start, one-shot call, memory.
+
+Owns: what is asked, of whom, how often, and the aims.
+Refuses to know: how stores are made (corpus.py) and clocks (measure.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import corpus
+from bench.measure import (
+    KBPROC,
+    ROOT,
+    Child,
+    Result,
+    answer,
+    cores_apart,
+    environment,
+    medians,
+    request,
+    serve,
+)
+
+_FLOOR = [sys.executable, "-m", "bench.floor"]
+_DESCRIBED = {"hash": corpus.HASH, "onnx": corpus.ONNX}
+
+
+class Setting:
+    """What all legs share: a temporary folder, sizes in chunks, stores made when first needed."""
+
+    def __init__(self, *, folder: Path, quick: bool, files: Path | None) -> None:
+        self.folder = folder
+        self.quick = quick
+        self.files = files
+        self.sizes = [300, 1000] if quick else [10_000, 100_000]
+        self.rounds = 20 if quick else 400
+        self._stores: dict[tuple[int, str], Path] = {}
+
+    @property
+    def small(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def has_model(self) -> bool:
+        from kbproc.embed import ModelSpec, available
+
+        return not available(ModelSpec(), models()).startswith("missing")
+
+    def store(self, chunks: int, kind: str = "hash") -> Path:
+        """A closed store of that many chunks."""
+        key = (chunks, kind)
+        if key not in self._stores:
+            path = self.folder / f"{kind}-{chunks}"
+            corpus.build_store(path, chunks, _DESCRIBED[kind])
+            self._stores[key] = path
+        return self._stores[key]
+
+
+def models() -> Path:
+    from kbproc.config import environment as read
+    from kbproc.config import load
+
+    return load(read()).cache / "models"
+
+
+# ----------------------------------------------------------------------------- ping
+
+
+def ping(setting: Setting) -> Iterator[Result]:
+    """By the way of every read: pool, validation and all."""
+    line = request("ping")
+    store = setting.store(setting.small)
+    with cores_apart(), serve(store) as product, Child([*_FLOOR, "echo"]) as floor:
+        answer(product.ask(line))
+        asked = [lambda _: product.ask(line), lambda _: floor.ask(line)]
+        times = medians(asked, setting.rounds * 5, warm=50)
+    yield Result("ping / echo", *times, aim=2.5)
+
+
+# --------------------------------------------------------------------------- search
+
+
+def search(setting: Setting) -> Iterator[Result]:
+    """Against the bare sum of the parts: echo, tantivy, FAISS, query embedding, DuckDB."""
+    for chunks in setting.sizes:
+        yield _search(setting, chunks, "fts", "none")
+        yield _search(setting, chunks, "hybrid", "hash")
+    if setting.has_model:
+        yield _search(setting, setting.small, "hybrid", "onnx")
+
+
+def _search(setting: Setting, chunks: int, mode: str, embedder: str) -> Result:
+    kind = "onnx" if embedder == "onnx" else "hash"
+    store = setting.store(chunks, kind)
+    parts = setting.folder / f"parts-{kind}-{chunks}"
+    if not parts.exists():
+        corpus.floor_copy(store, parts, _DESCRIBED[kind])
+    bare = [*_FLOOR, "search", str(parts), embedder, str(corpus.DIM), str(models())]
+    warm = 5 if setting.quick else 40
+    lines = [
+        request("search", query=query, mode=mode) for query in corpus.queries(setting.rounds + warm)
+    ]
+    with cores_apart(), serve(store) as product, Child(bare) as floor:
+        _all_found(product, lines[0])
+        asked = [lambda i: product.ask(lines[i]), lambda i: floor.ask(lines[i])]
+        times = medians(asked, setting.rounds, warm=warm)
+    name = {"none": "", "hash": ", hash", "onnx": ", real model"}[embedder]
+    return Result(f"search {mode}{name}, {chunks:,} chunks / its parts", *times, aim=1.5)
+
+
+def _all_found(product: Child, line: bytes) -> None:
+    """A degraded search would be a fast one."""
+    found = answer(product.ask(line))
+    if "notice" in found["meta"] or not found["data"]["results"]:
+        raise RuntimeError(f"the search was not whole: {found['meta']}")
+    if found["meta"]["freshness"]["pending_embeddings"]:
+        raise RuntimeError("vectors are missing")
+
+
+# -------------------------------------------------------------------------- process
+
+
+def start(setting: Setting) -> Iterator[Result]:
+    """The first line of a coprocess, before any store work."""
+    with tempfile.TemporaryDirectory(dir=setting.folder) as folder:
+        product = partial(_first_line, Path(folder) / "store")
+        rounds = 3 if setting.quick else 15
+        yield Result("first init line / python -c pass", *medians([product, _pass], rounds), aim=8)
+
+
+def _first_line(store: Path, _: int) -> None:
+    child = Child([*KBPROC, "serve"], KBPROC_STORE=str(store))
+    line = json.loads(child.line())
+    assert line["params"]["type"] == "init", line
+    child.process.kill()
+    child.process.wait()
+    child.process.communicate()
+
+
+def _pass(_: int) -> None:
+    subprocess.run([sys.executable, "-c", "pass"], check=True, env=environment())
+
+
+def call(setting: Setting) -> Iterator[Result]:
+    """One process, one search: it opens the store itself."""
+    legs = [("fts", "hash", 0.4)]
+    if setting.has_model:
+        legs.append(("hybrid", "onnx", 0.8))
+    for mode, kind, aim in legs:
+        store, asked = setting.store(setting.small, kind), corpus.queries(20)
+        action: Callable[[int], Any] = partial(_call, store, mode, asked)
+        seconds = medians([action], 2 if setting.quick else 7, warm=1)
+        name = f"one-shot call search {mode}, {setting.small:,} chunks"
+        yield Result(name, *seconds, aim=aim, note="real model" if kind == "onnx" else "")
+
+
+def _call(store: Path, mode: str, queries: list[str], number: int) -> float:
+    """Returns MiB of memory at the peak."""
+    params = json.dumps({"query": queries[number], "mode": mode})
+    process = subprocess.Popen(
+        [*KBPROC, "call", "search", params],
+        stdout=subprocess.PIPE,
+        env=environment(KBPROC_STORE=str(store)),
+        cwd=ROOT,
+    )
+    assert process.stdout
+    printed = process.stdout.read()
+    process.stdout.close()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    found = json.loads(printed)
+    if process.returncode or not found["data"]["results"] or "notice" in found["meta"]:
+        raise RuntimeError(f"call ended with {process.returncode}: {printed[:300]!r}")
+    return used.ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
+
+
+def memory(setting: Setting) -> Iterator[Result]:
+    """Resident MiB: idle after the first searches, and a one-shot call at its peak."""
+    if not Path("/proc/self/status").exists():
+        return
+    kinds = [("hash", chunks) for chunks in setting.sizes]
+    if setting.has_model:
+        kinds.append(("onnx", setting.small))
+    for kind, chunks in kinds:
+        with serve(setting.store(chunks, kind)) as child:
+            idle = child.memory_mib()
+            for query in corpus.queries(50):
+                child.ask(request("search", query=query))
+            used = child.memory_mib()
+        name = f"memory of serve, {chunks:,} chunks{', real model' if kind == 'onnx' else ''}"
+        yield Result(name, used, unit="MiB", note=f"{idle:.0f} MiB before the first search")
+    for mode, kind in [("fts", "hash"), ("hybrid", "onnx")][: 1 + setting.has_model]:
+        peak = _call(setting.store(setting.small, kind), mode, corpus.queries(1), 0)
+        yield Result(f"memory of a one-shot {mode} search", peak, unit="MiB", note="at its peak")

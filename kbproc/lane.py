@@ -1,0 +1,91 @@
+"""The writers' lane: who may write now, and what a turn may use.
+
+Owns: the newest state for deciding, appending with an immediate fold, turns and
+their outcomes.
+Refuses to know: the shared fsync and what readers see (store.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from kbproc import events as ev
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.log import Draft, Log
+from kbproc.model import DEFAULT_KB
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog import Catalog
+    from kbproc.views.queries import Head, Queries
+
+T = TypeVar("T")
+
+
+class Lane:
+    """What a writer may use while it decides: the newest state, and `append`."""
+
+    def __init__(self, host: Host, log: Log, catalog: Catalog) -> None:
+        from kbproc.views.queries import Queries
+
+        self._host = host
+        self._log = log
+        self._catalog = catalog
+        self.queries: Queries = Queries(catalog.writer)
+        self.now = max(host.now(), log.last_ts)
+        self.head: Head = self.queries.head()
+
+    def append(
+        self,
+        events: Sequence[ev.Event],
+        *,
+        actor: str,
+        method: str,
+        token: str | None = None,
+        params_hash: str | None = None,
+        result: bytes = b"null",
+    ) -> int:
+        """One record, folded in at once; returns its seq. Durable when the lane is left."""
+        draft = Draft(
+            ts=self.now,
+            actor=actor,
+            method=method,
+            salt=self._host.salt(),
+            events=ev.encode(events),
+            token=token,
+            params_hash=params_hash,
+            result=msgspec.Raw(result),
+        )
+        records = self._log.append([draft])
+        self._catalog.apply(records)
+        self.head = self.queries.head()
+        return records[-1].seq
+
+
+class Ticket(Generic[T]):
+    """A writer's turn in the lane."""
+
+    def __init__(self, work: Callable[[Lane], T]) -> None:
+        self.work = work
+        self.done = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
+    """A refusal is the ticket's own; anything else fails the batch: nothing is half kept."""
+    before = lane.head.seq
+    try:
+        ticket.result = ticket.work(lane)
+    except KbprocError as error:
+        if lane.head.seq != before:
+            raise
+        ticket.error = error
+
+
+def birth(lane: Lane) -> None:
+    event = ev.KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
+    lane.append([event], actor="kbproc", method="store.create")

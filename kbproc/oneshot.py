@@ -1,0 +1,177 @@
+"""One command's requests, answered in this process.
+
+Owns: opening the store when it is first needed, asking, waiting, numbering a
+request's events, embedding what is new before the process ends.
+Refuses to know: flags and formats. It answers like the wire does, so that a
+connection to another process can take its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from kbproc import registry as reg
+from kbproc import rpc
+from kbproc.config import Config
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.store import Store
+
+OnEvent = Callable[[dict[str, Any]], None]
+_ID = 1
+_PROGRESS_EVERY_MS = 100.0
+_POLL_SECONDS = 0.2
+
+
+class Session(Protocol):
+    """What a command speaks to."""
+
+    def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+        """The JSON-RPC response, decoded: with `result` or with `error`."""
+
+    def cancel(self) -> None:
+        """Asks the request that runs to stop; what it has committed stays."""
+
+    def drain(self, progress: Callable[[int, int], None]) -> int:
+        """Embeds what is pending; returns how many chunks still are."""
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    """A session on a store that this process opens itself."""
+
+    def __init__(self, *, config: Config, registry: reg.Registry, host: Host) -> None:
+        self._config = config
+        self._registry = registry
+        self._host = host
+        self._store: Store | None = None
+        self._cancelled = False
+        self._wire = rpc.Wire(sys.maxsize)
+        self._peer = reg.Peer(
+            actor=config.actor,
+            scopes=frozenset(registry.scopes),
+            cwd=host.cwd(),
+            root=None,
+            kb=config.kb,
+            surface="call",
+        )
+
+    def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+        try:
+            found = self._registry.find(name)
+            emit = _Events(self._wire, self._host, on_event).emit
+            if found.streams:
+                emit("init", {})
+            line = self._wire.result(_ID, found, self._answer(name, params, emit))
+        except KbprocError as error:
+            line = self._wire.error(_ID, error)
+        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+            line = self._wire.error(_ID, rpc.unexpected(error))
+        response: dict[str, Any] = msgspec.json.decode(line)
+        return response
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def drain(self, progress: Callable[[int, int], None]) -> int:
+        if self._store is None or not self._store.embedding.pending_count:
+            return 0
+        with contextlib.suppress(KeyboardInterrupt):
+            self._store.embedding.drain(progress)
+        return self._store.embedding.pending_count
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def _open(self) -> Store:
+        if self._store is None:
+            self._store = Store.open(self._config.store, host=self._host, cache=self._config.cache)
+        return self._store
+
+    def _answer(self, name: str, params: dict[str, Any], emit: reg.Emit) -> reg.Answer:
+        call = reg.Call(
+            registry=self._registry,
+            host=self._host,
+            peer=self._peer,
+            open_store=self._open,
+            emit=emit,
+            now=self._host.now(),
+            cancelled=lambda: self._cancelled,
+        )
+        reached = reg.run(call, name, msgspec.json.encode(params))
+        while isinstance(reached, reg.Parked):
+            self._wait(call.store, reached)
+            reached = reached.resume()
+        return reached
+
+    def _wait(self, store: Store, parked: reg.Parked) -> None:
+        """Nobody else can write meanwhile: once all is embedded, waiting is in vain."""
+        started = self._host.monotonic_ms()
+        store.embedding.start()
+        while not parked.ready():
+            passed = self._host.monotonic_ms() - started
+            if parked.timeout_ms is not None and passed >= parked.timeout_ms:
+                raise parked.expired()
+            if not store.embedding.pending_count and not parked.ready():
+                raise parked.expired()
+            left = _POLL_SECONDS
+            if parked.timeout_ms is not None:
+                left = min(left, (parked.timeout_ms - passed) / 1000)
+            store.wait_for_change(left)
+
+
+class _Events:
+    """A request's events, numbered without a gap, as they would come over the wire."""
+
+    def __init__(self, wire: rpc.Wire, host: Host, on_event: OnEvent) -> None:
+        self._wire = wire
+        self._host = host
+        self._on_event = on_event
+        self._index = 0
+        self._started = host.monotonic_ms()
+        self._last_progress = float("-inf")
+
+    def emit(self, name: str, fields: dict[str, Any]) -> None:
+        if name == "progress":
+            now = self._host.monotonic_ms()
+            if not fields.pop("last", False) and now - self._last_progress < _PROGRESS_EVERY_MS:
+                return
+            self._last_progress = now
+            fields["eta_ms"] = self._eta(now, fields["current"], fields["total"])
+        line = self._wire.event(name, {"request_id": _ID, "index": self._index, **fields})
+        if line is not None:
+            self._index += 1
+            self._on_event(msgspec.json.decode(line)["params"])
+
+    def _eta(self, now: float, current: int, total: int | None) -> int | None:
+        if not current or total is None:
+            return None
+        return round((now - self._started) / current * (total - current))
+
+
+@contextlib.contextmanager
+def interrupts(session: Session, *, writes: bool) -> Iterator[None]:
+    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once."""
+    if not writes or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.getsignal(signal.SIGINT)
+
+    def once(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        session.cancel()
+
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)

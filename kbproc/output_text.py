@@ -1,0 +1,89 @@
+"""The text format: what a person sees while a command runs and after it.
+
+Owns: which lines go to stdout and stderr, progress bars.
+Refuses to know: how the lines are made (texts.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any, TextIO
+
+from kbproc import texts
+from kbproc.output import Jq, Output, write
+from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Text(Output):
+    """Answers on stdout; progress, remarks and errors on stderr."""
+
+    def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None, *, color: bool) -> None:
+        super().__init__(out, err, jq)
+        self._color = color
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def _print_result(
+        self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
+    ) -> None:
+        self.settled()
+        width = shutil.get_terminal_size().columns
+        color = self._color and self.out.isatty()
+        text = texts.result_text(method, params, result, width=width, color=color)
+        write(self.out, text)
+        for line in texts.remarks(result):
+            write(self.err, line + "\n")
+
+    def event(self, event: dict[str, Any]) -> None:
+        if event["type"] == "progress":
+            self.progress(event["stage"], event["current"], event["total"], event["message"])
+        elif event["type"] == "warning":
+            self.note(event["message"])
+
+    def error(self, data: dict[str, Any]) -> None:
+        self.settled()
+        for line in texts.error_lines(data):
+            write(self.err, line + "\n")
+
+    def plan(self, plan: dict[str, Any]) -> None:
+        self.settled()
+        for line in texts.plan_lines(plan):
+            write(self.err, line + "\n")
+
+    def note(self, message: str) -> None:
+        self.settled()
+        write(self.err, f"Note: {texts.plain(message)}\n")
+
+    def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
+        if not self.err.isatty():
+            return
+        bars = self._bars or self._start_bars()
+        if stage not in self._tasks:
+            self._tasks[stage] = bars.add_task(stage, total=total)
+        bars.update(
+            self._tasks[stage], completed=current, total=total, message=texts.plain(message)[:30]
+        )
+
+    def settled(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars, self._tasks = None, {}
+
+    def _start_bars(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        plain = {} if self._color else {"color_system": None}
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[message]}", markup=False),
+            console=Console(file=self.err, highlight=False, **plain),  # type: ignore[arg-type]
+            transient=True,
+        )
+        self._bars.start()
+        return self._bars

@@ -1,0 +1,274 @@
+"""Answers as text for people.
+
+Owns: tables, key/value lists, search results, plans and errors as lines of text,
+and taking control characters out of them.
+Refuses to know: where the text goes. `width` is in terminal cells; with `color`
+False no escape sequence is written.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, get_origin
+
+import msgspec
+
+from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# A document's text must not steer the terminal: C0 but tab and newline, DEL, C1, bidi.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
+_LONGEST_CELL = 160
+_MOST_COLUMNS = 6
+_MOST_CHANGES = 20
+_MOST_FAILURES = 20
+
+# Method → the members that a table of its items shows.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "doc.list": ("id", "title", "type", "tags", "chunk_count", "created_at"),
+    "kb.list": ("slug", "name", "description", "updated_at"),
+    "chunk.list": ("id", "chunk_index", "page", "section", "text"),
+    "tag.list": ("name", "count"),
+}
+
+
+def result_text(
+    method: Method | None,
+    params: dict[str, Any],
+    result: dict[str, Any],
+    *,
+    width: int = 80,
+    color: bool = False,
+) -> str:
+    """An answer's data; what meta says besides is `remarks`."""
+    page = _page(width, color)
+    data, meta = result["data"], result["meta"]
+    name = method.name if method else ""
+    if data is None:
+        if "plan" in meta:
+            _print(page, plan_lines(meta["plan"]))
+            _print(page, ["Nothing was written."])
+    elif name == "search":
+        _search(page, params, data)
+    elif method is not None and get_origin(method.result) is dict:
+        _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
+    elif isinstance(data, list):
+        _table(page, data, COLUMNS.get(name))
+    else:
+        _record(page, data)
+    return _drawn(page)
+
+
+def remarks(result: dict[str, Any]) -> Iterator[str]:
+    """What meta has to say to a person, a line each."""
+    meta = result["meta"]
+    if meta.get("duplicate"):
+        yield "Note: this was done before under the same client_token; nothing was done now."
+    for notice in meta.get("notice", []):
+        yield f"Note: {plain(notice)}"
+    if "hint" in meta:
+        yield f"Hint: {plain(meta['hint'])}"
+    if "next_cursor" in meta:
+        of = f" of {meta['total']}" if "total" in meta else ""
+        yield f"{meta['count']}{of} shown. For the next ones add --cursor {meta['next_cursor']}"
+
+
+def error_lines(data: dict[str, Any]) -> Iterator[str]:
+    """`data`: the error's data."""
+    yield f"Error ({data['type']}): {plain(data['message'])}"
+    failures = data["detail"].get("failures") or []
+    for failure in failures[:_MOST_FAILURES]:
+        yield f"  {plain(failure['path'])}: {plain(failure['message'])}"
+    yield from _more(len(failures) - _MOST_FAILURES)
+    if "plan" in data:
+        yield from plan_lines(data["plan"])
+    if data.get("valid_values"):
+        yield f"Valid values: {', '.join(plain(str(value)) for value in data['valid_values'])}"
+    yield f"Hint: {plain(data['hint'])}"
+    if "argv" in data.get("retry", {}):
+        yield f"Retry: {plain(shlex.join(data['retry']['argv']))}"
+
+
+def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
+    yield f"Plan: {plan['action']} (risk: {plan['risk']['level']})"
+    for change in plan["changes"][:_MOST_CHANGES]:
+        yield f"  {plain(change)}"
+    yield from _more(len(plan["changes"]) - _MOST_CHANGES)
+    if not plan["changes"]:
+        for event in plan["events"]["items"][:_MOST_CHANGES]:
+            yield f"  {plain(event['summary'])}"
+        yield from _more(plan["events"]["total"] - _MOST_CHANGES)
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"  … and {count} more"
+
+
+def plain(text: str) -> str:
+    return _CONTROL.sub("\ufffd", text)
+
+
+# ---------------------------------------------------------------------- search
+
+
+def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    hits, first = data["results"], int(params.get("offset", 0)) + 1
+    _print(page, [_search_head(data, first)])
+    for number, hit in enumerate(hits, first):
+        line = Text(f"\n{number}. [{hit['score']:.3f}] ")
+        line.append(plain(_title(hit["source"])), "bold")
+        line.append(plain(_labels(hit["source"])), "dim")
+        page.print(line, soft_wrap=True)
+        snippet = Text(" ".join(plain(hit["snippet"]).split()))
+        for part in snippet.wrap(page, page.width - 3):
+            page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
+
+
+def _search_head(data: dict[str, Any], first: int) -> str:
+    total, shown = data["total_matches"], len(data["results"])
+    matches = "1 match" if total == 1 else f"{total} matches"
+    showing = f"top {shown}" if first == 1 else f"{first}–{first + shown - 1}"
+    tail = f", showing {showing}" if shown else ""
+    return f'Search: "{plain(data["query"])}" ({matches}{tail})'
+
+
+def _title(source: dict[str, Any]) -> str:
+    page = f" (p.{source['page']})" if source["page"] is not None else ""
+    section = f" §{source['section']}" if source["section"] else ""
+    return f"{source['title']}{page}{section}"
+
+
+def _labels(source: dict[str, Any]) -> str:
+    tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
+    return f" [{source['type']}]{tags}"
+
+
+# ---------------------------------------------------------- tables and records
+
+
+def _table(page: Console, rows: list[Any], columns: Iterable[str] | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    if not rows:
+        _print(page, ["Nothing."])
+        return
+    shown = [
+        name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
+    for name in shown:
+        number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
+        table.add_column(
+            name.replace("_", " "),
+            justify="right" if number else "left",
+            no_wrap=number or name.endswith("_at"),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(_cell(name, row[name]) for name in shown))
+    page.print(table)
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    simple = [name for name, value in rows[0].items() if not isinstance(value, dict)]
+    return simple[:_MOST_COLUMNS]
+
+
+def _cell(name: str, value: Any) -> RenderableType:
+    from rich.text import Text
+
+    told = " ".join(shown(name, value).split())
+    return Text(told if len(told) <= _LONGEST_CELL else told[: _LONGEST_CELL - 1] + "…")
+
+
+def _record(page: Console, data: dict[str, Any]) -> None:
+    """Short members first as a list, then long texts and lists of things."""
+    from rich.table import Table
+    from rich.text import Text
+
+    given = {name: value for name, value in data.items() if value is not None}
+    long = {name: value for name, value in given.items() if _is_long(value)}
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in given.items():
+        if name not in long:
+            grid.add_row(name.replace("_", " "), Text(shown(name, value)))
+    page.print(grid)
+    for name, value in long.items():
+        _print(page, ["", f"{name.replace('_', ' ')}:"])
+        if isinstance(value, list):
+            _table(page, value, None)
+        else:
+            _print(page, [plain(value)])
+
+
+def _is_long(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\n" in value or len(value) > _LONGEST_CELL
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def shown(name: str, value: Any) -> str:
+    """A member's value in words."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return size(value)
+    if isinstance(value, list):
+        return ", ".join(shown("", item) for item in value)
+    if isinstance(value, dict):
+        given = {key: item for key, item in value.items() if item is not None}
+        return ", ".join(f"{key} {shown(key, item)}" for key, item in given.items())
+    return plain(_TIME.sub(r"\1 \2", str(value)))
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that fits, powers of 1024."""
+    amount, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007  the last one is used below
+        if amount < 1024:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+# ------------------------------------------------------------------------ page
+
+
+def _page(width: int, color: bool) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def _print(page: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        page.print(line, soft_wrap=True)
+
+
+def _drawn(page: Console) -> str:
+    assert isinstance(page.file, io.StringIO)  # noqa: S101
+    lines = page.file.getvalue().splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
