@@ -9,7 +9,7 @@ not fit, so that each error exists once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -250,6 +250,39 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return msgspec.UNSET
+
+
+def params_from_words(words: list[str], read_stdin: Callable[[], bytes]) -> dict[str, Any]:
+    """What `call` is given after the method: JSON objects, `key=value`, `-` for stdin."""
+    params: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if word == "-":
+            params.update(_decoded(read_stdin(), "stdin"))
+        elif word.lstrip().startswith("{"):
+            params.update(_decoded(word.encode(), "the JSON argument"))
+        elif equals:
+            put(params, key, json_or_text(value))
+        else:
+            raise usage_error(
+                f"{word!r} is neither KEY=VALUE, a JSON object nor -.",
+                word,
+                hint="Write limit=5, or '{\"limit\": 5}', or - to read JSON from stdin.",
+            )
+    return params
+
+
+def _decoded(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise KbprocError(
+            "input.invalid_json",
+            f"{what} is no JSON object: {error}.",
+            field="$.params",
+            hint='Write params as one JSON object, such as {"limit": 5}.',
+        ) from None
+    return found
 
 
 # --------------------------------------------------------------------- to argv

@@ -74,7 +74,8 @@ class Embedding:
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
         self._claimed: set[int] = set()
-        self._failed: dict[int, tuple[int, str]] = {}
+        self._failed: set[int] = set()
+        self._failed_documents: dict[int, str] = {}
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self._closing = False
@@ -137,9 +138,11 @@ class Embedding:
         return "ready" if self.state == "off" else "pending"
 
     def status_of(self, document_id: int) -> IndexStatus:
-        if any(document == document_id for document, _ in self._failed.values()):
+        if document_id in self._failed_documents:
             return "failed"
-        return "pending" if document_id in self._pending_documents() else "ready"
+        vectors = self._store.vectors
+        waits = self.state != "off" if vectors is None else vectors.waits(document_id)
+        return "pending" if waits else "ready"
 
     def _pending_documents(self) -> dict[int, int]:
         vectors = self._store.vectors
@@ -152,7 +155,7 @@ class Embedding:
         if status is None:
             return {}
         pending = set(self._pending_documents())
-        failed = {document for document, _ in self._failed.values()}
+        failed = self._failed_documents.keys()
         if status == "failed":
             return {"ids": sorted(failed)}
         if status == "pending":
@@ -262,7 +265,7 @@ class Embedding:
         """The newest pending chunks that no other thread has; waits if there are none."""
         with self._changed:
             vectors = self._store.vectors
-            taken = self._claimed | self._failed.keys()
+            taken = self._claimed | self._failed
             most = _BATCH + len(taken)
             pending = vectors.pending(limit=most) if vectors is not None else []
             ids = [id for id in pending if id not in taken]
@@ -316,7 +319,8 @@ class Embedding:
             self._pause()
             return
         for row in self._store.thread_queries().index_rows_of_chunks(ids):
-            self._failed[row.chunk_id] = (row.document_id, error.message)
+            self._failed.add(row.chunk_id)
+            self._failed_documents[row.document_id] = error.message
 
     def _pause(self) -> None:
         with self._changed:
@@ -370,7 +374,7 @@ class Waiting:
         embedding = self._embedding
         failed = {
             document: why
-            for document, why in embedding._failed.values()
+            for document, why in embedding._failed_documents.items()
             if self._ids is None or document in self._ids
         }
         if failed:

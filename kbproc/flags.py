@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, UnsetType
 
 from kbproc.config import FORMATS, LOG_LEVELS, MAX_IN_FLIGHT, MAX_LINE_BYTES
-from kbproc.model import DEFAULT_KB
+from kbproc.model import DEFAULT_KB, DestructiveParams, ReadParams
 from kbproc.registry import Method
 
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "json"]
@@ -23,6 +23,7 @@ Kind = Literal["string", "integer", "number", "boolean", "array", "object", "jso
 _KINDS: dict[Any, Kind] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 # A param with a default is a setting that a profile may keep, unless it is of one request.
 _ONE_REQUEST = frozenset({"dry_run", "prune", "offset", "length", "description"})
+_COMMON = frozenset({*ReadParams.__struct_fields__, *DestructiveParams.__struct_fields__})
 _SETTINGS = frozenset({"kb", "timeout_ms"})
 _SENSITIVE = ("api_key", "password", "secret")
 
@@ -179,10 +180,12 @@ SERVE_FLAGS: tuple[Flag, ...] = (
 
 
 def flags_of(method: Method) -> list[Flag]:
-    """The method's own flags, in the order of its params; the shell's own come last."""
+    """The method's own flags, the shell's for it, then those that most methods have."""
     flags = [flag for info in msgspec.structs.fields(method.params) for flag in _flags(info, "")]
     flags = [_placed(flag, method) for flag in flags]
-    return [*flags, *SHELL_FLAGS.get(method.name, ())]
+    own = [flag for flag in flags if flag.param not in _COMMON]
+    common = [flag for flag in flags if flag.param in _COMMON]
+    return [*own, *SHELL_FLAGS.get(method.name, ()), *common]
 
 
 def _placed(flag: Flag, method: Method) -> Flag:

@@ -159,19 +159,24 @@ class _Events:
 
 
 @contextlib.contextmanager
-def interrupts(session: Session, *, writes: bool) -> Iterator[None]:
-    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once."""
+def interrupts(session: Session, *, writes: bool) -> Iterator[threading.Event]:
+    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once.
+
+    Yields an event that is set once Ctrl-C was pressed.
+    """
+    pressed = threading.Event()
     if not writes or threading.current_thread() is not threading.main_thread():
-        yield
+        yield pressed
         return
     usual = signal.getsignal(signal.SIGINT)
 
     def once(signum: int, frame: object) -> None:
         signal.signal(signal.SIGINT, usual)
+        pressed.set()
         session.cancel()
 
     signal.signal(signal.SIGINT, once)
     try:
-        yield
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, usual)

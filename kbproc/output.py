@@ -62,6 +62,8 @@ def write(stream: TextIO, text: str) -> None:
 class Output:
     """The json format, and what all formats share."""
 
+    for_people = False
+
     def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None) -> None:
         self.out = out
         self.err = err

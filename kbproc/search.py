@@ -1,18 +1,12 @@
-"""Search: from a query to ranked, fused hits.
+"""Search: from a query to a page of hits.
 
-Owns: candidates of both channels, filters, scores, totals, paging, explain, and
-the sentence that says why there is no hit.
-Refuses to know: the wire, and how each channel ranks inside.
-
-Every candidate is reckoned in both channels (a missing cosine comes from the
-pack, a missing BM25 from a query restricted to those ids), so that no score
-depends on limit, filter or the size of the pool.
+Owns: what can be asked and what is answered, the mode that can be served,
+scores, totals, paging, explain.
+Refuses to know: the wire, how candidates are found, how each channel ranks inside.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,8 +15,10 @@ from msgspec import Meta, Struct
 
 from kbproc import documents as docs
 from kbproc import fusion
+from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.documents import Kbs
-from kbproc.model import DocType, DocumentId, Instant, Metadata, ReadParams, Tags
+from kbproc.model import DocType, DocumentId, Freshness, Instant, Metadata, ReadParams, Tags
+from kbproc.search_hints import why_nothing
 from kbproc.snippets import snippet
 from kbproc.text import parse_query
 
@@ -33,9 +29,8 @@ if TYPE_CHECKING:
     from kbproc.snapshot import Snapshot
     from kbproc.store import Store
     from kbproc.views.base import Restriction
-    from kbproc.views.queries import ChunkRow, DocumentFilter, DocumentRow
+    from kbproc.views.queries import ChunkRow, DocumentRow
 
-POOL = 200
 _MOST_FETCHED = 10_000
 
 
@@ -102,6 +97,14 @@ class Search(ReadParams, kw_only=True, frozen=True):
     explain: Annotated[bool, Meta(description="say how each score came about")] = False
     highlight: Annotated[bool, Meta(description="where the snippet matches")] = True
 
+    @property
+    def narrows(self) -> bool:
+        """True if there are conditions that only a scored candidate can meet or fail."""
+        return any(
+            least is not None
+            for least in (self.min_score, self.min_similarity, self.min_confidence)
+        )
+
 
 class HitSource(Struct, kw_only=True, frozen=True):
     """Where a hit stands. `chunk_index` counts from 0."""
@@ -154,23 +157,7 @@ class Found(Struct, frozen=True, kw_only=True):
     has_more: bool
     hint: str | None
     notice: list[str]
-
-
-class Candidate(Struct, frozen=True, kw_only=True):
-    """`bm25` None: no word matches; `cosine` None: pending, or the channel is off."""
-
-    chunk_id: int
-    bm25: float | None
-    cosine: float | None
-    fts_rank: int | None
-    vector_rank: int | None
-
-
-class _Pool(Struct, kw_only=True):
-    candidates: list[Candidate]
-    bound: float
-    total: int
-    exact: bool
+    freshness: Freshness
 
 
 def run(store: Store, params: Search) -> Found:
@@ -193,21 +180,33 @@ class _Searching:
     def found(self) -> Found:
         docs.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
-        filter = document_filter(self.params)
-        restriction = restriction_of(self.snapshot, filter)
-        pool = self._pool(mode, restriction)
+        filter = docs.filter_of(self.params, ids=self.params.document_ids)
+        pool = self._pool(mode, restriction_of(self.snapshot, filter))
         ranked = self._ranked(pool, mode)
         page, rows, more = self._page(ranked)
         hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
         results = Results(
             query=self.params.query,
             results=hits,
-            total_matches=len(ranked) if self._narrowed else pool.total,
+            total_matches=len(ranked) if self.params.narrows else pool.total,
             total_is_exact=pool.exact,
             returned=len(hits),
         )
-        hint = None if hits else self._why_nothing(mode, filter, pool)
-        return Found(results=results, has_more=more, hint=hint, notice=self.notice)
+        hint = None
+        if not hits:
+            hint = why_nothing(
+                self.snapshot,
+                self.params,
+                self.query,
+                mode=mode,
+                filter=filter,
+                pool=pool,
+                notice=self.notice,
+            )
+        freshness = self.store.freshness(self.snapshot)
+        return Found(
+            results=results, has_more=more, hint=hint, notice=self.notice, freshness=freshness
+        )
 
     def _mode_and_vector(self) -> str:
         """The mode that can be served; hybrid without a model is fts, and says so."""
@@ -220,98 +219,27 @@ class _Searching:
             return "fts" if self.params.mode == "hybrid" else "none"
         return self.params.mode
 
-    @property
-    def _narrowed(self) -> bool:
-        """Conditions that only a scored candidate can meet or fail."""
-        p = self.params
-        return p.min_score is not None or p.min_similarity is not None or bool(p.min_confidence)
-
-    # --------------------------------------------------------------- candidates
-
-    def _pool(self, mode: str, restriction: Restriction) -> _Pool:
-        if mode == "none" or (mode == "fts" and self.query.reason):
-            return _Pool(candidates=[], bound=0.0, total=0, exact=mode == "fts")
+    def _pool(self, mode: str, restriction: Restriction) -> Pool:
+        params, snapshot = self.params, self.snapshot
+        size = pool_size(self.wanted + 1) * (4 if params.per_document else 1)
         if mode == "fts":
-            return self._fts_pool(restriction)
-        return self._mixed_pool(mode, restriction)
-
-    def _size(self) -> int:
-        """The same for all pages up to the pool, so that paging sees one ranking."""
-        size = POOL
-        while size < self.wanted + 1:
-            size *= 2
-        return size if self.params.per_document is None else size * 4
-
-    def _fts_pool(self, restriction: Restriction) -> _Pool:
-        fulltext, bound = self.snapshot.fulltext, self.snapshot.fulltext.bound(self.query)
-        limit = _MOST_FETCHED if self._narrowed else self.wanted + 1
-        if self.params.per_document is not None:
-            limit = max(limit, self._size())
-        hits = fulltext.search(self.query, limit, restriction=restriction)
-        candidates = [
-            Candidate(chunk_id=id, bm25=score, cosine=None, fts_rank=rank, vector_rank=None)
-            for rank, (id, score) in enumerate(zip(hits.chunk_ids, hits.raw_scores, strict=True), 1)
-        ]
-        return _Pool(candidates=candidates, bound=bound, total=hits.total, exact=True)
-
-    def _mixed_pool(self, mode: str, restriction: Restriction) -> _Pool:
-        """Both channels' best, each reckoned in both; in mode vector only the nearest."""
-        size, fulltext = self._size(), self.snapshot.fulltext
-        by_word: dict[int, float] = {}
-        word_ranks: dict[int, int] = {}
-        if mode == "hybrid" and not self.query.reason:
-            hits = fulltext.search(self.query, size, restriction=restriction)
-            by_word = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True))
-            word_ranks = {id: rank for rank, id in enumerate(hits.chunk_ids, 1)}
-        near, near_scores = self._vectors.search(
-            self.vector, size, restriction=restriction, ef_search=self.params.ef_search
+            limit = _MOST_FETCHED if params.narrows else self.wanted + 1
+            limit = max(limit, size) if params.per_document else limit
+            return by_words(snapshot.fulltext, self.query, restriction, limit)
+        if self.vector is None or self.store.vectors is None:
+            return Pool(candidates=[], bound=0.0, total=0, exact=False)
+        mixed = Mixed(
+            fulltext=snapshot.fulltext,
+            vectors=self.store.vectors.snapshot(),
+            query=self.query,
+            vector=self.vector,
+            restriction=restriction,
         )
-        nearest: list[int] = self._permitted(near.tolist())
-        ranks = {id: rank for rank, id in enumerate(nearest, 1)}
-        by_meaning = dict(zip(near.tolist(), near_scores.tolist(), strict=True))
-        if mode == "hybrid":
-            by_word |= self._missing_words([id for id in nearest if id not in by_word])
-            by_meaning |= self._missing_cosines([id for id in by_word if id not in by_meaning])
-        ids = list(dict.fromkeys([*word_ranks, *nearest]))
-        candidates = [
-            Candidate(
-                chunk_id=id,
-                bm25=by_word.get(id),
-                cosine=by_meaning.get(id),
-                fts_rank=word_ranks.get(id),
-                vector_rank=ranks.get(id),
-            )
-            for id in ids
-        ]
-        bound = fulltext.bound(self.query) if mode == "hybrid" else 0.0
-        return _Pool(candidates=candidates, bound=bound, total=len(candidates), exact=False)
-
-    @functools.cached_property
-    def _vectors(self) -> Any:
-        vectors = self.store.vectors
-        return vectors.snapshot() if vectors is not None else None
-
-    def _permitted(self, ids: list[int]) -> list[int]:
-        """Phrases and excluded words bind the vector channel, too."""
-        if not (self.query.phrases or self.query.excluded):
-            return ids
-        allowed = self.snapshot.fulltext.permitted(self.query, ids)
-        return [id for id in ids if id in allowed]
-
-    def _missing_words(self, ids: list[int]) -> dict[int, float]:
-        if not ids or self.query.reason:
-            return {}
-        return self.snapshot.fulltext.scores(self.query, ids)
-
-    def _missing_cosines(self, ids: list[int]) -> dict[int, float]:
-        if not ids:
-            return {}
-        found = self._vectors.cosines(self.vector, ids).tolist()
-        return {id: cosine for id, cosine in zip(ids, found, strict=True) if not math.isnan(cosine)}
+        return mixed.pool(mode, size, params.ef_search)
 
     # -------------------------------------------------------------------- scores
 
-    def _ranked(self, pool: _Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
+    def _ranked(self, pool: Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
         channels: Any = "hybrid" if mode == "none" else mode
         fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in pool.candidates}
         ranked = fusion.ordered(fused)
@@ -320,7 +248,7 @@ class _Searching:
         if self.params.min_similarity is not None:
             near = {c.chunk_id for c in pool.candidates if self._similar(c)}
             ranked = [entry for entry in ranked if entry[0] in near]
-        return [] if self.params.min_confidence else ranked
+        return ranked if self.params.min_confidence is None else []  # documents have none
 
     def _similar(self, candidate: Candidate) -> bool:
         least = self.params.min_similarity or 0.0
@@ -352,7 +280,7 @@ class _Searching:
         return [e for e in page if e[0] in rows], rows, len(ranked) > self.wanted
 
     def _hit(
-        self, id: int, fused: fusion.Fused, row: tuple[ChunkRow, DocumentRow], pool: _Pool
+        self, id: int, fused: fusion.Fused, row: tuple[ChunkRow, DocumentRow], pool: Pool
     ) -> Hit:
         chunk, document = row
         short = snippet(chunk.text, self.query.terms, self.params.snippet_chars)
@@ -381,7 +309,7 @@ class _Searching:
             explain=self._explained(id, pool) if self.params.explain else msgspec.UNSET,
         )
 
-    def _explained(self, id: int, pool: _Pool) -> dict[str, Any]:
+    def _explained(self, id: int, pool: Pool) -> dict[str, Any]:
         candidate = next(c for c in pool.candidates if c.chunk_id == id)
         terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
         formula = (
@@ -407,60 +335,6 @@ class _Searching:
             "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
             "formula": formula,
         }  # fmt: skip
-
-    # ------------------------------------------------------------------- no hits
-
-    def _why_nothing(self, mode: str, filter: DocumentFilter, pool: _Pool) -> str:
-        if not self.snapshot.published.chunks:
-            return "The store is empty: add documents with doc.ingest or doc.create."
-        if self.params.min_score is not None and self.params.min_score > self._greatest_score(mode):
-            return (
-                f"min_score {self.params.min_score:g} is above {self._greatest_score(mode):.6g}, "
-                f"the greatest score of {self.params.fusion}."
-            )
-        if pool.total and self._narrowed:
-            return f"{pool.total} candidates did not reach min_score or min_similarity."
-        if pool.total:
-            return f"offset {self.params.offset} is beyond the last of {pool.total} matches."
-        if self.query.reason and mode == "fts":
-            return self.query.reason
-        if mode == "none":
-            return f"Mode vector can't be served. {self.notice[0]}"
-        return self._why_no_candidate(filter)
-
-    def _greatest_score(self, mode: str) -> float:
-        if self.params.fusion == "blend":
-            return 1.0
-        channels = 2 if mode == "hybrid" else 1
-        return round(channels / (fusion.RRF_K + 1), fusion.PLACES)
-
-    def _why_no_candidate(self, filter: DocumentFilter) -> str:
-        from kbproc.views.base import Restriction
-        from kbproc.views.queries import DocumentFilter
-
-        if filter != DocumentFilter(tags_mode=filter.tags_mode):
-            if not self.snapshot.queries.count(filter):
-                return "No document matches the filters; leave some out."
-            hits = self.snapshot.fulltext.search(self.query, 1, restriction=Restriction())
-            if hits.total:
-                return f"The filters removed all {hits.total} matches; leave some out."
-        unknown = self.snapshot.fulltext.unknown_words(self.query)
-        if unknown:
-            return f"No chunk holds {', '.join(unknown)}; try other words."
-        return "No chunk matches; try fewer phrases and excluded words."
-
-
-def document_filter(params: Search) -> DocumentFilter:
-    return docs.filter_of(params, ids=params.document_ids)
-
-
-def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
-    """What the indexes need to know of a filter; anything but a kb becomes document ids."""
-    from kbproc.views.base import Restriction
-
-    if filter.only_kbs:
-        return Restriction(kbs=None if filter.kbs is None else tuple(filter.kbs))
-    return Restriction(documents=snapshot.queries.document_ids(filter))
 
 
 def _at_most_each(

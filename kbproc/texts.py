@@ -82,9 +82,12 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
 def error_lines(data: dict[str, Any]) -> Iterator[str]:
     """`data`: the error's data."""
     yield f"Error ({data['type']}): {plain(data['message'])}"
-    failures = data["detail"].get("failures") or []
+    failures = [f"{f['path']}: {f['message']}" for f in data["detail"].get("failures", [])]
+    for finding in data["detail"].get("findings", []):
+        if finding["status"] != "pass":
+            failures.append(f"{finding['name']} ({finding['status']}): {finding['message']}")
     for failure in failures[:_MOST_FAILURES]:
-        yield f"  {plain(failure['path'])}: {plain(failure['message'])}"
+        yield f"  {plain(failure)}"
     yield from _more(len(failures) - _MOST_FAILURES)
     if "plan" in data:
         yield from plan_lines(data["plan"])

@@ -13,7 +13,12 @@ from kbproc.host import Host
 from kbproc.pipes import claim
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
-HASH_MODEL: dict[str, Any] = {"kind": "hash", "name": "hash"}
+
+
+def model_of(text: str) -> dict[str, Any]:
+    """`KIND` or `KIND:NAME` as a store's model settings."""
+    kind, _, name = text.partition(":")
+    return {"kind": kind, "name": name or kind}
 
 
 class FixedHost(Host):
@@ -42,7 +47,7 @@ class FixedHost(Host):
 
 
 def main() -> int:
-    """`python -m tests.fixed STORE MODEL [max_line_bytes] [max_in_flight] [scopes]`."""
+    """`python -m tests.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's."""
     pipes = claim()
     store, model, *more = sys.argv[1:]
     options: dict[str, Any] = dict(item.split("=", 1) for item in more)
@@ -53,9 +58,9 @@ def main() -> int:
         scopes=options.get("scopes"),
         max_line_bytes=int(options.get("max_line_bytes", MAX_LINE_BYTES)),
         max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
-        allow_private_addresses="allow_private_addresses" in options,
+        allow_private_addresses="allow_private" in options,
         host=FixedHost(),
-        model={"kind": model, "name": model},
+        model=model_of(model),
     )
 
 

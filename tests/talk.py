@@ -1,30 +1,38 @@
 """Scripted conversations: what is sent, and every byte that comes back.
 
-`over_pipes` runs a real process, `in_memory` the same server on a list; both
-send a line, wait until it is answered, and send the next.
+`Process` is kbproc behind real pipes, `Session` the same server in this
+process; `converse` sends either of them a line, waits until it is answered,
+and sends the next.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kbproc import registry as reg
 from kbproc import rpc
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.methods import registry as all_methods
-from kbproc.serve import Opened, _init, _tell_ready, peer_of
+from kbproc.serve import Opened, _init, _open, _tell_ready, peer_of
 from kbproc.server import Connection, Service
 from kbproc.store import Store
-from tests.fixed import FixedHost
+from tests.fixed import FixedHost, model_of
 
 REPO = Path(__file__).parents[1]
-Line = str | bytes | dict[str, Any] | list[Any]
+PATIENCE = 30.0
+
+Message = dict[str, Any]
+Line = str | bytes | Message | list[Any]
+# A line, or how to make it from the message that came last: for hashes and cursors.
+Step = Line | Callable[[Message], Line]
 
 
 def as_bytes(line: Line) -> bytes:
@@ -33,105 +41,87 @@ def as_bytes(line: Line) -> bytes:
     return (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)).encode()
 
 
-def awaited(line: bytes) -> object:
-    """The id whose answer ends the wait; a list for a batch; None if nothing will come."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return "error"
-    if isinstance(message, list):
-        named = [m for m in message if not isinstance(m, dict) or "id" in m]
-        return [] if named or not message else None
-    if not isinstance(message, dict):
-        return "error"
-    if message.get("method") == "$/cancel":
-        return ("cancelled", message.get("params", {}).get("id"))
-    if "id" not in message and "method" in message:
-        return None
-    return ("id", message.get("id"))
+class Peer(Protocol):
+    def send(self, line: bytes) -> None: ...
+
+    def receive(self) -> bytes: ...
+
+    def close(self) -> list[bytes]:
+        """Ends the conversation; returns what nobody waited for."""
+        ...
 
 
-def ends(line: bytes, waiting: object) -> bool:
-    message = json.loads(line)
-    if isinstance(message, list):
-        return True
-    if "method" in message:
-        return False
-    if isinstance(waiting, tuple):
-        return bool(message["id"] == waiting[1] or message["id"] is None)
-    return True
+# --------------------------------------------------------------------------- peers
 
 
-class Transcript:
-    """Lines sent (`> `) and received (`< `), raw."""
+class Process:
+    """kbproc behind real pipes; killed if a test waits too long."""
 
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.received: list[bytes] = []
+    def __init__(
+        self, store: Path, *, cwd: Path, model: str = "hash", program: str = "", **options: Any
+    ) -> None:
+        """`program`: Python to run instead of tests.fixed."""
+        run = ["-c", program] if program else ["-m", "tests.fixed"]
+        given = [f"{name}={value}" for name, value in options.items()]
+        self._stderr = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [sys.executable, *run, str(store), model, *given],
+            cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
+            env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        assert self.process.stdin and self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
 
-    def sent(self, line: bytes) -> None:
-        shown = line if len(line) < 2000 else line[:80] + f"…({len(line)} bytes)".encode()
-        self.lines.append(b"> " + shown)
+    def send(self, line: bytes) -> None:
+        self.stdin.write(line + b"\n")
+        self.stdin.flush()
 
-    def got(self, line: bytes) -> None:
-        self.lines.append(b"< " + line)
-        self.received.append(line)
+    def receive(self) -> bytes:
+        line = self.stdout.readline()
+        assert line, f"no answer came; stderr: {self.told()}"
+        return line.rstrip(b"\n")
 
-    def text(self) -> str:
-        return b"\n".join(self.lines).decode("utf-8", "backslashreplace") + "\n"
+    def message(self) -> Any:
+        return json.loads(self.receive())
 
+    def ready(self) -> Process:
+        """Past `init` and `ready`."""
+        assert self.message()["params"]["type"] == "init"
+        assert self.message()["params"]["type"] == "ready"
+        return self
 
-def over_pipes(
-    script: Iterable[Line], *, cwd: Path, model: str = "hash", options: Iterable[str] = (),
-    parked: Iterable[int] = (),
-) -> Transcript:  # fmt: skip
-    """`parked`: ids that nobody waits for, since something else will end them."""
-    command = [sys.executable, "-m", "tests.fixed", str(cwd / "store"), model, *options]
-    process = subprocess.Popen(
-        command, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    assert process.stdin and process.stdout and process.stderr
-    stdout, transcript = process.stdout, Transcript()
+    def ask(self, id: int | str, method: str, **params: Any) -> Message:
+        """The answer to it; events and other answers are passed over."""
+        self.send(as_bytes(request(id, method, **params)))
+        while (message := self.message()).get("id") != id:
+            pass
+        return message  # type: ignore[no-any-return]
 
-    def receive() -> bytes:
-        line = stdout.readline()
-        transcript.got(line.rstrip(b"\n"))
-        return line
+    def close(self) -> list[bytes]:
+        self.stdin.close()
+        rest = [line.rstrip(b"\n") for line in self.stdout]
+        self.process.wait(PATIENCE)
+        return rest
 
-    first = receive()
-    if b'"init"' in first:
-        receive()
-    for line in script:
-        _step(as_bytes(line), transcript, process.stdin, receive, set(parked))
-    process.stdin.close()
-    for line in stdout:
-        transcript.got(line.rstrip(b"\n"))
-    transcript.lines.append(f"exit {process.wait(20)}".encode())
-    told = process.stderr.read().decode()
-    process.stdout.close()
-    process.stderr.close()
-    assert "Traceback" not in told, told
-    return transcript
+    def stop(self, signum: int = signal.SIGKILL) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signum)
+        code = self.process.wait(PATIENCE)
+        self._watchdog.cancel()
+        for pipe in (self.stdin, self.stdout):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
+        return code
 
-
-def _step(
-    data: bytes,
-    transcript: Transcript,
-    stdin: Any,
-    receive: Callable[[], bytes],
-    parked: set[int],
-) -> None:
-    transcript.sent(data)
-    stdin.write(data + b"\n")
-    stdin.flush()
-    waiting = awaited(data)
-    if waiting is None or (
-        isinstance(waiting, tuple) and waiting[0] == "id" and waiting[1] in parked
-    ):
-        return
-    while not ends(receive(), waiting):
-        pass
+    def told(self) -> str:
+        """What was written to stderr so far."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode()
 
 
 class _List:
@@ -150,11 +140,13 @@ class _List:
 
     def take(self) -> bytes:
         with self._changed:
-            assert self._changed.wait_for(lambda: bool(self._lines), 20), "no answer came"
+            assert self._changed.wait_for(lambda: bool(self._lines), PATIENCE), "no answer came"
             return self._lines.pop(0)
 
     def rest(self) -> list[bytes]:
-        return self._lines
+        with self._changed:
+            taken, self._lines = self._lines, []
+            return taken
 
     def flush(self, timeout_s: float) -> None:
         pass
@@ -169,83 +161,148 @@ class Session:
     def __init__(
         self, store: Path, *, cwd: Path, model: str = "hash", registry: reg.Registry | None = None,
         scopes: str | None = None, max_line_bytes: int = MAX_LINE_BYTES,
-        max_in_flight: int = MAX_IN_FLIGHT, allow_private: bool = False,
+        max_in_flight: int = MAX_IN_FLIGHT, allow_private: bool = False, outbox: Any = None,
     ) -> None:  # fmt: skip
         host = FixedHost()
         config = Config(store=store, cache=store.parent / "cache")
         methods = registry or all_methods()
         self.opened = Opened()
-        self.outbox: Any = _List()
+        self.outbox: Any = outbox or _List()
         self.wire = rpc.Wire(max_line_bytes)
         peer = peer_of(config, host, methods, root=str(cwd), scopes=scopes)
         peer = reg.Peer(actor=peer.actor, scopes=peer.scopes, cwd=cwd, root=cwd, kb=peer.kb)
         self.outbox.send(self.wire.plain_event("init", _init(config, peer)))
-        self.opened.store = Store.open(
-            store, host=host, cache=config.cache, model={"kind": model, "name": model}
-        )
-        service = Service(
+        _open(self.opened, config, host, model_of(model))
+        self.service = Service(
             registry=methods, host=host, open_store=self.opened.get, wire=self.wire,
             max_in_flight=max_in_flight, settings={"allow_private_addresses": allow_private},
         )  # fmt: skip
         _tell_ready(self.opened, self.outbox, self.wire)
-        self.connection = Connection(service, peer, self.outbox)
+        self.connection = Connection(self.service, peer, self.outbox)
 
     @property
     def store(self) -> Store:
         return self.opened.get()
 
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+    def send(self, line: bytes) -> None:
+        self.connection.receive(line)
+
+    def receive(self) -> bytes:
+        line: bytes = self.outbox.take()
+        return line
+
+    def ask(self, method: str, **params: Any) -> Message:
         """The answer's message; events are passed over."""
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        self.connection.receive(as_bytes(request))
-        while True:
-            message: dict[str, Any] = json.loads(self.outbox.take())
-            if "method" not in message:
-                return message
+        self.send(as_bytes(request(1, method, **params)))
+        while "method" in (message := json.loads(self.receive())):
+            pass
+        return message  # type: ignore[no-any-return]
 
     def data(self, method: str, **params: Any) -> Any:
         answer = self.ask(method, **params)
         assert "result" in answer, answer
         return answer["result"]["data"]
 
-    def error(self, method: str, **params: Any) -> dict[str, Any]:
+    def error(self, method: str, **params: Any) -> Message:
         answer = self.ask(method, **params)
         assert "error" in answer, answer
-        data: dict[str, Any] = answer["error"]["data"]
+        data: Message = answer["error"]["data"]
         return data
 
     def embedded(self) -> None:
         """Waits until every chunk has its vector."""
         self.data("doc.wait", timeout_ms=20_000)
 
-    def close(self) -> None:
+    def close(self) -> list[bytes]:
         self.connection.end(5)
-        self.connection.service.close()
-        self.store.close()
+        self.service.close()
+        if self.opened.store is not None:
+            self.opened.store.close()
+        return self.outbox.rest()  # type: ignore[no-any-return]
 
 
-def in_memory(
-    script: Iterable[Line], *, cwd: Path, parked: Iterable[int] = (), **options: Any
-) -> Transcript:
-    session = Session(cwd / "store", cwd=cwd, **options)
+# ------------------------------------------------------------------- conversations
+
+
+def request(id: int | str, method: str, **params: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def cancel(id: int | str) -> Message:
+    return {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}}
+
+
+class Transcript:
+    """Lines sent (`> `) and received (`< `), raw."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.sent: list[bytes] = []
+        self.received: list[bytes] = []
+
+    def add_sent(self, line: bytes) -> None:
+        shown = line if len(line) < 2000 else line[:80] + f"…({len(line)} bytes)".encode()
+        self.lines.append(b"> " + shown)
+        self.sent.append(line)
+
+    def add_received(self, line: bytes) -> None:
+        self.lines.append(b"< " + line)
+        self.received.append(line)
+
+    def text(self) -> str:
+        return b"\n".join(self.lines).decode("utf-8", "backslashreplace") + "\n"
+
+
+def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -> Transcript:
+    """`parked`: ids that nobody waits for, since something else will end them."""
     transcript = Transcript()
 
     def receive() -> bytes:
-        line: bytes = session.outbox.take()
-        transcript.got(line)
+        line = peer.receive()
+        transcript.add_received(line)
         return line
 
-    receive(), receive()
-    for line in script:
-        data = as_bytes(line)
-        transcript.sent(data)
-        session.connection.receive(data)
-        waiting = awaited(data)
-        skip = isinstance(waiting, tuple) and waiting[0] == "id" and waiting[1] in set(parked)
-        while waiting is not None and not skip and not ends(receive(), waiting):
+    if b'"init"' in receive():
+        receive()  # ready, or why the store is not
+    for step in script:
+        line = as_bytes(step(json.loads(transcript.received[-1])) if callable(step) else step)
+        transcript.add_sent(line)
+        peer.send(line)
+        while _awaited(line, parked) and not _ends(receive(), line):
             pass
-    session.close()
-    for line in session.outbox.rest():
-        transcript.got(line)
-    transcript.lines.append(b"exit 0")
+    for line in peer.close():
+        transcript.add_received(line)
     return transcript
+
+
+def _awaited(line: bytes, parked: Collection[int]) -> bool:
+    """False for what has no answer: notifications, and requests that are left to wait."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return True
+    if isinstance(message, list):
+        return not message or any(not isinstance(m, dict) or "id" in m for m in message)
+    if not isinstance(message, dict) or "method" not in message:
+        return True
+    if message["method"] == "$/cancel":
+        return message["params"]["id"] in parked
+    return "id" in message and message["id"] not in parked
+
+
+def _ends(received: bytes, line: bytes) -> bool:
+    """True for the answer; events come before it."""
+    message = json.loads(received)
+    if isinstance(message, list) or "method" in message:
+        return isinstance(message, list)
+    try:
+        asked = json.loads(line)
+    except ValueError:
+        return True
+    cancelled = isinstance(asked, dict) and asked.get("method") == "$/cancel"
+    wanted = asked["params"]["id"] if cancelled else _id_of(asked)
+    return message["id"] in {wanted, None}
+
+
+def _id_of(asked: Any) -> Any:
+    return asked.get("id") if isinstance(asked, dict) else None

@@ -25,16 +25,14 @@ from kbproc.search import Results, Search
 )
 def search(call: Call, params: Search) -> Reply:
     found = service.run(call.store, params)
-    with call.store.reading() as snapshot:
-        freshness = call.store.freshness(snapshot)
     results = found.results
     return Reply(
         data=results,
-        seq=freshness.seq,
+        seq=found.freshness.seq,
         count=results.returned,
         total=results.total_matches,
         has_more=found.has_more,
         hint=found.hint,
         notice=found.notice or None,
-        freshness=freshness,
+        freshness=found.freshness,
     )

@@ -140,6 +140,11 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         return " and ".join(clauses), values
 
     @property
+    def is_open(self) -> bool:
+        """True if every live document passes."""
+        return self == DocumentFilter(tags_mode=self.tags_mode)
+
+    @property
     def only_kbs(self) -> bool:
         """True if nothing but the knowledge base is restricted."""
         return self == DocumentFilter(kbs=self.kbs, tags_mode=self.tags_mode)

@@ -152,6 +152,10 @@ class Vectors:
         with self._lock:
             return {document: len(ids) for document, ids in self._waiting_by_document.items()}
 
+    def waits(self, document_id: int) -> bool:
+        """Whether any chunk of this document is pending."""
+        return document_id in self._waiting_by_document
+
     @property
     def needs_fold(self) -> bool:
         """Too many in the flat tail, or more than a fifth of the slots dead."""

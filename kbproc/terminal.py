@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Text(Output):
     """Answers on stdout; progress, remarks and errors on stderr."""
 
+    for_people = True
+
     def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None, *, color: bool) -> None:
         super().__init__(out, err, jq)
         self._color = color
@@ -58,11 +60,11 @@ class Text(Output):
         write(self.err, f"Note: {texts.plain(message)}\n")
 
     def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
-        if not self.err.isatty():
+        if not (self._color and self.err.isatty()):  # a bar is drawn with escape sequences
             return
         bars = self._bars or self._start_bars()
         if stage not in self._tasks:
-            self._tasks[stage] = bars.add_task(stage, total=total)
+            self._tasks[stage] = bars.add_task(stage, total=total, message="")
         bars.update(
             self._tasks[stage], completed=current, total=total, message=texts.plain(message)[:30]
         )
@@ -76,13 +78,12 @@ class Text(Output):
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-        plain = {} if self._color else {"color_system": None}
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[message]}", markup=False),
-            console=Console(file=self.err, highlight=False, **plain),  # type: ignore[arg-type]
+            console=Console(file=self.err, highlight=False),
             transient=True,
         )
         self._bars.start()

@@ -1,0 +1,35 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-long check bench clean
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing kbproc and what it needs (a minute or two)…"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[models,dev]' 2>&1 \
+		| grep -v '^WARNING: Location' || true
+	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, torch, pytest' && touch $@
+
+demo: $(READY)
+	@$(BIN)/python demo/run.py
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/kbproc gen --check
+
+test: check
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+test-long: check
+	KBPROC_TEST_PROFILE=long $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,311 @@
+"""The `kbproc` command: from arguments to an exit code.
+
+Owns: which command is meant, help, and the commands that are no methods.
+Refuses to know: flags in detail (flags.py, argv.py), formats (output.py), and
+how a request is asked (perform.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kbproc import config as settings
+from kbproc.errors import ERRORS, EXIT_CODES, KbprocError, nearest
+from kbproc.output import Output, write
+
+if TYPE_CHECKING:
+    from kbproc.argv import Parsed
+    from kbproc.config import Config
+    from kbproc.flags import Flag
+    from kbproc.options import Options
+    from kbproc.registry import Method, Registry
+
+INTERRUPTED = 130
+_HELP = frozenset({"-h", "--help"})
+
+
+def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
+    """Runs one command; `pipes`: the wire's descriptors, if they were claimed already."""
+    if argv == ["--version"]:
+        from kbproc import __version__
+
+        write(sys.stdout, f"kbproc {__version__}\n")
+        return 0
+    try:
+        return _run(argv, pipes)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
+    from kbproc.options import format_in, output_for
+
+    output = Output(sys.stdout, sys.stderr)
+    try:
+        _check_text(argv)
+        wanted = format_in(argv)
+        output = output_for(wanted, color=False)
+        config = settings.load(settings.environment())
+        output = output_for(wanted or config.format, color=config.color)
+        settings.check_platform()
+        return Shell(config, output, pipes).run(argv)
+    except KbprocError as error:
+        from kbproc.perform import data_of
+
+        output.error(data_of(error))
+        return error.row.exit
+
+
+def _check_text(argv: list[str]) -> None:
+    for arg in argv:
+        try:
+            arg.encode()
+        except UnicodeEncodeError:
+            raise KbprocError(
+                "input.invalid_params",
+                f"The argument {arg!a} is not UTF-8.",
+                hint="Rename the file, or name its folder instead.",
+            ) from None
+
+
+class Shell:
+    """One command line, with what the environment settles."""
+
+    def __init__(self, config: Config, output: Output, pipes: tuple[int, int] | None) -> None:
+        self._config = config
+        self._output = output
+        self._pipes = pipes
+
+    def run(self, argv: list[str]) -> int:
+        from kbproc.options import leading_flags
+
+        leading, words = leading_flags(argv)
+        if not words:
+            return self._nothing(leading)
+        own = OWN.get(words[0])
+        if own is not None:
+            return own(self, [*leading, *words[1:]])
+        return self._method_command(leading, words)
+
+    def _nothing(self, flags: list[str]) -> int:
+        from kbproc.argv import parse
+        from kbproc.flags import GLOBAL_FLAGS
+
+        parse("kbproc", GLOBAL_FLAGS, flags)
+        return self.help([])
+
+    def _method_command(self, leading: list[str], words: list[str]) -> int:
+        from kbproc.argv import command_of, params_of, parse
+        from kbproc.flags import GLOBAL_FLAGS, flags_of
+        from kbproc.options import options_of
+
+        registry = _registry()
+        if _HELP & set(leading):
+            return self.help(words)
+        if words[0] in _nouns(registry) and _HELP & set(words[1:2]):
+            return self.help(words[:1])
+        method, rest = find_command(registry, words)
+        flags = [*GLOBAL_FLAGS, *flags_of(method)]
+        parsed = parse(command_of(method), flags, [*leading, *rest])
+        if parsed.last("--help"):
+            return self._method_help(method)
+        if parsed.last("--agents-md"):
+            return self._agents_md(registry)
+        options = options_of(parsed, self._config, self._output)
+        return self._perform(registry, method, params_of(method, parsed), options)
+
+    def _perform(
+        self, registry: Registry, method: Method, params: dict[str, Any], options: Options
+    ) -> int:
+        from kbproc.perform import perform
+
+        return perform(registry, method, params, options)
+
+    # --------------------------------------------------- commands that are no methods
+
+    def call(self, args: list[str]) -> int:
+        """`kbproc call METHOD [JSON | key=value …] [-]`."""
+        from kbproc.argv import params_from_words, usage_error
+
+        parsed, options = self._parsed("call", args)
+        if parsed.last("--help"):
+            return self.help(["call"])
+        if not parsed.positionals:
+            raise usage_error("call needs a method.", "call", hint="Try kbproc call ping.")
+        registry = _registry()
+        method = registry.find(parsed.positionals[0])
+        params = params_from_words(parsed.positionals[1:], sys.stdin.buffer.read)
+        return self._perform(registry, method, params, options)
+
+    def serve(self, args: list[str]) -> int:
+        """The wire is claimed before anything heavy is imported."""
+        from kbproc.pipes import claim
+
+        parsed, options = self._parsed("serve", args)
+        if parsed.last("--help"):
+            return self.help(["serve"])
+        numbers = {name: _number(parsed, name) for name in ("--max-line-bytes", "--max-in-flight")}
+        pipes = self._pipes or claim()
+        from kbproc import serve
+
+        return serve.run(
+            options.config,
+            pipes,
+            protocol=parsed.last("--protocol"),
+            root=parsed.last("--root"),
+            scopes=parsed.last("--scopes"),
+            max_line_bytes=numbers["--max-line-bytes"],
+            max_in_flight=numbers["--max-in-flight"],
+            allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
+        )
+
+    def exit_codes(self, args: list[str]) -> int:
+        parsed, _ = self._parsed("exit-codes", args)
+        if parsed.last("--help"):
+            return self.help(["exit-codes"])
+        rows = [
+            {"code": code, "meaning": meaning, "errors": _types_of(code)}
+            for code, meaning in EXIT_CODES.items()
+        ]
+        meta = {"schema": "exit-codes/1", "count": len(rows)}
+        self._output.result(None, {}, {"data": rows, "meta": meta})
+        return 0
+
+    def completion(self, args: list[str]) -> int:
+        from kbproc.completion import script
+
+        parsed, _ = self._parsed("completion", args)
+        if parsed.last("--help"):
+            return self.help(["completion"])
+        wanted = parsed.positionals[0] if parsed.positionals else ""
+        return self._show(script(_registry(), wanted))
+
+    def help(self, args: list[str]) -> int:
+        """Of everything, a noun, a method or one of the shell's own commands."""
+        from kbproc import help as pages
+
+        registry = _registry()
+        words = [word for word in args if not word.startswith("-")]
+        if not words:
+            return self._overview(registry)
+        if words[0] in OWN:
+            return self._show(pages.of_own(words[0], _own_flags(words[0])))
+        if words[0] in _nouns(registry) and len(words) == 1:
+            return self._show(pages.of_noun(words[0], pages.by_noun(registry)[words[0]]))
+        return self._method_help(find_command(registry, words)[0])
+
+    def _overview(self, registry: Registry) -> int:
+        from kbproc import help as pages
+
+        if self._config.agent_help:
+            from kbproc.describe import of_registry
+
+            return self._show(_pretty(of_registry(registry)))
+        return self._show(pages.overview(registry))
+
+    def _method_help(self, method: Method) -> int:
+        from kbproc import help as pages
+
+        if self._config.agent_help:
+            from kbproc.describe import of_method
+
+            return self._show(_pretty(of_method(method)))
+        return self._show(pages.of_method(method))
+
+    def _agents_md(self, registry: Registry) -> int:
+        from kbproc.describe import agents_md
+
+        return self._show(agents_md(registry))
+
+    def _show(self, text: str) -> int:
+        write(self._output.out, text)
+        return 0
+
+    def _parsed(self, name: str, args: list[str]) -> tuple[Parsed, Options]:
+        from kbproc.argv import parse
+        from kbproc.flags import GLOBAL_FLAGS
+        from kbproc.options import options_of
+
+        parsed = parse(f"kbproc {name}", [*GLOBAL_FLAGS, *_own_flags(name)], args)
+        return parsed, options_of(parsed, self._config, self._output)
+
+
+OWN: dict[str, Callable[[Shell, list[str]], int]] = {
+    "call": Shell.call,
+    "serve": Shell.serve,
+    "exit-codes": Shell.exit_codes,
+    "completion": Shell.completion,
+    "help": Shell.help,
+}
+
+
+def _registry() -> Registry:
+    from kbproc.methods import registry
+
+    return registry()
+
+
+def _nouns(registry: Registry) -> set[str]:
+    return {name.partition(".")[0] for name in registry.methods if "." in name}
+
+
+def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str]]:
+    """The method that the first words name, and what follows them.
+
+    Raises input.unknown_method with the nearest commands.
+    """
+    aliases = {method.alias: method for method in registry.methods.values() if method.alias}
+    spaced = registry.methods.get(".".join(words[:2]))
+    if spaced is not None and "." not in words[0]:
+        return spaced, words[2:]
+    alone = registry.methods.get(words[0]) or aliases.get(words[0])
+    if alone is not None:
+        return alone, words[1:]
+    raise _unknown_command(registry, words, list(aliases))
+
+
+def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
+    commands = [name.replace(".", " ") for name in registry.methods]
+    if words[0] in _nouns(registry):
+        typed = " ".join(words[:2])
+        near = nearest(typed, [name for name in commands if name.startswith(f"{words[0]} ")])
+    else:
+        typed = words[0]
+        near = nearest(typed, [*commands, *aliases, *OWN])
+    return KbprocError(
+        "input.unknown_method",
+        f"There is no command {typed!r}.",
+        valid_values=near,
+        hint=f"Did you mean kbproc {near[0]}? See kbproc --help.",
+    )
+
+
+def _own_flags(name: str) -> tuple[Flag, ...]:
+    from kbproc.flags import SERVE_FLAGS
+
+    return SERVE_FLAGS if name == "serve" else ()
+
+
+def _number(parsed: Parsed, name: str) -> int:
+    """A number of `serve`; raises input.invalid_params."""
+    from kbproc.argv import usage_error
+
+    flag = next(flag for flag in _own_flags("serve") if flag.name == name)
+    text = parsed.last(name)
+    if text is None:
+        return int(flag.default)
+    if not text.isdecimal() or int(text) < (flag.minimum or 0):
+        raise usage_error(f"{name} is {text!r}; it is a number of at least {flag.minimum}.", name)
+    return int(text)
+
+
+def _types_of(code: int) -> list[str]:
+    return [row.type for row in ERRORS.values() if row.exit == code]
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"

@@ -1,0 +1,131 @@
+"""What flags and environment settle before a command runs.
+
+Owns: explicit > environment > default for store, actor, format, knowledge base,
+timeout and approval; which output the command gets.
+Refuses to know: which command it is and what it answers.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc import config as settings
+from kbproc.argv import Parsed, usage_error
+from kbproc.config import Config
+from kbproc.flags import GLOBAL_FLAGS
+from kbproc.model import DEFAULT_KB
+from kbproc.output import Jq, Ndjson, Output
+from kbproc.registry import Method
+
+_GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """`yes`: "" (ask), "yes", or "bulk". `kb`, `store`: only if a flag named them."""
+
+    config: Config
+    output: Output
+    yes: str = ""
+    wait: bool = True
+    strict: bool = False
+    dry_run: bool = False
+    timeout_ms: int | None = None
+    kb: str | None = None
+    store: str | None = None
+
+
+def options_of(parsed: Parsed, config: Config, output: Output) -> Options:
+    """Raises input.invalid_params for a value that a flag can't have."""
+    told: dict[str, Any] = {}
+    if (store := parsed.last("--store")) is not None:
+        told["store"] = Path(store).expanduser()
+    if (actor := parsed.last("--actor")) is not None:
+        told["actor"] = actor
+    if (level := parsed.last("--log-level")) is not None:
+        told["log_level"] = settings.parse_log_level(level, field="--log-level")
+    if (program := parsed.last("--jq")) is not None:
+        output.jq = Jq(program)
+    return Options(
+        config=msgspec.structs.replace(config, **told),
+        output=output,
+        yes=_approval(parsed.last("--yes")),
+        wait=not parsed.last("--no-wait"),
+        strict=bool(parsed.last("--strict")),
+        dry_run=bool(parsed.last("--dry-run")),
+        timeout_ms=_timeout_ms(parsed.last("--timeout")),
+        kb=parsed.last("--kb"),
+        store=store,
+    )
+
+
+def _approval(value: str | bool | None) -> str:
+    if value in (None, False, True, "bulk"):
+        return "yes" if value is True else value or ""
+    raise usage_error(f"--yes is {value!r}; it can be bulk.", "--yes", valid_values=["bulk"])
+
+
+def _timeout_ms(seconds: str | None) -> int | None:
+    if seconds is None:
+        return None
+    try:
+        return round(float(seconds) * 1000)
+    except (ValueError, OverflowError):
+        raise usage_error(
+            f"--timeout is {seconds!r}, which is no number of seconds.", "--timeout"
+        ) from None
+
+
+def fill(method: Method, params: dict[str, Any], options: Options) -> dict[str, Any]:
+    """Params with what flags and environment say about those that were not given."""
+    fields = {info.name: info for info in msgspec.structs.fields(method.params)}
+    told: dict[str, Any] = {}
+    if options.kb is not None:
+        told["kb"] = options.kb
+    elif "kb" in fields and fields["kb"].default == DEFAULT_KB:
+        told["kb"] = options.config.kb
+    if options.timeout_ms is not None:
+        told["timeout_ms"] = options.timeout_ms
+    if options.dry_run:
+        told["dry_run"] = True
+    return {**{name: value for name, value in told.items() if name in fields}, **params}
+
+
+# ---------------------------------------------------------------------- output
+
+
+def output_for(format: str | None, *, color: bool) -> Output:
+    """None: text on a terminal, else json."""
+    if format is None:
+        format = "text" if sys.stdout.isatty() else "json"
+    if format == "text":
+        from kbproc.terminal import Text
+
+        return Text(sys.stdout, sys.stderr, color=color)
+    return (Ndjson if format == "ndjson" else Output)(sys.stdout, sys.stderr)
+
+
+def format_in(argv: list[str]) -> str | None:
+    """The format that is asked for, read before anything else: errors come in it, too."""
+    found = None
+    for arg, following in zip(argv, [*argv[1:], ""], strict=True):
+        if arg == "--":
+            break
+        if arg == "--format":
+            found = following
+        elif arg.startswith("--format="):
+            found = arg.partition("=")[2]
+    return None if found is None else settings.parse_format(found)
+
+
+def leading_flags(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Splits off the flags before the command's first word."""
+    at = 0
+    while at < len(argv) and argv[at].startswith("-"):
+        flag = _GLOBALS.get(argv[at].partition("=")[0])
+        at += 2 if flag is not None and flag.takes_value and "=" not in argv[at] else 1
+    return argv[:at], argv[at:]

@@ -1,0 +1,149 @@
+"""One request of the shell, from params to an exit code.
+
+Owns: asking, a person's approval of a plan, what is printed, embedding what is
+new after the answer, Ctrl-C.
+Refuses to know: command lines and formats.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kbproc.argv import argv_of
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.oneshot import InProcess, Session, interrupts
+from kbproc.options import Options, fill
+from kbproc.registry import Method, Registry
+from kbproc.rpc import error_data
+
+if TYPE_CHECKING:
+    from kbproc.output import Output
+
+INTERRUPTED = 130
+
+
+def data_of(error: KbprocError) -> dict[str, Any]:
+    """An error as the formats print it."""
+    data: dict[str, Any] = msgspec.to_builtins(error_data(error))
+    return data
+
+
+def perform(registry: Registry, method: Method, params: dict[str, Any], options: Options) -> int:
+    """Returns the exit code; raises KbprocError for what is refused before asking."""
+    host = Host()
+    _log(options, host)
+    session = InProcess(config=options.config, registry=registry, host=host)
+    request = _Request(registry, method, fill(method, params, options), options, session)
+    try:
+        return request.run()
+    except KeyboardInterrupt:
+        return request.interrupted()
+    finally:
+        options.output.settled()
+        session.close()
+
+
+class _Request:
+    def __init__(
+        self,
+        registry: Registry,
+        method: Method,
+        params: dict[str, Any],
+        options: Options,
+        session: Session,
+    ) -> None:
+        self._registry = registry
+        self._method = method
+        self._params = params
+        self._options = options
+        self._session = session
+        self._was_interrupted = False
+
+    @property
+    def _output(self) -> Output:
+        return self._options.output
+
+    def run(self) -> int:
+        response = self._ask(self._params)
+        error = response.get("error", {}).get("data", {})
+        if "plan" in error and error["type"] == "input.confirmation_required":
+            self._output.settled()
+            if self._approved(error):
+                response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
+        code = self._answered(response)
+        if self._method.kind != "read" and self._options.wait and not self._was_interrupted:
+            self._embed_the_rest()
+        return code
+
+    def interrupted(self) -> int:
+        error = KbprocError("operation.cancelled", "Interrupted.")
+        return self._failed({**data_of(error), "exit_code": INTERRUPTED})
+
+    def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        with interrupts(self._session, writes=self._method.kind != "read") as pressed:
+            response = self._session.ask(self._method.name, params, self._output.event)
+        self._was_interrupted = pressed.is_set()
+        return response
+
+    def _approved(self, error: dict[str, Any]) -> bool:
+        """Whether to go on; raises operation.cancelled if a person says no."""
+        plan, bulk = error["plan"], error["plan"]["risk"]["level"] == "bulk"
+        if self._options.yes:
+            if bulk and self._options.yes != "bulk":
+                error["hint"] = "The plan is bulk: only --yes=bulk approves it."
+                return False
+            return True
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        self._output.plan(plan)
+        self._output.question("Type bulk to do this: " if bulk else "Do this? [y/N] ")
+        said = sys.stdin.readline().strip().lower()
+        if said not in ({"bulk"} if bulk else {"y", "yes"}):
+            raise KbprocError("operation.cancelled", "Not approved: nothing was changed.")
+        return True
+
+    def _answered(self, response: dict[str, Any]) -> int:
+        if "error" in response:
+            return self._failed(response["error"]["data"])
+        result = response["result"]
+        if self._options.strict and not result["data"]["healthy"]:
+            raise KbprocError(
+                "operation.failed", "Not everything is healthy.", detail=result["data"]
+            )
+        self._output.result(self._method, self._params, result)
+        return 0
+
+    def _failed(self, data: dict[str, Any]) -> int:
+        """Prints an error, with its retry as a command line."""
+        if self._was_interrupted and data["type"] == "operation.cancelled":
+            data["exit_code"] = INTERRUPTED
+        retry = data.get("retry")
+        if retry is not None and retry["method"] in self._registry.methods:
+            store = [] if self._options.store is None else ["--store", self._options.store]
+            method = self._registry.methods[retry["method"]]
+            retry["argv"] = [*argv_of(method, retry["params"]), *store]
+        self._output.error(data)
+        return int(data["exit_code"])
+
+    def _embed_the_rest(self) -> None:
+        show = self._output.progress
+        left = self._session.drain(lambda current, total: show("embed", current, total))
+        if left:
+            self._output.note(f"{left} chunks are not embedded yet; a later command goes on.")
+
+
+def _log(options: Options, host: Host) -> None:
+    """People read lines, programs NDJSON."""
+    from kbproc.logs import log_to_stderr
+
+    if not options.output.for_people:
+        log_to_stderr(options.config.log_level, host)
+        return
+    import logging
+
+    level = options.config.log_level.upper()
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", force=True)
