@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 from kbproc.errors import KbprocError
@@ -30,23 +31,22 @@ class Blobs:
         """Stores `data` and returns its sha256; equal bytes are stored once.
 
         The bytes are synced before the name appears: a blob that can be seen is whole.
+        The name is synced before it is told. Raises store.io with nothing kept.
         """
         sha256 = digest(data)
         target = self.path(sha256)
         if target.exists():
             return sha256
+        # Two threads may store the same bytes at once: each writes a file of its own.
+        temporary = target.with_name(f"{sha256}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = target.with_name(f"{sha256}.{os.getpid()}.tmp")
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            _make_folder(target.parent)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-                os.fdatasync(fd)
+                _write(temporary, data)
+                temporary.replace(target)
             finally:
-                os.close(fd)
-            temporary.replace(target)
+                temporary.unlink(missing_ok=True)
+            _sync_folder(target.parent)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The source could not be stored: {error.strerror}."
@@ -70,3 +70,31 @@ class Blobs:
                 "store.corrupt", f"The source {sha256[:12]}… is damaged.", detail={"blob": sha256}
             )
         return data
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, each durable before anything is put in it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

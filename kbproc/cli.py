@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,6 +96,8 @@ class Shell:
         from kbproc.argv import parse
         from kbproc.flags import GLOBAL_FLAGS
 
+        if "--version" in flags:
+            return main(["--version"])
         parse("kbproc", GLOBAL_FLAGS, flags)
         return self.help([])
 
@@ -133,7 +136,7 @@ class Shell:
 
         parsed, options = self._parsed("call", args)
         if parsed.last("--help"):
-            return self.help(["call"])
+            return self.help(parsed.positionals[:1] or ["call"])
         if not parsed.positionals:
             raise usage_error("call needs a method.", "call", hint="Try kbproc call ping.")
         registry = _registry()
@@ -192,29 +195,39 @@ class Shell:
         words = [word for word in args if not word.startswith("-")]
         if not words:
             return self._overview(registry)
-        if words[0] in OWN:
-            return self._show(pages.of_own(words[0], _own_flags(words[0])))
-        if words[0] in _nouns(registry) and len(words) == 1:
-            return self._show(pages.of_noun(words[0], pages.by_noun(registry)[words[0]]))
+        name = words[0]
+        if name in OWN:
+            flags = _own_flags(name)
+            return self._page(lambda: pages.of_own(name, flags), lambda _: own_as_data(name))
+        if name in _nouns(registry) and len(words) == 1:
+            methods = pages.by_noun(registry)[name]
+            return self._page(
+                lambda: pages.of_noun(name, methods),
+                lambda describe: [describe.of_method(method) for method in methods],
+            )
         return self._method_help(find_command(registry, words)[0])
 
     def _overview(self, registry: Registry) -> int:
         from kbproc import help as pages
 
-        if self._config.agent_help:
-            from kbproc.describe import of_registry
-
-            return self._show(_pretty(of_registry(registry)))
-        return self._show(pages.overview(registry))
+        return self._page(
+            lambda: pages.overview(registry), lambda describe: describe.of_registry(registry)
+        )
 
     def _method_help(self, method: Method) -> int:
         from kbproc import help as pages
 
-        if self._config.agent_help:
-            from kbproc.describe import of_method
+        return self._page(
+            lambda: pages.of_method(method), lambda describe: describe.of_method(method)
+        )
 
-            return self._show(_pretty(of_method(method)))
-        return self._show(pages.of_method(method))
+    def _page(self, text: Callable[[], str], data: Callable[[ModuleType], Any]) -> int:
+        """Help for people, or with KBPROC_AGENT_HELP as JSON."""
+        if not self._config.agent_help:
+            return self._show(text())
+        from kbproc import describe
+
+        return self._show(msgspec.json.format(msgspec.json.encode(data(describe))).decode() + "\n")
 
     def _agents_md(self, registry: Registry) -> int:
         from kbproc.describe import agents_md
@@ -271,7 +284,7 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
 def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
     commands = [name.replace(".", " ") for name in registry.methods]
     if words[0] in _nouns(registry):
-        typed = " ".join(words[:2])
+        typed = " ".join(word for word in words[:2] if not word.startswith("-"))
         near = nearest(typed, [name for name in commands if name.startswith(f"{words[0]} ")])
     else:
         typed = words[0]
@@ -307,5 +320,9 @@ def _types_of(code: int) -> list[str]:
     return [row.type for row in ERRORS.values() if row.exit == code]
 
 
-def _pretty(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"
+def own_as_data(name: str) -> dict[str, Any]:
+    """One of the shell's own commands, as `describe` tells methods."""
+    from kbproc.help import OWN_COMMANDS
+
+    usage, summary = OWN_COMMANDS[name]
+    return {"name": name, "summary": summary, "usage": usage, "flags": list(_own_flags(name))}

@@ -95,19 +95,8 @@ def _hash(prev: str, seq: int, draft: Draft | Record) -> str:
 
 def _seal(draft: Draft, prev: Position) -> Record:
     seq = prev.seq + 1
-    return Record(
-        seq=seq,
-        ts=draft.ts,
-        actor=draft.actor,
-        method=draft.method,
-        token=draft.token,
-        params_hash=draft.params_hash,
-        result=draft.result,
-        salt=draft.salt,
-        events=draft.events,
-        prev=prev.hash,
-        hash=_hash(prev.hash, seq, draft),
-    )
+    fields = msgspec.structs.asdict(draft)
+    return Record(seq=seq, prev=prev.hash, hash=_hash(prev.hash, seq, draft), **fields)
 
 
 def _corrupt(segment: Path, message: str, **detail: object) -> KbprocError:
@@ -157,7 +146,9 @@ class Log:
         holds another record there, has lost acknowledged records.
         Raises store.corrupt, store.io.
         """
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _sync_folder(folder.parent)
         log = cls(folder, START, "")
         segments = log.segments()
         if not segments:
@@ -168,7 +159,7 @@ class Log:
                     detail={"expected_seq": known.seq},
                 )
             return log
-        _cut_torn_tail(segments[-1])
+        _cut_torn_tail(segments[-1], known)
         if segments[-1].stat().st_size == 0 and len(segments) > 1:
             segments.pop().unlink()
         log._verify_tail(known)
@@ -192,9 +183,16 @@ class Log:
                 "store.corrupt",
                 f"The log does not hold record {known.seq} as the views applied it: "
                 "its end was cut off or replaced.",
-                detail={"expected_seq": known.seq, "last_seq": previous.seq},
+                detail={"expected_seq": known.seq, "last_seq": self._last_seq()},
             )
         self.head = previous
+
+    def _last_seq(self) -> int:
+        """Of the last record on disk, whether it fits or not."""
+        for segment in reversed(self.segments()):
+            for line in _lines_from_end(segment):
+                return _decode_line(segment, None, line).seq
+        return 0
 
     # ------------------------------------------------------------------ reading
 
@@ -221,8 +219,21 @@ class Log:
                 yield record
 
     def verify(self) -> int:
-        """Checks every record; returns how many. Raises store.corrupt."""
-        return sum(1 for _ in self.read())
+        """Checks every record up to `head`; returns how many. Raises store.corrupt.
+
+        Beyond `head` a writer may be in the middle of a line.
+        """
+        head, seq = self.head.seq, 0
+        for record in self.read() if head else ():
+            seq = record.seq
+            if seq >= head:
+                break
+        if seq < head:
+            raise KbprocError(
+                "store.corrupt", f"The log ends at seq {seq}, not at {head}.",
+                detail={"expected_seq": head, "last_seq": seq},
+            )  # fmt: skip
+        return head
 
     # ------------------------------------------------------------------ writing
 
@@ -298,7 +309,11 @@ class Log:
         self.close()
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
-        _sync_folder(self.folder)
+        try:
+            _sync_folder(self.folder)
+        except OSError:
+            self.close()  # so that the next write tries again before it acknowledges anything
+            raise
 
     def _cut_to(self, size: int) -> None:
         """Drops what a failed write left behind; if even that fails, no write is taken again."""
@@ -319,8 +334,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _cut_torn_tail(segment: Path) -> None:
-    """Cuts off an unfinished last line: it was never acknowledged."""
+def _cut_torn_tail(segment: Path, known: Position) -> None:
+    """Cuts off an unfinished last line: it was never acknowledged.
+
+    One that a view has applied was: then it is damage, and stays for a salvage.
+    """
     size = segment.stat().st_size
     if not size:
         return
@@ -328,8 +346,14 @@ def _cut_torn_tail(segment: Path) -> None:
         file.seek(size - 1)
         if file.read(1) == b"\n":
             return
-        last = next(_lines_from_end(segment), b"")
-        file.truncate(size - len(last))
+        lines = _lines_from_end(segment)
+        torn, whole = next(lines, b""), next(lines, None)
+        last = _decode_line(segment, None, whole).seq if whole else int(segment.stem) - 1
+        if last < known.seq:
+            raise _corrupt(
+                segment, f"is damaged after seq {last}", expected_seq=known.seq, last_seq=last
+            )
+        file.truncate(size - len(torn))
         os.fsync(file.fileno())
 
 

@@ -75,9 +75,15 @@ class _Request:
             if self._approved(error):
                 response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
         code = self._answered(response)
-        if self._method.kind != "read" and self._options.wait and not self._was_interrupted:
+        if self._options.wait and self._wrote(response):
             self._embed_the_rest()
         return code
+
+    def _wrote(self, response: dict[str, Any]) -> bool:
+        if self._method.kind == "read" or self._params.get("dry_run"):
+            return False
+        partial = response.get("error", {}).get("data", {}).get("type") == "operation.partial"
+        return "result" in response or partial
 
     def interrupted(self) -> int:
         error = KbprocError("operation.cancelled", "Interrupted.")

@@ -125,9 +125,9 @@ def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None
     from rich.text import Text
 
     hits, first = data["results"], int(params.get("offset", 0)) + 1
-    _print(page, [_search_head(data, first)])
+    _print(page, [_search_head(data, first), ""])
     for number, hit in enumerate(hits, first):
-        line = Text(f"\n{number}. [{hit['score']:.3f}] ")
+        line = Text(f"{number}. [{hit['score']:.3f}] ")
         line.append(plain(_title(hit["source"])), "bold")
         line.append(plain(_labels(hit["source"])), "dim")
         page.print(line, soft_wrap=True)
@@ -139,7 +139,8 @@ def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None
 def _search_head(data: dict[str, Any], first: int) -> str:
     total, shown = data["total_matches"], len(data["results"])
     matches = "1 match" if total == 1 else f"{total} matches"
-    showing = f"top {shown}" if first == 1 else f"{first}–{first + shown - 1}"
+    last = first + shown - 1
+    showing = f"top {shown}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
     tail = f", showing {showing}" if shown else ""
     return f'Search: "{plain(data["query"])}" ({matches}{tail})'
 
@@ -168,11 +169,11 @@ def _table(page: Console, rows: list[Any], columns: Iterable[str] | None) -> Non
     shown = [
         name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
     ]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in shown:
         number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
         table.add_column(
-            name.replace("_", " "),
+            _label(name),
             justify="right" if number else "left",
             no_wrap=number or name.endswith("_at"),
             overflow="fold",
@@ -199,27 +200,34 @@ def _record(page: Console, data: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    given = {name: value for name, value in data.items() if value is not None}
+    given = {name: value for name, value in data.items() if value not in (None, [], {})}
     long = {name: value for name, value in given.items() if _is_long(value)}
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
     for name, value in given.items():
         if name not in long:
-            grid.add_row(name.replace("_", " "), Text(shown(name, value)))
+            grid.add_row(_label(name), Text(shown(name, value)))
     page.print(grid)
     for name, value in long.items():
-        _print(page, ["", f"{name.replace('_', ' ')}:"])
+        _print(page, ["", f"{_label(name)}:"])
         if isinstance(value, list):
             _table(page, value, None)
+        elif isinstance(value, dict):
+            _record(page, value)
         else:
             _print(page, [plain(value)])
 
 
 def _is_long(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\n" in value or len(value) > _LONGEST_CELL
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    if isinstance(value, list):
+        return isinstance(value[0], dict)
+    told = shown("", value)
+    return isinstance(value, (str, dict)) and ("\n" in told or len(told) > _LONGEST_CELL)
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
 
 
 def shown(name: str, value: Any) -> str:
@@ -234,7 +242,7 @@ def shown(name: str, value: Any) -> str:
         return ", ".join(shown("", item) for item in value)
     if isinstance(value, dict):
         given = {key: item for key, item in value.items() if item is not None}
-        return ", ".join(f"{key} {shown(key, item)}" for key, item in given.items())
+        return ", ".join(f"{plain(key)} {shown(key, item)}" for key, item in given.items())
     return plain(_TIME.sub(r"\1 \2", str(value)))
 
 
@@ -273,5 +281,5 @@ def _print(page: Console, lines: Iterable[str]) -> None:
 
 def _drawn(page: Console) -> str:
     assert isinstance(page.file, io.StringIO)  # noqa: S101
-    lines = page.file.getvalue().splitlines()
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    lines = [line.rstrip() for line in page.file.getvalue().split("\n")]
+    return "\n".join(lines).strip("\n") + "\n"
