@@ -1,0 +1,48 @@
+"""Every example that a method declares does what it says, in a store of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kbproc.methods import registry
+from kbproc.registry import Example, Method
+from tests.conversations import make_files
+from tests.talk import Session
+
+CASES = [(m, e) for m in registry().methods.values() for e in m.examples]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files, and a store that has read one of them."""
+    folder = tmp_path_factory.mktemp("world")
+    make_files(folder)
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.ingest", paths=["docs/git-admin.md"])
+    session.data("kb.create", slug="scratch")
+    session.data("doc.create", title="Draft", text="Not finished.", tags=["draft"], kb="scratch")
+    session.embedded()
+    session.close()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("method", "example"), CASES, ids=[f"{m.name}: {e.what}" for m, e in CASES]
+)
+def test_example(method: Method, example: Example, world: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "world"
+    shutil.copytree(world, folder)
+    session = Session(folder / "store", cwd=folder)
+    answer = session.ask(method.name, **example.params)
+    session.close()
+    exit = answer["error"]["data"]["exit_code"] if "error" in answer else 0
+    assert exit == example.exit, answer
+    if "error" in answer:
+        assert answer["error"]["data"]["type"] in method.all_errors
+
+
+def test_every_method_has_an_example() -> None:
+    assert [m.name for m in registry().methods.values() if not m.examples] == []
