@@ -52,10 +52,11 @@ class Search:
         import numpy as np
 
         faiss.omp_set_num_threads(1)
+        self._vectors: Any
         self._ids = np.load(folder / "ids.npy")
         graphs = list(folder.glob("vectors-*.faiss"))
         if graphs:
-            self._vectors: Any = faiss.read_index(str(graphs[0]))
+            self._vectors = faiss.read_index(str(graphs[0]))
             self._vectors.hnsw.efSearch = 2 * POOL
         else:
             vectors = np.load(folder / "vectors.npy")

@@ -56,6 +56,8 @@ def over_stdio(files: Path) -> None:
     print(f"   first answer after {time.perf_counter() - started:.2f} s")
     added = kb.ask("doc.ingest", show_progress, paths=["."])
     print(f"   ingested {added['added']} files, {added['chunks']} chunks")
+    if added["added"] != len(list(files.iterdir())):
+        sys.exit(f"not every file was read: {added}")
     print("   embedding (the first time, the model is exported once: half a minute)…")
     started = time.perf_counter()
     kb.ask("doc.wait", timeout_ms=300_000)

@@ -1,6 +1,6 @@
-"""Where every kbproc process begins.
+"""Where every kbproc process begins and ends.
 
-Owns: claiming the wire's pipes before anything heavy is imported.
+Owns: claiming the wire's pipes before anything heavy is imported, and leaving.
 Refuses to know: what the surfaces do.
 """
 
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import sys
 
+from kbproc.pipes import claim, leave
+
 
 def main() -> None:
     """The `kbproc` command."""
     argv = sys.argv[1:]
     pipes = None
-    if "serve" in argv and not {"-h", "--help"} & set(argv):
-        from kbproc.pipes import claim
-
+    if argv[:1] == ["serve"] and not {"-h", "--help"} & set(argv):
         pipes = claim()
     from kbproc.cli import main as run
 
-    sys.exit(run(argv, pipes=pipes))
+    leave(run(argv, pipes=pipes))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ how a request is asked (perform.py).
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,7 @@ _HELP = frozenset({"-h", "--help"})
 
 def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
     """Runs one command; `pipes`: the wire's descriptors, if they were claimed already."""
+    _speak_utf8()
     if argv == ["--version"]:
         from kbproc import __version__
 
@@ -40,6 +43,13 @@ def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
         return _run(argv, pipes)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _speak_utf8() -> None:
+    """JSON is UTF-8, whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
@@ -55,10 +65,18 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         settings.check_platform()
         return Shell(config, output, pipes).run(argv)
     except KbprocError as error:
-        from kbproc.perform import data_of
+        return _refused(output, error)
+    except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+        from kbproc.rpc import unexpected
 
-        output.error(data_of(error))
-        return error.row.exit
+        return _refused(output, unexpected(error))
+
+
+def _refused(output: Output, error: KbprocError) -> int:
+    from kbproc.perform import data_of
+
+    output.error(data_of(error))
+    return error.row.exit
 
 
 def _check_text(argv: list[str]) -> None:
@@ -82,24 +100,20 @@ class Shell:
         self._pipes = pipes
 
     def run(self, argv: list[str]) -> int:
+        from kbproc.argv import parse
+        from kbproc.flags import GLOBAL_FLAGS
         from kbproc.options import leading_flags
 
         leading, words = leading_flags(argv)
+        if "--version" in leading:
+            return main(["--version"])
+        parse("kbproc", GLOBAL_FLAGS, leading)
         if not words:
-            return self._nothing(leading)
+            return self.help([])
         own = OWN.get(words[0])
         if own is not None:
             return own(self, [*leading, *words[1:]])
         return self._method_command(leading, words)
-
-    def _nothing(self, flags: list[str]) -> int:
-        from kbproc.argv import parse
-        from kbproc.flags import GLOBAL_FLAGS
-
-        if "--version" in flags:
-            return main(["--version"])
-        parse("kbproc", GLOBAL_FLAGS, flags)
-        return self.help([])
 
     def _method_command(self, leading: list[str], words: list[str]) -> int:
         from kbproc.argv import command_of, params_of, parse
@@ -229,6 +243,22 @@ class Shell:
 
         return self._show(msgspec.json.format(msgspec.json.encode(data(describe))).decode() + "\n")
 
+    def gen(self, args: list[str]) -> int:
+        """For whoever changes kbproc, inside its repository."""
+        from kbproc.gen import check, write
+
+        parsed, _ = self._parsed("gen", args)
+        if parsed.last("--help"):
+            return self.help(["gen"])
+        repo = Path(__file__).parents[1]
+        if parsed.last("--check"):
+            wrong = check(_registry(), repo)
+            told = [f"{line}: run kbproc gen" for line in wrong] or ["All is as declared."]
+        else:
+            wrong, told = [], write(_registry(), repo) or ["All is as declared."]
+        self._show("\n".join(told) + "\n")
+        return 1 if wrong else 0
+
     def _agents_md(self, registry: Registry) -> int:
         from kbproc.describe import agents_md
 
@@ -252,6 +282,7 @@ OWN: dict[str, Callable[[Shell, list[str]], int]] = {
     "serve": Shell.serve,
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
+    "gen": Shell.gen,
     "help": Shell.help,
 }
 
@@ -289,18 +320,19 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
     else:
         typed = words[0]
         near = nearest(typed, [*commands, *aliases, *OWN])
+    incomplete = typed in _nouns(registry)
     return KbprocError(
         "input.unknown_method",
-        f"There is no command {typed!r}.",
+        f"{typed} needs a word more." if incomplete else f"There is no command {typed!r}.",
         valid_values=near,
         hint=f"Did you mean kbproc {near[0]}? See kbproc --help.",
     )
 
 
 def _own_flags(name: str) -> tuple[Flag, ...]:
-    from kbproc.flags import SERVE_FLAGS
+    from kbproc.flags import OWN_FLAGS
 
-    return SERVE_FLAGS if name == "serve" else ()
+    return OWN_FLAGS.get(name, ())
 
 
 def _number(parsed: Parsed, name: str) -> int:

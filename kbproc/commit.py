@@ -140,6 +140,7 @@ class LongWrite:
         """One item through the lane; returns the decision's data."""
 
         def turn(lane: Lane) -> tuple[Any, int]:
+            _earlier(lane.queries, self.request)  # another run may have taken the token meanwhile
             decision = decide(Here(lane.queries, lane.now, lane.head))
             if not decision.events:
                 return decision.data, lane.head.seq
@@ -150,17 +151,26 @@ class LongWrite:
 
     def end(self, data: Any) -> Outcome:
         """Records the outcome under the token, if there is one."""
-        self._settle({"data": data})
-        return Outcome(data=data, seq=self.seq)
+        earlier = self._settle({"data": data})
+        return earlier or Outcome(data=data, seq=self.seq)
 
     def fail(self, error: KbprocError) -> None:
         """Records a final, typed failure as the outcome."""
         self._settle({"error": {"type": error.type, "message": error.message,
                                 "detail": error.detail}})  # fmt: skip
 
-    def _settle(self, outcome: dict[str, Any]) -> None:
-        if self.request.params.client_token is not None:
-            self.seq = self.store.commit(lambda lane: _append(lane, self.request, [], outcome))
+    def _settle(self, outcome: dict[str, Any]) -> Outcome | None:
+        """None, or the outcome of another run under the same token that ended first."""
+
+        def turn(lane: Lane) -> Outcome | None:
+            earlier = _earlier(lane.queries, self.request)
+            if earlier is None:
+                self.seq = _append(lane, self.request, [], outcome)
+            return earlier
+
+        if self.request.params.client_token is None:
+            return None
+        return self.store.commit(turn)
 
 
 def confirm(request: Request, decision: Decision) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbproc.argv import usage_error
-from kbproc.flags import GLOBAL_FLAGS, SERVE_FLAGS, Flag, flags_of
+from kbproc.flags import GLOBAL_FLAGS, OWN_FLAGS, Flag, flags_of
 from kbproc.help import OWN_COMMANDS, by_noun
 from kbproc.registry import Method, Registry
 
@@ -55,7 +55,7 @@ def _tree(registry: Registry) -> argparse.ArgumentParser:
 def _own_commands(commands: Any, registry: Registry) -> None:
     for name, (_, summary) in OWN_COMMANDS.items():
         parser = commands.add_parser(name, help=summary, add_help=False)
-        _add(parser, SERVE_FLAGS if name == "serve" else ())
+        _add(parser, OWN_FLAGS.get(name, ()))
         if name == "call":
             parser.add_argument("method", choices=list(registry.methods))
         if name == "completion":

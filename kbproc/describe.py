@@ -71,7 +71,7 @@ def agents_md(registry: Registry) -> str:
         "## Knowledge base (kbproc)",
         "",
         '`kbproc search "words or a question" --format json` finds passages; cite `source.title` '
-        "with page or section. A best `score` under 0.3 means that the store hardly knows.",
+        "with page or section. A best `score` under 0.2 means that the store knows nothing of it.",
         "",
         "| command | what |",
         "| --- | --- |",

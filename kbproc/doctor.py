@@ -11,14 +11,17 @@ import platform
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.errors import KbprocError
+from kbproc.log import Position
 
 if TYPE_CHECKING:
     from kbproc.host import Host
     from kbproc.store import Store
+    from kbproc.views.queries import IndexRow
 
 LIBRARIES = (
     "msgspec", "duckdb", "tantivy", "faiss-cpu", "numpy", "jsonschema-rs", "onnxruntime",
@@ -51,7 +54,7 @@ def examine(host: Host, open_store: Callable[[], Store], *, deep: bool) -> Itera
     yield _finding("store", "pass", f"{store.folder} opens; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
-    yield _blobs(store)
+    yield _blobs(store, deep)
     yield from _views(store, deep)
     yield _model(store)
     yield _disk(store)
@@ -87,7 +90,7 @@ def _log(store: Store) -> Found:
     return _finding("log", "pass", f"{count} records; the chain verifies")
 
 
-def _blobs(store: Store) -> Found:
+def _blobs(store: Store, deep: bool) -> Found:
     from kbproc.views.queries import DocumentFilter
 
     with store.reading() as snapshot:
@@ -96,7 +99,19 @@ def _blobs(store: Store) -> Found:
     if missing:
         return _finding("blobs", "fail", f"{len(missing)} sources are missing, first {missing[0]}",
                         "Search still works; ingest those files again.")  # fmt: skip
+    damaged = [sha256 for sha256 in sorted(wanted) if deep and not _is_whole(store, sha256)]
+    if damaged:
+        return _finding("blobs", "fail", f"{len(damaged)} sources are damaged, first {damaged[0]}",
+                        "Search still works; delete them and ingest those files again.")  # fmt: skip
     return _finding("blobs", "pass", f"{len(wanted)} sources are there")
+
+
+def _is_whole(store: Store, sha256: str) -> bool:
+    try:
+        store.blobs.get(sha256)
+    except KbprocError:
+        return False
+    return True
 
 
 def _views(store: Store, deep: bool) -> Iterator[Found]:
@@ -112,43 +127,64 @@ def _views(store: Store, deep: bool) -> Iterator[Found]:
 
 def positions(store: Store) -> dict[str, list[str]]:
     """View → what is wrong, judged by positions and the views' own checks; quick."""
+    written = store.log.head  # a writer may be about to show it
+    store.wait_for(written.seq, 1.0)
     with store.reading() as snapshot:
-        head, chunks = snapshot.published.head, snapshot.queries.chunk_total()
-        indexed = snapshot.fulltext.num_docs
+        chunks, indexed = snapshot.queries.chunk_total(), snapshot.fulltext.num_docs
+        head = snapshot.published.head
     problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
-    if head.position != store.log.head:
-        problems["catalog"] = [f"is at {head.seq}, the log at {store.log.head.seq}"]
+    if head.seq < written.seq <= store.log.head.seq:
+        problems["catalog"] = [f"is at {head.seq}, the log at {written.seq}"]
+    elif _record_at(store, head.seq) != head.position:
+        problems["catalog"] = [f"is at another record {head.seq} than the log"]
     if indexed != chunks:
         problems["fulltext"].append(f"holds {indexed} chunks, the catalog {chunks}")
     return problems
 
 
+def _record_at(store: Store, seq: int) -> Position | None:
+    record = next(store.log.read(seq - 1), None)
+    return None if record is None else record.position
+
+
 def compare(store: Store) -> dict[str, list[str]]:
-    """View → what differs from one made afresh from the log, beside the live one."""
+    """View → what differs from one made afresh from the log, beside the live one.
+
+    Writers may go on meanwhile: what they add is left out on both sides.
+    """
     import tempfile
 
     from kbproc.views.catalog import Catalog
     from kbproc.views.queries import Queries
 
     problems = positions(store)
-    with tempfile.TemporaryDirectory(prefix="kbproc-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as folder, store.reading() as snapshot:
         afresh = Catalog(Path(folder) / "catalog.duckdb")
         try:
-            afresh.apply(store.log.read())
+            live = snapshot.queries.digest()
+            afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
             afresh.commit()
             queries = Queries(afresh.cursor())
-            with store.reading() as snapshot:
-                if snapshot.queries.digest() != queries.digest():
-                    problems.setdefault("catalog", []).append("differs from the log")
-                indexed = snapshot.fulltext.chunk_ids().tolist()
+            if live != queries.digest():
+                problems.setdefault("catalog", []).append("differs from the log")
             rows = list(queries.all_index_rows())
-            if indexed != [row.chunk_id for row in rows]:
-                problems.setdefault("fulltext", []).append("holds other chunks than the log")
-            if store.vectors is not None:
-                problems["vectors"] = store.vectors.check(store.embedding.vector_rows(rows))
+            if snapshot.fulltext.chunk_ids().tolist() != [row.chunk_id for row in rows]:
+                problems["fulltext"].append("holds other chunks than the log")
+            problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
         finally:
             afresh.close()
     return problems
+
+
+def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
+    """What differs; nothing can be said if a writer has gone on since `position`."""
+    vectors = store.vectors
+    if vectors is None:
+        return []
+    if vectors.position.seq < position.seq:
+        return [f"is at {vectors.position.seq}, the log at {position.seq}"]
+    wrong = vectors.check(store.embedding.vector_rows(rows))
+    return wrong if vectors.position == position else []
 
 
 def _model(store: Store) -> Found:

@@ -37,24 +37,45 @@ if TYPE_CHECKING:
 Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
 
+Types = Annotated[
+    list[DocType], Meta(min_length=1, max_length=16, description="only documents of these types")
+]
+TagsMode = Annotated[
+    Literal["all", "any"], Meta(description="all tags must be there, or any of them")
+]
+MetadataFilter = Annotated[
+    dict[str, Scalar], Meta(max_length=64, description="members that must be equal")
+]
+PathPrefix = Annotated[
+    str, Meta(min_length=1, max_length=4096, description="only files whose path begins so")
+]
+Url = Annotated[str, Meta(min_length=1, max_length=4096, description="only what came from there")]
+SourceId = Annotated[
+    str, Meta(min_length=1, max_length=500, description="your own name for it, unique in the kb")
+]
+TitlePart = Annotated[
+    str, Meta(min_length=1, max_length=300, description="only titles that contain this")
+]
+CreatedAfter = Annotated[Instant, Meta(description="only what came later; RFC 3339")]
+CreatedBefore = Annotated[Instant, Meta(description="only what came earlier; RFC 3339")]
+
+
 class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Which documents: all members that are given must hold."""
 
     kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
         None
     )
-    types: Annotated[list[DocType], Meta(min_length=1, max_length=16)] | None = None
+    types: Types | None = None
     tags: Tags | None = None
-    tags_mode: Annotated[
-        Literal["all", "any"], Meta(description="all tags must be there, or any of them")
-    ] = "all"
-    metadata: dict[str, Scalar] | None = None
-    path_prefix: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    url: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    source_id: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
-    title_contains: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
-    created_after: Instant | None = None
-    created_before: Instant | None = None
+    tags_mode: TagsMode = "all"
+    metadata: MetadataFilter | None = None
+    path_prefix: PathPrefix | None = None
+    url: Url | None = None
+    source_id: SourceId | None = None
+    title_contains: TitlePart | None = None
+    created_after: CreatedAfter | None = None
+    created_before: CreatedBefore | None = None
 
 
 def kbs_of(kb: Kbs | None) -> list[str] | None:
@@ -355,9 +376,13 @@ def deletion(here: Here, rows: Sequence[DocumentRow]) -> Decision:
         events=[ev.DocDeleted(id=row.id) for row in rows],
         data=Deleted(deleted=len(rows), ids=[row.id for row in rows][:1000]),
         targets=targets_of(rows),
-        changes=[f"hide “{row.title}” ({row.chunk_count} chunks)" for row in rows],
+        changes=[f"hide “{row.title}” ({_chunks(row.chunk_count)})" for row in rows],
         bulk=any(is_bulk(here, kb, count) for kb, count in _per_kb(rows).items()),
     )
+
+
+def _chunks(count: int) -> str:
+    return "1 chunk" if count == 1 else f"{count} chunks"
 
 
 def _per_kb(rows: Iterable[DocumentRow]) -> dict[str, int]:

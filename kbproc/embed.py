@@ -208,8 +208,7 @@ def _inspect_export(source: Source, cache: Path) -> ModelInfo:
     info = ModelInfo(name=source.name, kind="onnx", file_name=slug(source.name))
     meta = read_meta(folder)
     if meta is None:
-        require(source)
-        return info
+        return _not_exported(info, require(source))
     return msgspec.structs.replace(
         info,
         dim=meta.dim,
@@ -217,6 +216,17 @@ def _inspect_export(source: Source, cache: Path) -> ModelInfo:
         fingerprint=meta.fingerprint,
         tokenizer_path=str(folder / TOKENIZER),
     )
+
+
+def _not_exported(info: ModelInfo, folder: Path) -> ModelInfo:
+    """What the model's own files tell of its tokens, so that chunks come out right at once."""
+    tokenizer, limits = folder / TOKENIZER, folder / "sentence_bert_config.json"
+    try:
+        tokens = int(msgspec.json.decode(limits.read_bytes())["max_seq_length"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return info
+    path = str(tokenizer) if tokenizer.is_file() else None
+    return msgspec.structs.replace(info, max_tokens=tokens, tokenizer_path=path)
 
 
 def _described(info: ModelInfo, embedder: Embedder) -> ModelInfo:

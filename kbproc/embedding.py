@@ -33,6 +33,7 @@ WORKERS = 2
 _BATCH = 8
 _RETRY_SECONDS = 30.0
 _NICE = 10
+_DEFAULT_TOKENS = 256
 _logger = logging.getLogger(__name__)
 
 
@@ -112,7 +113,8 @@ class Embedding:
 
     @property
     def max_tokens(self) -> int:
-        return self.info.max_tokens if self.info else 256
+        """Of the model; of the default one while its own are not known yet."""
+        return (self.info.max_tokens if self.info else 0) or _DEFAULT_TOKENS
 
     @property
     def tokenizer_path(self) -> str | None:

@@ -135,12 +135,16 @@ def _excluded(path: Path, start: Path, patterns: Sequence[str]) -> bool:
 
 
 def _ignores_above(start: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """The .gitignore files between the repository's top and `start`."""
+    """The .gitignore files between the repository's top and `start`.
+
+    None of them if they ignore `start` itself: who names an ignored folder means it.
+    """
     above = list(start.parents)
     tops = [i for i, folder in enumerate(above) if (folder / ".git").exists()]
     if (start / ".git").exists() or not tops:
         return []
-    return [found for folder in reversed(above[: tops[0] + 1]) for found in _ignore_file(folder)]
+    found = [each for folder in reversed(above[: tops[0] + 1]) for each in _ignore_file(folder)]
+    return [] if _ignored(start, True, found) else found
 
 
 def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:

@@ -145,7 +145,7 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(name="--help", type="boolean", help="show this help"),
 )
 
-SERVE_FLAGS: tuple[Flag, ...] = (
+_SERVE_FLAGS: tuple[Flag, ...] = (
     Flag(name="--protocol", type="string", help="refuse to serve any other protocol", enum=["1"]),
     Flag(
         name="--root",
@@ -177,6 +177,12 @@ SERVE_FLAGS: tuple[Flag, ...] = (
         help="let doc.fetch reach private and local addresses",
     ),
 )
+
+# The commands that are no methods, and what they take beside the global flags.
+OWN_FLAGS: dict[str, tuple[Flag, ...]] = {
+    "serve": _SERVE_FLAGS,
+    "gen": (Flag(name="--check", type="boolean", help="only tell what is out of date"),),
+}
 
 
 def flags_of(method: Method) -> list[Flag]:

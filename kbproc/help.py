@@ -27,6 +27,7 @@ OWN_COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("[FLAGS]", "Answer JSON-RPC requests on stdin and stdout."),
     "exit-codes": ("", "List the exit codes and the errors behind them."),
     "completion": ("bash|zsh|fish", "Print a completion script for a shell."),
+    "gen": ("[--check]", "Regenerate schemas and docs, inside the repository."),
     "help": ("[COMMAND]", "Show a command's help."),
 }
 _OWN_EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -38,6 +39,7 @@ _OWN_EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": ("kbproc serve --root docs --scopes doc:read,kb:read",),
     "exit-codes": ("kbproc exit-codes",),
     "completion": ("source <(kbproc completion bash)",),
+    "gen": ("kbproc gen --check",),
     "help": ("kbproc help doc list",),
 }
 

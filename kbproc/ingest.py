@@ -425,7 +425,7 @@ def _prune(here: Here, work: Work) -> Decision:
 
 def plan(store: Store, work: Work, here: Here) -> Decision:
     """What an ingest would do, without parsing: new, changed, unchanged, gone."""
-    known, _ = _known(store, work.kb)
+    known = here.queries.paths(work.kb)
     changes = []
     counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
     for path in find_files(work):

@@ -112,7 +112,7 @@ def output_for(format: str | None, *, color: bool) -> Output:
 def format_in(argv: list[str]) -> str | None:
     """The format that is asked for, read before anything else: errors come in it, too."""
     found = None
-    for arg, following in zip(argv, [*argv[1:], ""], strict=True):
+    for arg, following in zip(argv, [*argv[1:], ""], strict=False):
         if arg == "--":
             break
         if arg == "--format":

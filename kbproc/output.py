@@ -41,7 +41,7 @@ class Jq:
 
 def _bad_jq(error: ValueError, what: str) -> Exception:
     return usage_error(
-        f"--jq is {what}: {str(error).strip()}.",
+        f"--jq is {what}: {str(error).splitlines()[0]}.",
         "--jq",
         hint="It reads the envelope: try --jq .data.",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -39,6 +39,9 @@ CAPABILITIES: dict[str, Any] = {
     "max_line_bytes": MAX_LINE_BYTES,
     "max_in_flight": MAX_IN_FLIGHT,
 }
+
+_MOST_SHOWN = 100  # characters of what a client sent
+_MOST_SAID = 500
 
 Kind = Literal["read", "write", "destructive"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -165,10 +168,11 @@ class Registry:
         """Raises input.unknown_method with the nearest names."""
         found = self.methods.get(name)
         if found is None:
-            near = nearest(name, self.methods)
+            shown = name[:_MOST_SHOWN]
+            near = nearest(shown, self.methods)
             raise KbprocError(
                 "input.unknown_method",
-                f"There is no method {name!r}.",
+                f"There is no method {shown!r}.",
                 field="$.method",
                 valid_values=near,
                 hint=f"Did you mean {near[0]}? Call describe for the list of methods.",
@@ -300,6 +304,7 @@ class Call:
 
 _PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_NAMES = re.compile(r"\.(\w+)")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 
 
@@ -309,49 +314,69 @@ def decode_params(params: type[Params], raw: bytes | msgspec.Raw) -> Params:
         return msgspec.json.decode(raw, type=params)
     except msgspec.ValidationError as error:
         raise _invalid(params, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise KbprocError(
-            "input.invalid_json", f"The params are not valid JSON: {error}.", field="$.params"
+            "input.invalid_json",
+            f"What params holds is not JSON: {why_not_json(error)}.",
+            field="$.params",
         ) from None
+
+
+def why_not_json(error: Exception) -> str:
+    """What keeps bytes from being decoded, as the end of a sentence."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    said = str(error).removeprefix("JSON is malformed: ")
+    return said[:1].lower() + said[1:]
 
 
 def _invalid(params: type[Params], message: str) -> KbprocError:
     found = _PATH.search(message)
-    field = "$.params" + (found["path"].removeprefix("$") if found else "")
+    path = found["path"] if found else "$"
+    field = "$.params" + path.removeprefix("$")
     said = message[: found.start()] if found else message
     valid: list[Any] | None = None
     if unknown := _UNKNOWN.search(said):
-        field += f".{unknown['name']}"
+        name = unknown["name"][:_MOST_SHOWN]
+        members = [m for s in _structs_in(_type_at(params, path)) for m in s.__struct_fields__]
+        field += f".{name}"
         said = f"{field} is not a parameter of this method"
-        valid = nearest(unknown["name"], params.__struct_fields__)
+        valid = nearest(name, members)
     elif missing := _MISSING.search(said):
         field += f".{missing['name']}"
         said = f"{field} is required"
     else:
-        valid = _literals(params, field)
-        said = f"{field}: {said[:1].lower()}{said[1:]}"
+        valid = list(_literals_in(_type_at(params, path))) or None
+        said = f"{field}: {said[:1].lower()}{said[1:_MOST_SAID]}"
     return KbprocError("input.invalid_params", f"{said}.", field=field, valid_values=valid)
 
 
-def _literals(params: type[Params], field: str) -> list[Any] | None:
-    """The values of a Literal parameter, for its error."""
-    name = field.removeprefix("$.params.").split("[")[0].split(".")[0]
-    for info in msgspec.structs.fields(params) if name else ():
-        if info.name == name:
-            found = list(_walk_literals(info.type))
-            return found or None
-    return None
+def _type_at(annotation: Any, path: str) -> Any:
+    """What is declared where a path such as `$.where.tags[0]` leads."""
+    for name in _NAMES.findall(path):
+        fields = [info for s in _structs_in(annotation) for info in msgspec.structs.fields(s)]
+        annotation = next((info.type for info in fields if info.name == name), None)
+    return annotation
 
 
-def _walk_literals(annotation: Any) -> Iterable[Any]:
-    if getattr(annotation, "__origin__", None) is Literal or str(annotation).startswith(
-        "typing.Literal"
-    ):
-        yield from get_args(annotation)
-        return
+def _structs_in(annotation: Any) -> Iterable[type[Struct]]:
+    for part in _parts(annotation):
+        if isinstance(part, type) and issubclass(part, Struct):
+            yield part
+
+
+def _literals_in(annotation: Any) -> Iterable[Any]:
+    for part in _parts(annotation):
+        if get_origin(part) is Literal:
+            yield from get_args(part)
+
+
+def _parts(annotation: Any) -> Iterable[Any]:
+    yield annotation
     for inner in get_args(annotation):
-        if not isinstance(inner, msgspec.Meta):
-            yield from _walk_literals(inner)
+        yield from _parts(inner)
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
@@ -432,7 +457,8 @@ def _reply(outcome: pipeline.Outcome) -> Reply:
 def _not_reached(call: Call, wanted: int, timeout_ms: int | None) -> KbprocError:
     return KbprocError(
         "operation.timeout",
-        f"Position {wanted} was not reached in {timeout_ms} ms.",
+        f"Position {wanted} was not reached"
+        + ("." if timeout_ms is None else f" in {timeout_ms} ms."),
         seq=call.store.published.seq,
         field="$.params.min_seq",
     )

@@ -17,12 +17,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.errors import KbprocError, Retry, Risk
-from kbproc.registry import Answer, Method
+from kbproc.registry import Answer, Method, why_not_json
 from kbproc.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
 
 _logger = logging.getLogger(__name__)
 
 Id = int | str
+MAX_ID = 256
+MAX_BATCH = 1000
+_MOST_SHOWN = 100
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,19 +62,37 @@ def parse(line: bytes) -> Message | list[Message]:
         return _not_json(error)
     if not parts:
         return Malformed(None, _invalid("A batch needs at least one request."))
+    if len(parts) > MAX_BATCH:
+        return Malformed(None, _long_batch(len(parts)))
     return [_message(bytes(part)) for part in parts]
 
 
 def _message(line: bytes) -> Message:
     try:
         request = _decode_request(line)
-    except msgspec.ValidationError as error:
-        return _malformed(line, str(error))
+    except msgspec.ValidationError:
+        return _malformed(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(error)
-    if not bytes(request.params).lstrip().startswith(b"{"):
-        return Malformed(None if request.id is UNSET else request.id, _by_name_only())
-    return request
+    if isinstance(request.id, str) and len(request.id) > MAX_ID:
+        return Malformed(None, _long_id())
+    first = memoryview(request.params)[:1].tobytes()
+    if first == b"{" or (first == b"[" and request.id is UNSET):  # a notification has no answer
+        return request
+    return Malformed(None if request.id is UNSET else request.id, _by_name_only())
+
+
+def _long_id() -> KbprocError:
+    """It would come back with every answer and event, and so make them too long."""
+    return _invalid(f"id has more than {MAX_ID} characters.", field="$.id")
+
+
+def _long_batch(size: int) -> KbprocError:
+    return KbprocError(
+        "input.too_large",
+        f"The batch has {size} messages; it may have {MAX_BATCH}.",
+        detail={"messages": size, "max_batch": MAX_BATCH},
+    )
 
 
 def _by_name_only() -> KbprocError:
@@ -83,11 +104,11 @@ def _by_name_only() -> KbprocError:
 
 
 def _not_json(error: Exception) -> Malformed:
-    said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    said = why_not_json(error)
     return Malformed(None, KbprocError("input.invalid_json", f"The line is not JSON: {said}."))
 
 
-def _malformed(line: bytes, said: str) -> Malformed:
+def _malformed(line: bytes) -> Malformed:
     """Finds the id, so that the client can tell which of its requests was wrong."""
     try:
         value = _decode_any(line)
@@ -99,19 +120,27 @@ def _malformed(line: bytes, said: str) -> Malformed:
     known = id if isinstance(id, (int, str)) and not isinstance(id, bool) else None
     if "id" in value and known is None:
         return Malformed(None, _invalid("id must be a string or an integer.", field="$.id"))
+    if isinstance(known, str) and len(known) > MAX_ID:
+        return Malformed(None, _long_id())
+    return Malformed(known, _wrong_member(value))
+
+
+def _wrong_member(value: dict[str, Any]) -> KbprocError:
     for name in value:
         if name not in Request.__struct_fields__:
-            return Malformed(
-                known,
-                _invalid(
-                    f"{name!r} is not a member of a request.",
-                    field=f"$.{name}",
-                    valid_values=Request.__struct_fields__,
-                ),
+            return _invalid(
+                f"{shortened(name)!r} is not a member of a request.",
+                field=f"$.{shortened(name)}",
+                valid_values=Request.__struct_fields__,
             )
-    field = "$.jsonrpc" if value.get("jsonrpc") != "2.0" else "$.method"
-    wanted = 'jsonrpc must be "2.0"' if field == "$.jsonrpc" else "method must be a string"
-    return Malformed(known, _invalid(f"{wanted}: {said}.", field=field))
+    if value.get("jsonrpc") != "2.0":
+        return _invalid('jsonrpc must be "2.0".', field="$.jsonrpc")
+    return _invalid("method must be a string.", field="$.method")
+
+
+def shortened(text: str) -> str:
+    """What a client sent, as far as it is shown in a message."""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def _invalid(message: str, **more: Any) -> KbprocError:
@@ -178,22 +207,30 @@ class Wire:
             _logger.error("the result of %s breaks its schema at %s", method.name, complaint)
             return self.error(id, _broken(method.name))
         line = _encode({"jsonrpc": "2.0", "id": id, "result": value})
-        if len(line) > self.max_line_bytes:
-            return self.error(id, self._too_long(len(line)))
-        return line
+        return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
 
     def error(self, id: Id | None, error: KbprocError) -> bytes:
-        data = error_data(error)
+        line = self._error(id, error)
+        return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
+
+    def too_long(self, id: Id | None, size: int) -> bytes:
+        """Instead of an answer of `size` bytes; short, so it is not measured again."""
+        error = KbprocError(
+            "input.too_large",
+            f"The answer has {size} bytes; a line holds at most {self.max_line_bytes}.",
+            hint="Ask for less: a smaller limit, or offset and length.",
+            detail={"bytes": size, "max_line_bytes": self.max_line_bytes},
+        )
+        return self._error(id, error)
+
+    def _error(self, id: Id | None, error: KbprocError) -> bytes:
         value = {"code": error.row.code, "message": error.message,
-                 "data": msgspec.to_builtins(data)}  # fmt: skip
+                 "data": msgspec.to_builtins(error_data(error))}  # fmt: skip
         complaint = self._checker.error(value)
         if complaint is not None:
             _logger.error("an error of type %s breaks its schema at %s", error.type, complaint)
-            return self.error(id, _broken(error.type))
-        line = _encode({"jsonrpc": "2.0", "id": id, "error": value})
-        if len(line) > self.max_line_bytes:
-            return self.error(id, self._too_long(len(line)))
-        return line
+            return self._error(id, _broken(error.type))
+        return _encode({"jsonrpc": "2.0", "id": id, "error": value})
 
     def event(self, name: str, fields: dict[str, Any]) -> bytes | None:
         """None if the event breaks its schema: it is left out and told on stderr."""
@@ -208,14 +245,6 @@ class Wire:
         """An event of the process itself."""
         return self.event(name, fields) or _encode(
             {"jsonrpc": "2.0", "method": "event", "params": {"type": name}}
-        )
-
-    def _too_long(self, size: int) -> KbprocError:
-        return KbprocError(
-            "input.too_large",
-            f"The answer has {size} bytes; a line holds at most {self.max_line_bytes}.",
-            hint="Ask for less: a smaller limit, or offset and length.",
-            detail={"bytes": size, "max_line_bytes": self.max_line_bytes},
         )
 
 

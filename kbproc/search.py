@@ -17,7 +17,7 @@ from kbproc import documents as docs
 from kbproc import fusion
 from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.documents import Kbs
-from kbproc.model import DocType, DocumentId, Freshness, Instant, Metadata, ReadParams, Tags
+from kbproc.model import DocumentId, Freshness, ReadParams, Tags
 from kbproc.search_hints import why_nothing
 from kbproc.snippets import snippet
 from kbproc.text import parse_query
@@ -57,16 +57,19 @@ class Search(ReadParams, kw_only=True, frozen=True):
     kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
         None
     )
-    types: Annotated[list[DocType], Meta(min_length=1, max_length=16)] | None = None
+    types: docs.Types | None = None
     tags: Tags | None = None
-    tags_mode: Annotated[
-        Literal["all", "any"], Meta(description="all tags must be there, or any of them")
-    ] = "all"
-    metadata: Annotated[Metadata, Meta(description="members that must be equal")] | None = None
-    path_prefix: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    created_after: Instant | None = None
-    created_before: Instant | None = None
-    document_ids: Annotated[list[DocumentId], Meta(min_length=1, max_length=1000)] | None = None
+    tags_mode: docs.TagsMode = "all"
+    metadata: docs.MetadataFilter | None = None
+    path_prefix: docs.PathPrefix | None = None
+    created_after: docs.CreatedAfter | None = None
+    created_before: docs.CreatedBefore | None = None
+    document_ids: (
+        Annotated[
+            list[DocumentId], Meta(min_length=1, max_length=1000, description="only in these")
+        ]
+        | None
+    ) = None
     per_document: (
         Annotated[int, Meta(ge=1, le=100, description="most hits of one document")] | None
     ) = None
@@ -93,7 +96,7 @@ class Search(ReadParams, kw_only=True, frozen=True):
         Literal["blend", "rrf"],
         Meta(description="blend: absolute scores in [0, 1]; rrf: by rank only"),
     ] = "blend"
-    snippet_chars: Annotated[int, Meta(ge=20, le=2000)] = 240
+    snippet_chars: Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")] = 240
     explain: Annotated[bool, Meta(description="say how each score came about")] = False
     highlight: Annotated[bool, Meta(description="where the snippet matches")] = True
 

@@ -105,7 +105,6 @@ def run(
         outbox.send(wire.error(None, error))
         outbox.flush(1)
         return error.row.exit
-    outbox.send(wire.plain_event("init", _init(config, peer)))
     opened = Opened()
     service = Service(
         registry=registry,
@@ -115,8 +114,9 @@ def run(
         max_in_flight=max_in_flight,
         settings={"allow_private_addresses": allow_private_addresses},
     )
-    stop_on_signals()
     try:
+        stop_on_signals()
+        outbox.send(wire.plain_event("init", _init(config, peer, host)))
         _open(opened, config, host, model)
         _tell_ready(opened, outbox, wire)
         code = serve_lines(Connection(service, peer, outbox), Lines(reader, max_line_bytes))
@@ -129,10 +129,13 @@ def run(
     return code
 
 
-def _init(config: Config, peer: reg.Peer) -> dict[str, Any]:
+def _init(config: Config, peer: reg.Peer, host: Host) -> dict[str, Any]:
     return {
         "protocol": PROTOCOL,
-        "server": {"name": "kbproc", "version": __version__},
+        "server": {
+            "name": "kbproc",
+            "version": host.versions({"kbproc": __version__})["kbproc"],
+        },
         "store": str(config.store),
         "actor": peer.actor,
         "scopes": sorted(peer.scopes),

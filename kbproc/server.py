@@ -7,16 +7,20 @@ Refuses to know: what a message means (rpc.py) and what a method does.
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import select
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from kbproc import registry as reg
 from kbproc import rpc
@@ -30,7 +34,9 @@ WORKERS = 8
 DRAIN_SECONDS = 10.0
 _ATOMIC = select.PIPE_BUF
 _CONGESTED = 256
+_FULL_BYTES = 32 << 20
 _PROGRESS_EVERY_MS = 100.0
+_logger = logging.getLogger(__name__)
 
 
 class Outbox:
@@ -39,6 +45,7 @@ class Outbox:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lines: deque[bytes] = deque()
+        self._bytes = 0
         self._changed = threading.Condition()
         self._writing = False
         self._closed = False
@@ -55,6 +62,7 @@ class Outbox:
                 self._write(data)
                 return
             self._lines.append(data)
+            self._bytes += len(data)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
                 self._thread.start()
@@ -64,11 +72,22 @@ class Outbox:
     def congested(self) -> bool:
         return len(self._lines) > _CONGESTED
 
+    @property
+    def full(self) -> bool:
+        return self._bytes > _FULL_BYTES
+
     def wait_for_room(self, given_up: Callable[[], bool]) -> None:
-        """Holds back the one who asks until the client has read on."""
+        """Holds back a stream until the client has read on."""
+        self._wait_while(lambda: self.congested, given_up)
+
+    def wait_until_not_full(self, given_up: Callable[[], bool]) -> None:
+        """Holds back a client that asks and asks, but doesn't read."""
+        self._wait_while(lambda: self.full, given_up)
+
+    def _wait_while(self, blocked: Callable[[], bool], given_up: Callable[[], bool]) -> None:
         with self._changed:
-            while self.congested and not self._closed and not given_up():
-                self._changed.wait(0.5)
+            while blocked() and not self._closed and not given_up():
+                self._changed.wait(0.1)
 
     def flush(self, timeout_s: float) -> None:
         with self._changed:
@@ -102,6 +121,7 @@ class Outbox:
                     return
                 data = b"".join(self._lines)
                 self._lines.clear()
+                self._bytes = 0
                 self._writing = True
                 self._changed.notify_all()
             self._write(data)
@@ -132,11 +152,12 @@ class Pool:
             self._idle.release()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Ends the threads once they have done what was submitted."""
+        """Ends the threads once they have done what was submitted, as far as time allows."""
+        deadline = time.monotonic() + timeout_s
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Stream:
@@ -193,11 +214,10 @@ class Service:
         self.max_in_flight = max_in_flight
         self.settings = settings or {}
         self.pool = Pool(WORKERS)
-        self.long_pool = Pool(max_in_flight)
         self.waiting = Waiting(self)
 
     def close(self) -> None:
-        for part in (self.waiting, self.pool, self.long_pool):
+        for part in (self.waiting, self.pool):
             part.close()
 
     def call(self, peer: reg.Peer, emit: reg.Emit, cancelled: Callable[[], bool]) -> reg.Call:
@@ -224,8 +244,12 @@ class Connection:
         self.peer = peer
         self.outbox = outbox
         self.cancelled: set[rpc.Id] = set()
-        self._in_flight: dict[rpc.Id, Flight] = {}
+        self.ending = False
+        self._in_flight: dict[rpc.Id | Flight, Flight] = {}
+        self._unanswered = 0
         self._writer = Pool(1)  # one thread: short writes commit in arrival order
+        # Its own: streams that wait for a client to read must not hold up another's.
+        self._streams = Pool(service.max_in_flight)
         self._changed = threading.Condition()
 
     def receive(self, line: bytes) -> None:
@@ -235,8 +259,8 @@ class Connection:
         parsed = rpc.parse(line)
         if isinstance(parsed, list):
             batch = Batch(self, len(parsed))
-            for message in parsed:
-                self._take(message, batch.answer)
+            for place, message in enumerate(parsed):
+                self._take(message, functools.partial(batch.answer, place, message.id))
         else:
             self._take(parsed, self._reply)
 
@@ -254,18 +278,18 @@ class Connection:
             self._start(message, message.id, answer)
 
     def _notified(self, message: rpc.Request) -> None:
+        """Whoever sends a notification hears nothing, not even that it was dropped."""
         if message.method == "$/cancel":
             self._cancel(message)
         elif message.method in self.service.registry.methods:
-            flight = Flight(self, message, None, lambda line: None)
-            self._pool_for(message.method).submit(flight.run)
+            refusal = self._launch(Flight(self, message, None, lambda line: None))
+            if refusal is not None:
+                _logger.warning("a notification was dropped: %s", refusal.message)
 
     def _cancel(self, message: rpc.Request) -> None:
-        import msgspec
-
         try:
             id = msgspec.json.decode(message.params, type=dict[str, rpc.Id]).get("id")
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return
         with self._changed:
             flight = self._in_flight.get(id) if id is not None else None
@@ -275,69 +299,103 @@ class Connection:
         self.service.waiting.wake()
 
     def _start(self, message: rpc.Request, id: rpc.Id, answer: Reply) -> None:
-        refusal: KbprocError | None = None
-        flight = Flight(self, message, id, answer)
-        with self._changed:
-            if id in self._in_flight:
-                refusal = KbprocError(
-                    "input.invalid_request", f"A request with id {id!r} is in flight.", field="$.id"
-                )
-            elif self._places_taken() >= self.service.max_in_flight:
-                refusal = KbprocError(
-                    "server.overloaded",
-                    f"{self.service.max_in_flight} requests are in flight on this connection.",
-                    retry_after_ms=100,
-                )
-            else:
-                self._in_flight[id] = flight
+        refusal = self._launch(Flight(self, message, id, answer))
         if refusal is not None:
             answer(self.service.wire.error(id, refusal))
-            return
-        self._pool_for(message.method).submit(flight.run)
+
+    def _launch(self, flight: Flight) -> KbprocError | None:
+        """Takes a place and a thread, or says why not."""
+        with self._changed:
+            if flight.key in self._in_flight:
+                return KbprocError(
+                    "input.invalid_request",
+                    f"A request with id {rpc.shortened(str(flight.id))} is in flight.",
+                    field="$.id",
+                    hint="Give each request an id of its own, at least until it is answered.",
+                )
+            if self._places_taken() >= self.service.max_in_flight:
+                return KbprocError(
+                    "server.overloaded",
+                    f"A connection may have {self.service.max_in_flight} requests in flight.",
+                    retry_after_ms=100,
+                )
+            self._in_flight[flight.key] = flight
+            self._unanswered += 1
+        self.pool_for(flight.method).submit(flight.run)
+        return None
 
     def _places_taken(self) -> int:
         return sum(not flight.parked for flight in self._in_flight.values())
 
-    def _pool_for(self, name: str) -> Pool:
+    def pool_for(self, name: str) -> Pool:
         found = self.service.registry.methods.get(name)
         if found is None or (found.kind == "read" and not found.streams):
             return self.service.pool
-        return self.service.long_pool if found.streams else self._writer
+        return self._streams if found.streams else self._writer
 
-    def finished(self, id: rpc.Id) -> None:
+    def finished(self, flight: Flight) -> None:
+        """Its id and its place are free."""
         with self._changed:
-            self._in_flight.pop(id, None)
-            self.cancelled.discard(id)
+            self._in_flight.pop(flight.key, None)
+            if flight.id is not None:
+                self.cancelled.discard(flight.id)
+
+    def answered(self) -> None:
+        """A finished flight's answer is on its way out."""
+        with self._changed:
+            self._unanswered -= 1
             self._changed.notify_all()
 
     def end(self, timeout_s: float) -> None:
         """After the last line: waits end now, the rest gets `timeout_s`, then flush."""
-        self.service.waiting.end(self)
+        self.ending = True
+        self.service.waiting.wake()
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._in_flight, timeout_s):
-                self.cancelled |= set(self._in_flight)
-                self._changed.wait_for(lambda: not self._in_flight, 1.0)
+            in_time = self._changed.wait_for(self._all_answered, timeout_s)
+            if not in_time:
+                self.cancelled |= {flight.id for flight in self._in_flight.values()
+                                   if flight.id is not None}  # fmt: skip
+                self._changed.wait_for(self._all_answered, 1.0)
         self._writer.close()
-        self.outbox.flush(timeout_s)
+        self._streams.close()
+        self.outbox.flush(timeout_s if in_time else 0.0)
+
+    def _all_answered(self) -> bool:
+        return self._unanswered == 0
 
 
 class Batch:
-    """Gathers the responses of one batch into one array."""
+    """Gathers the responses of one batch into one array, in the order of its requests."""
 
     def __init__(self, connection: Connection, size: int) -> None:
         self._connection = connection
         self._open = size
-        self._lines: list[bytes] = []
+        self._answers: dict[int, tuple[rpc.Id | None, bytes]] = {}
         self._lock = threading.Lock()
 
-    def answer(self, line: bytes | None) -> None:
+    def answer(self, place: int, id: rpc.Id | UnsetType | None, line: bytes | None) -> None:
         with self._lock:
             self._open -= 1
             if line is not None:
-                self._lines.append(line)
+                self._answers[place] = (None if id is UNSET else id, line)
             done = self._open == 0
-        if done and self._lines:
-            self._connection.outbox.send(b"[" + b",".join(self._lines) + b"]")
+        if done and self._answers:
+            self._shrink()
+            lines = [line for _, (_, line) in sorted(self._answers.items())]
+            self._connection.outbox.send(b"[" + b",".join(lines) + b"]")
+
+    def _shrink(self) -> None:
+        """Where the array would be longer than a line may be, its longest answers go."""
+        wire = self._connection.service.wire
+        size = 1 + sum(len(line) + 1 for _, line in self._answers.values())
+        for place in sorted(self._answers, key=lambda place: -len(self._answers[place][1])):
+            if size <= wire.max_line_bytes:
+                return
+            id, line = self._answers[place]
+            short = wire.too_long(id, len(line))
+            if len(short) < len(line):
+                self._answers[place] = (id, short)
+                size -= len(line) - len(short)
 
 
 class Flight:
@@ -354,6 +412,8 @@ class Flight:
         self._message = message
         self._answer = answer
         self.id = id
+        self.key: rpc.Id | Flight = self if id is None else id
+        self.method = message.method
         self.parked = False
         service = connection.service
         emit: reg.Emit = _silent
@@ -363,22 +423,27 @@ class Flight:
         self.call = service.call(connection.peer, emit, self.is_cancelled)
 
     def is_cancelled(self) -> bool:
-        return self.id is not None and self.id in self._connection.cancelled
+        return self.id in self._connection.cancelled
+
+    def check_waiting(self) -> None:
+        """Raises operation.cancelled: what waits ends with its connection."""
+        if self._connection.ending:
+            raise KbprocError("operation.cancelled", "The connection ended meanwhile.")
+        self.call.check_cancelled()
 
     def run(self) -> None:
         self._settle(self._begin)
 
     def resume(self, step: Callable[[], reg.Answer | reg.Parked]) -> None:
         """Back from waiting."""
-        self._connection._pool_for(self._message.method).submit(lambda: self._settle(step))
+        self._connection.pool_for(self.method).submit(lambda: self._settle(step))
 
     def _begin(self) -> reg.Answer | reg.Parked:
         self.call.check_cancelled()
-        name = self._message.method
-        found = self.call.registry.find(name)
+        found = self.call.registry.find(self.method)
         if found.streams and self.id is not None:
             self._stream.emit("init", {})
-        return reg.run(self.call, name, self._message.params)
+        return reg.run(self.call, self.method, self._message.params)
 
     def _settle(self, step: Callable[[], reg.Answer | reg.Parked]) -> None:
         try:
@@ -395,28 +460,24 @@ class Flight:
                 self._succeed(reached)
 
     def _succeed(self, answer: reg.Answer) -> None:
-        if self.id is None:
-            return
-        try:
-            found = self.call.registry.methods[self._message.method]
-            line = self._connection.service.wire.result(self.id, found, answer)
-        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-            line = self._connection.service.wire.error(self.id, rpc.unexpected(error))
+        line = None
+        if self.id is not None:
+            line = self._connection.service.wire.result(
+                self.id, self.call.registry.methods[self.method], answer
+            )
         self._deliver(line)
 
     def fail(self, error: KbprocError) -> None:
+        line = None
         if self.id is not None:
-            self._deliver(self._connection.service.wire.error(self.id, error))
+            line = self._connection.service.wire.error(self.id, error)
+        self._deliver(line)
 
-    def _deliver(self, line: bytes) -> None:
+    def _deliver(self, line: bytes | None) -> None:
         """The place is free before the answer can be read: the client may use the id again."""
-        if self.id is not None:
-            self._connection.finished(self.id)
+        self._connection.finished(self)
         self._answer(line)
-
-    @property
-    def connection(self) -> Connection:
-        return self._connection
+        self._connection.answered()
 
 
 def _silent(name: str, fields: dict[str, Any]) -> None:
@@ -452,13 +513,6 @@ class Waiting:
             self._woken = True
             self._changed.notify_all()
 
-    def end(self, connection: Connection) -> None:
-        """The connection is closing: what waits on it is cancelled at once."""
-        with self._changed:
-            mine = [flight for flight, _, _ in self._parked if flight.connection is connection]
-            connection.cancelled |= {flight.id for flight in mine if flight.id is not None}
-        self.wake()
-
     def close(self) -> None:
         self._closing = True
         self.wake()
@@ -484,7 +538,7 @@ class Waiting:
 
     def _settled(self, flight: Flight, parked: reg.Parked, deadline: float | None) -> bool:
         try:
-            flight.call.check_cancelled()
+            flight.check_waiting()
             if parked.ready():
                 flight.parked = False
                 flight.resume(parked.resume)
@@ -506,6 +560,12 @@ class Lines:
     def __init__(self, fd: int, limit: int) -> None:
         self._fd = fd
         self._limit = limit
+        self._poll = select.poll()
+        self._poll.register(fd, 0)
+
+    def hung_up(self) -> bool:
+        """True if the client has closed its end; what it sent before can still be read."""
+        return bool(self._poll.poll(0))
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Lines without newline; for one that was too long, its size so far as an int."""
@@ -540,7 +600,8 @@ class Stop(BaseException):
 
 def stop_on_signals() -> None:
     def raise_stop(signum: int, frame: object) -> None:
-        signal.signal(signum, signal.SIG_IGN)
+        for ignored in (signal.SIGTERM, signal.SIGINT):  # it is stopping already
+            signal.signal(ignored, signal.SIG_IGN)
         raise Stop(signum)
 
     signal.signal(signal.SIGTERM, raise_stop)
@@ -552,6 +613,7 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
     code = 0
     try:
         for line in lines:
+            connection.outbox.wait_until_not_full(lines.hung_up)
             if isinstance(line, int):
                 connection.outbox.send(_too_large(connection.service, line))
             else:

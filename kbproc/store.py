@@ -69,6 +69,7 @@ class Store:
         self._parsers: ParserPool | None = None
         self._local = threading.local()
         self._closed = threading.Event()
+        self._saved_seq = 0
         self._tidying: threading.Thread | None = None
         self.broken: KbprocError | None = None
 
@@ -231,8 +232,13 @@ class Store:
         if self.fulltext.dead_ratio > _DEAD_SHARE:
             self.compact()
         vectors = self.vectors
-        if vectors is not None and vectors.needs_fold:
+        if vectors is None:
+            return
+        if vectors.needs_fold:
             vectors.fold(cancelled=self._closed.is_set)
+        if vectors.position.seq > self._saved_seq and not vectors.pending_count:
+            vectors.save()
+            self._saved_seq = vectors.position.seq
 
     def _rebuild_catalog(self) -> None:
         """In one transaction: readers keep the old rows until it commits."""

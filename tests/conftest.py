@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,9 @@ settings.register_profile(
     "long", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
+
+# msgspec 0.22 can crash when the interpreter's last collection takes its types apart.
+atexit.register(gc.freeze)
 
 OpenSession = Callable[..., Session]
 

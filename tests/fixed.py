@@ -9,8 +9,9 @@ from typing import Any
 
 from kbproc import serve
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.doctor import OPTIONAL
 from kbproc.host import Host
-from kbproc.pipes import claim
+from kbproc.pipes import claim, leave
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -43,7 +44,7 @@ class FixedHost(Host):
         return 1_000_000
 
     def versions(self, measured: dict[str, str]) -> dict[str, str]:
-        return dict.fromkeys(measured, "1.0.0")
+        return {name: "1.0.0" for name in measured if name not in OPTIONAL}
 
 
 def main() -> int:
@@ -65,4 +66,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

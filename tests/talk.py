@@ -22,7 +22,7 @@ from kbproc import rpc
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.methods import registry as all_methods
 from kbproc.serve import Opened, _init, _open, _tell_ready, peer_of
-from kbproc.server import Connection, Service
+from kbproc.server import Connection, Service, _too_large
 from kbproc.store import Store
 from tests.fixed import FixedHost, model_of
 
@@ -63,11 +63,11 @@ class Process:
         """`program`: Python to run instead of tests.fixed."""
         run = ["-c", program] if program else ["-m", "tests.fixed"]
         given = [f"{name}={value}" for name, value in options.items()]
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, *run, str(store), model, *given],
             cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
-            env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"},
         )  # fmt: skip
         assert self.process.stdin and self.process.stdout
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
@@ -93,7 +93,7 @@ class Process:
         assert self.message()["params"]["type"] == "ready"
         return self
 
-    def ask(self, id: int | str, method: str, **params: Any) -> Message:
+    def ask(self, id: int | str, method: str, /, **params: Any) -> Message:
         """The answer to it; events and other answers are passed over."""
         self.send(as_bytes(request(id, method, **params)))
         while (message := self.message()).get("id") != id:
@@ -116,12 +116,16 @@ class Process:
                 pipe.close()
             except BrokenPipeError:
                 continue
+        self._told = self.told()
+        self._stderr.close()
         return code
 
     def told(self) -> str:
         """What was written to stderr so far."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode()
+        if not self._stderr.closed:
+            self._stderr.seek(0)
+            self._told = self._stderr.read().decode()
+        return self._told
 
 
 class _List:
@@ -171,7 +175,7 @@ class Session:
         self.wire = rpc.Wire(max_line_bytes)
         peer = peer_of(config, host, methods, root=str(cwd), scopes=scopes)
         peer = reg.Peer(actor=peer.actor, scopes=peer.scopes, cwd=cwd, root=cwd, kb=peer.kb)
-        self.outbox.send(self.wire.plain_event("init", _init(config, peer)))
+        self.outbox.send(self.wire.plain_event("init", _init(config, peer, host)))
         _open(self.opened, config, host, model_of(model))
         self.service = Service(
             registry=methods, host=host, open_store=self.opened.get, wire=self.wire,
@@ -185,25 +189,34 @@ class Session:
         return self.opened.get()
 
     def send(self, line: bytes) -> None:
-        self.connection.receive(line)
+        if len(line) > self.wire.max_line_bytes:
+            self.outbox.send(_too_large(self.service, len(line)))
+        else:
+            self.connection.receive(line)
 
     def receive(self) -> bytes:
         line: bytes = self.outbox.take()
         return line
 
-    def ask(self, method: str, **params: Any) -> Message:
+    def idle(self) -> None:
+        """Waits until everything that was sent is answered, notifications too."""
+        connection = self.connection
+        with connection._changed:
+            assert connection._changed.wait_for(connection._all_answered, PATIENCE)
+
+    def ask(self, method: str, /, **params: Any) -> Message:
         """The answer's message; events are passed over."""
         self.send(as_bytes(request(1, method, **params)))
         while "method" in (message := json.loads(self.receive())):
             pass
         return message  # type: ignore[no-any-return]
 
-    def data(self, method: str, **params: Any) -> Any:
+    def data(self, method: str, /, **params: Any) -> Any:
         answer = self.ask(method, **params)
         assert "result" in answer, answer
         return answer["result"]["data"]
 
-    def error(self, method: str, **params: Any) -> Message:
+    def error(self, method: str, /, **params: Any) -> Message:
         answer = self.ask(method, **params)
         assert "error" in answer, answer
         data: Message = answer["error"]["data"]
@@ -224,7 +237,7 @@ class Session:
 # ------------------------------------------------------------------- conversations
 
 
-def request(id: int | str, method: str, **params: Any) -> Message:
+def request(id: int | str, method: str, /, **params: Any) -> Message:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
@@ -277,32 +290,31 @@ def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -
 
 def _awaited(line: bytes, parked: Collection[int]) -> bool:
     """False for what has no answer: notifications, and requests that are left to wait."""
-    try:
-        message = json.loads(line)
-    except ValueError:
+    asked = parsed(line)
+    if isinstance(asked, list):
+        return not asked or any(not isinstance(m, dict) or "id" in m for m in asked)
+    if not isinstance(asked, dict) or "method" not in asked:
         return True
-    if isinstance(message, list):
-        return not message or any(not isinstance(m, dict) or "id" in m for m in message)
-    if not isinstance(message, dict) or "method" not in message:
-        return True
-    if message["method"] == "$/cancel":
-        return message["params"]["id"] in parked
-    return "id" in message and message["id"] not in parked
+    if asked["method"] == "$/cancel":
+        return asked["params"]["id"] in parked
+    return "id" in asked and asked["id"] not in list(parked)
 
 
 def _ends(received: bytes, line: bytes) -> bool:
     """True for the answer; events come before it."""
-    message = json.loads(received)
+    message, asked = json.loads(received), parsed(line)
     if isinstance(message, list) or "method" in message:
         return isinstance(message, list)
-    try:
-        asked = json.loads(line)
-    except ValueError:
+    if not isinstance(asked, dict):
         return True
-    cancelled = isinstance(asked, dict) and asked.get("method") == "$/cancel"
-    wanted = asked["params"]["id"] if cancelled else _id_of(asked)
-    return message["id"] in {wanted, None}
+    cancelled = asked.get("method") == "$/cancel"
+    wanted = asked["params"]["id"] if cancelled else asked.get("id")
+    return message["id"] is None or message["id"] == wanted
 
 
-def _id_of(asked: Any) -> Any:
-    return asked.get("id") if isinstance(asked, dict) else None
+def parsed(line: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

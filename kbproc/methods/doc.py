@@ -20,7 +20,6 @@ from kbproc.model import (
     Document,
     DocumentId,
     IndexStatus,
-    Instant,
     KbSlug,
     ListParams,
     Metadata,
@@ -42,10 +41,9 @@ Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="the d
 TextType = Annotated[
     Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
 ]
-SourceId = Annotated[
-    str, Meta(min_length=1, max_length=500, description="your own name for it, unique in the kb")
+Ids = Annotated[
+    list[DocumentId], Meta(min_length=1, max_length=1000, description="documents, by id")
 ]
-Ids = Annotated[list[DocumentId], Meta(min_length=1, max_length=1000)]
 Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
 ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
 Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
@@ -78,7 +76,7 @@ class Create(WriteParams, kw_only=True, frozen=True):
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     type: TextType = "text"
-    source_id: SourceId | None = None
+    source_id: docs.SourceId | None = None
     metadata: Metadata = {}
 
 
@@ -87,7 +85,9 @@ class Fetch(WriteParams, kw_only=True, frozen=True):
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     metadata: Metadata = {}
-    max_bytes: Annotated[int, Meta(ge=1, le=256 << 20)] = 16 << 20
+    max_bytes: Annotated[int, Meta(ge=1, le=256 << 20, description="larger pages are refused")] = (
+        16 << 20
+    )
 
 
 class Reparse(WriteParams, kw_only=True, frozen=True):
@@ -97,16 +97,16 @@ class Reparse(WriteParams, kw_only=True, frozen=True):
 
 class ListDocuments(ListParams, kw_only=True, frozen=True):
     kb: Annotated[docs.Kbs, Meta(description="one or several; all if left out")] | None = None
-    types: Annotated[list[str], Meta(min_length=1, max_length=16)] | None = None
+    types: docs.Types | None = None
     tags: Tags | None = None
-    tags_mode: Literal["all", "any"] = "all"
-    status: IndexStatus | None = None
-    path_prefix: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    url: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    source_id: SourceId | None = None
-    title_contains: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
-    created_after: Instant | None = None
-    created_before: Instant | None = None
+    tags_mode: docs.TagsMode = "all"
+    status: Annotated[IndexStatus, Meta(description="of embedding")] | None = None
+    path_prefix: docs.PathPrefix | None = None
+    url: docs.Url | None = None
+    source_id: docs.SourceId | None = None
+    title_contains: docs.TitlePart | None = None
+    created_after: docs.CreatedAfter | None = None
+    created_before: docs.CreatedBefore | None = None
 
 
 class Get(ReadParams, kw_only=True, frozen=True):

@@ -12,8 +12,8 @@ from kbproc.search import Results, Search
     params=Search,
     result=Results,
     summary="Search by words and by meaning.",
-    when_to_use="To find passages that answer a question. A best score below 0.3 says that the "
-    "store hardly knows anything about it.",
+    when_to_use="To find passages that answer a question. Scores are absolute: a best hit above "
+    "0.5 is on the topic, one below 0.2 says that the store knows nothing of it.",
     scope="doc:read",
     errors=["resource.not_found"],
     positional=["query"],

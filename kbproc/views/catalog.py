@@ -41,6 +41,8 @@ create table tokens(actor varchar, method varchar, token varchar, params_hash va
                     seq bigint, result varchar);
 """
 
+_TABLES = ("head", "kbs", "documents", "chunks", "failures", "tokens")
+
 
 class Catalog:
     """One writing connection; readers take cursors of their own.
@@ -53,9 +55,13 @@ class Catalog:
         self.path = path
         self._db = _open(path)
         self._in_transaction = False
-        if self._tables() and self._version() == CATALOG_VERSION:
-            return
-        self.reset()
+        try:
+            if not self._tables() or self._version() != CATALOG_VERSION:
+                self.reset()
+            self._look()
+        except BaseException:
+            self._db.close()  # DuckDB would hand out this database again, file or no file
+            raise
 
     def _tables(self) -> bool:
         return bool(
@@ -65,6 +71,11 @@ class Catalog:
     def _version(self) -> int:
         row = self._db.execute("select version from head").fetchone()
         return int(row[0]) if row else 0
+
+    def _look(self) -> None:
+        """Raises duckdb.Error if tables are missing or a damaged file can't show their start."""
+        for name in _TABLES:
+            self._db.execute(f"from {name} limit 1").fetchall()
 
     def reset(self) -> None:
         """An empty catalog at the log's start."""
@@ -109,7 +120,7 @@ class Catalog:
         self.rollback()
         self._db.execute("begin")
         self._in_transaction = True
-        for name in ("head", "kbs", "documents", "chunks", "failures", "tokens"):
+        for name in _TABLES:
             self._db.execute(f"truncate {name}")
         self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
 
