@@ -32,7 +32,7 @@ DIM = 384
 HASH = {"kind": "hash", "name": "hash", "dim": DIM}
 ONNX = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 NONE = {"kind": "none", "name": "none"}
-WORDS_IN_CHUNK = 140
+WORDS_IN_CHUNK = 140  # on average
 CHUNKS_IN_DOCUMENT = 10
 _DOCUMENTS_IN_RECORD = 100
 _VOCABULARY = 20_000
@@ -50,17 +50,23 @@ def _words() -> list[str]:
     return list(made)
 
 
-def _frequencies() -> NDArray[np.float64]:
+def _cumulated_shares() -> NDArray[np.float64]:
+    """Zipf: the n-th commonest word is said a n-th as often as the commonest."""
     weights = 1 / np.arange(1, _VOCABULARY + 1)
-    result: NDArray[np.float64] = weights / weights.sum()
+    result: NDArray[np.float64] = np.cumsum(weights / weights.sum())
+    result[-1] = 1.0
     return result
 
 
 def texts(count: int, *, seed: int = 2, words: int = WORDS_IN_CHUNK) -> Iterator[NDArray[np.int64]]:
-    """`count` texts as numbers of words."""
-    random, frequencies = np.random.default_rng(seed), _frequencies()
-    for _ in range(0, count, 1000):
-        yield from random.choice(_VOCABULARY, (1000, words), p=frequencies)[:count]
+    """`count` texts as numbers of words, `words` on average.
+
+    Their lengths differ as those of real chunks do: equal ones would tie all over.
+    """
+    random, shares = np.random.default_rng(seed), _cumulated_shares()
+    for _ in range(count):
+        length = int(random.integers(words // 2, words * 3 // 2 + 1))
+        yield np.searchsorted(shares, random.random(length))
 
 
 def said(numbers: NDArray[np.int64]) -> str:

@@ -53,6 +53,11 @@ class Blobs:
             ) from error
         return sha256
 
+    def heal(self, sha256: str, data: bytes) -> None:
+        """Stores `data` again if its blob is lost; raises store.io."""
+        if not self.path(sha256).exists():
+            self.put(data)
+
     def get(self, sha256: str) -> bytes:
         """Raises store.corrupt if the blob is missing or is not what its name says."""
         try:

@@ -77,6 +77,12 @@ class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     created_after: CreatedAfter | None = None
     created_before: CreatedBefore | None = None
 
+    @property
+    def is_everything(self) -> bool:
+        """True if no member says anything: an empty list or object does not."""
+        members = msgspec.structs.asdict(self)
+        return not any(value for name, value in members.items() if name != "tags_mode")
+
 
 def kbs_of(kb: Kbs | None) -> list[str] | None:
     if kb is None or isinstance(kb, list):
@@ -413,7 +419,10 @@ def decode_cursor(cursor: str | None, kind: type) -> Any:
         return kind()
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+        last = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+        if kind is int and not 0 <= last <= 2**53:
+            raise ValueError
+        return last
     except (msgspec.DecodeError, ValueError, binascii.Error):
         raise KbprocError(
             "input.invalid_params", "cursor is not one that this list has given out.",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.embed import Embedder, ModelInfo, ModelSpec
-    from kbproc.views.queries import IndexRow, Queries
+    from kbproc.views.queries import IndexRow
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import VectorRow, Vectors
 
@@ -48,7 +48,7 @@ class Home(Protocol):
     @property
     def seq(self) -> int: ...
     def chunks_by_document(self) -> dict[int, int]: ...
-    def thread_queries(self) -> Queries: ...
+    def index_rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]: ...
     def attach_vectors(self) -> None: ...
     def changed(self) -> None: ...
     def wait_for_change(self, timeout_s: float) -> None: ...
@@ -279,7 +279,7 @@ class Embedding:
 
     def _embed_batch(self, ids: list[int]) -> None:
         try:
-            rows = self._store.thread_queries().index_rows_of_chunks(ids)
+            rows = self._store.index_rows(ids)
             self._keep(rows, self._embed_rows(rows))
         except KbprocError as error:
             self._give_up(ids, error)
@@ -320,7 +320,7 @@ class Embedding:
             _logger.warning("embedding has to wait: %s", error.message)
             self._pause()
             return
-        for row in self._store.thread_queries().index_rows_of_chunks(ids):
+        for row in self._store.index_rows(ids):
             self._failed.add(row.chunk_id)
             self._failed_documents[row.document_id] = error.message
 

@@ -10,8 +10,10 @@ lead to another machine.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -62,7 +64,7 @@ def fetch_url(
         found = _get(url, address, max_bytes, deadline, progress, cancelled)
         if isinstance(found, Page):
             return found
-        url = urljoin(url, found)
+        url = _joined(url, found)
     raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times")
 
 
@@ -70,6 +72,13 @@ def _failed(url: str, why: str, **detail: Any) -> KbprocError:
     return KbprocError(
         "network.failed", f"{url} could not be fetched: {why}.", field="$.params.url", detail=detail
     )
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise _failed(url, f"it redirects to {location!r} ({error})") from None
 
 
 def _judged(url: str, allow_private: bool) -> str:
@@ -96,9 +105,20 @@ def _judged(url: str, allow_private: bool) -> str:
 
 def _is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.split("%", maxsplit=1)[0])
-    if isinstance(ip, ipaddress.IPv6Address) and (inner := ip.ipv4_mapped or ip.sixtofour):
-        ip = inner
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = _inner(ip) or ip
     return ip.is_global and not ip.is_multicast
+
+
+# NAT64, and IPv4-compatible addresses: the last 32 bits are an IPv4 address.
+_WRAPPING = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
+
+
+def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 address stands for."""
+    if any(ip in network for network in _WRAPPING):
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour
 
 
 def _blocked(url: str, why: str) -> KbprocError:
@@ -132,20 +152,66 @@ def _get(
     left = max(deadline - time.monotonic(), 0.001)
     try:
         with (
+            _Guard(deadline, cancelled) as guard,
             httpx.Client(trust_env=False, timeout=left) as client,
             client.stream(
-                "GET", direct.geturl(), headers=headers, extensions={"sni_hostname": name}
+                "GET", direct.geturl(), headers=headers,
+                extensions={"sni_hostname": name, "trace": guard.trace},
             ) as response,
-        ):
-            if response.is_redirect:
-                return response.headers["location"]
+        ):  # fmt: skip
+            if response.has_redirect_location:
+                return str(response.headers["location"])
             if response.status_code != 200:
                 raise _failed(url, f"the server answered {response.status_code}",
                               status=response.status_code)  # fmt: skip
             data = _body(url, response, max_bytes, deadline, progress, cancelled)
             return _page(url, data, response.headers.get("content-type", ""))
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        _check(url, deadline, cancelled)
         raise _failed(url, str(error) or type(error).__name__) from None
+
+
+def _check(url: str, deadline: float, cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise KbprocError("operation.cancelled", "The client cancelled the request.")
+    if time.monotonic() > deadline:
+        raise _failed(url, "it took too long")
+
+
+class _Guard:
+    """Ends the connection at the deadline, or when the client cancels.
+
+    A read has a timeout of its own, but a server that sends a byte now and then
+    never meets it.
+    """
+
+    def __init__(self, deadline: float, cancelled: Callable[[], bool]) -> None:
+        self._deadline = deadline
+        self._cancelled = cancelled
+        self._socket: socket.socket | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="fetch", daemon=True)
+
+    def trace(self, event: str, info: dict[str, Any]) -> None:
+        """httpx tells of every step; TLS wraps the socket in another one."""
+        if event in {"connection.connect_tcp.complete", "connection.start_tls.complete"}:
+            self._socket = info["return_value"].get_extra_info("socket")
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.05):
+            if time.monotonic() > self._deadline or self._cancelled():
+                if self._socket is not None:
+                    with contextlib.suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)
+                return
+
+    def __enter__(self) -> _Guard:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._done.set()
+        self._thread.join()
 
 
 def _body(
@@ -157,20 +223,19 @@ def _body(
     cancelled: Callable[[], bool],
 ) -> bytes:
     declared = response.headers.get("content-length", "")
-    total = int(declared) if declared.isdecimal() else None
+    packed = "content-encoding" in response.headers  # then the length is not that of the page
+    total = int(declared) if declared.isdecimal() and not packed else None
     data = bytearray()
-    for part in response.iter_bytes(1 << 16):
+    for part in response.iter_bytes():
         data += part
         if len(data) > max_bytes:
             raise KbprocError(
                 "input.too_large", f"{url} has more than {max_bytes} bytes.",
                 field="$.params.max_bytes", hint="Raise max_bytes if you trust the page.",
             )  # fmt: skip
-        if time.monotonic() > deadline:
-            raise _failed(url, "it took too long")
-        if cancelled():
-            raise KbprocError("operation.cancelled", "The client cancelled the request.")
+        _check(url, deadline, cancelled)
         progress(len(data), total)
+    _check(url, deadline, cancelled)  # a connection that was ended looks like a page's end
     return bytes(data)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from kbproc import gitignore
 from kbproc.errors import KbprocError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from kbproc.gitignore import Ignores
 
 
 def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
@@ -90,12 +89,12 @@ def _walk(
     folder: Path,
     start: Path,
     limit: Path,
-    ignores: list[tuple[Path, GitIgnoreSpec]],
+    ignores: list[Ignores],
     recursive: bool,
     glob: str | None,
     exclude: Sequence[str],
 ) -> Iterator[Path]:
-    ignores = [*ignores, *_ignore_file(folder)]
+    ignores = [*ignores, *gitignore.read(folder)]
     for entry in sorted(_entries(folder), key=lambda entry: entry.name):
         path = folder / entry.name
         if entry.name.startswith(".") or _excluded(path, start, exclude):
@@ -103,7 +102,7 @@ def _walk(
         if entry.is_symlink() and not _stays(path, limit):
             continue
         is_folder = entry.is_dir()
-        if _ignored(path, is_folder, ignores):
+        if gitignore.ignored(path, is_folder, ignores):
             continue
         if is_folder:
             # A link to a folder above would never end.
@@ -134,43 +133,39 @@ def _excluded(path: Path, start: Path, patterns: Sequence[str]) -> bool:
     return any(_matches(path, start, pattern.rstrip("/")) for pattern in patterns)
 
 
-def _ignores_above(start: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """The .gitignore files between the repository's top and `start`.
-
-    None of them if they ignore `start` itself: who names an ignored folder means it.
-    """
+def _ignores_above(start: Path) -> list[Ignores]:
+    """The .gitignore files between the repository's top and `start`."""
     above = list(start.parents)
     tops = [i for i, folder in enumerate(above) if (folder / ".git").exists()]
     if (start / ".git").exists() or not tops:
         return []
-    found = [each for folder in reversed(above[: tops[0] + 1]) for each in _ignore_file(folder)]
-    return [] if _ignored(start, True, found) else found
+    return [found for folder in reversed(above[: tops[0] + 1]) for found in gitignore.read(folder)]
 
 
-def _ignore_file(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+def is_gone(path: Path) -> bool:
+    """True if it is certain that nothing is there; what can't be looked at is not gone."""
     try:
-        lines = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
     except OSError:
-        return []
-    from pathspec import GitIgnoreSpec
-
-    return [(folder, GitIgnoreSpec.from_lines(lines))]
-
-
-def _ignored(path: Path, is_folder: bool, ignores: list[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """The innermost file that says something of `path` decides, as in git."""
-    for folder, spec in reversed(ignores):
-        relative = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
-        said = spec.check_file(relative).include
-        if said is not None:
-            return said
+        return False
     return False
+
+
+def shown(path: Path) -> str:
+    """The path as text; Linux takes any bytes for a name."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def read(path: Path, most: int) -> bytes:
     """Raises input.too_large, operation.failed with the reason."""
     try:
-        with path.open("rb") as file:
+        # A pipe that is opened to be waited for would hold up the ingest for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise KbprocError("operation.failed", f"{path.name} is no regular file.")
             data = file.read(most + 1)
     except OSError as error:
         raise KbprocError(

@@ -64,7 +64,7 @@ def _rule(line: str) -> Rule | None:
 
 
 _TOKEN = re.compile(
-    r"(?P<start>\A\*\*/)|(?P<middle>/\*\*/)|(?P<end>/\*\*\Z)|(?P<star>\*+)|(?P<any>\?)"
+    r"(?P<start>(?:\A|(?<=/))\*\*/)|(?P<middle>/\*\*/)|(?P<end>/\*\*\Z)|(?P<star>\*+)|(?P<any>\?)"
     r"|\[(?P<negated>[!^])?(?P<set>\]?(?:\\.|\[:\w+:\]|[^\]\\])*)\]|\\(?P<quoted>.)|(?P<plain>.)",
     re.S,
 )

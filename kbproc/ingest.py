@@ -34,6 +34,9 @@ _BATCH_DOCUMENTS = 32
 _BATCH_CHUNKS = 400
 _MOST_LISTED = 100
 
+# These end the ingest; everything else is one file's failure.
+_NOT_THE_FILES_FAULT = {"store.io", "operation.cancelled"}
+
 Action = Literal["added", "updated", "unchanged", "failed", "unsupported"]
 
 
@@ -174,10 +177,12 @@ def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
 # -------------------------------------------------------------------------- ingest
 
 
-def find_files(work: Work) -> list[Path]:
-    """Every file once, in the order of the params."""
+def find_files(store: Store, work: Work) -> list[Path]:
+    """Every file once, in the order of the params; never the store's own."""
     found: dict[Path, None] = {}
     for start in work.starts:
+        if work.prune and files.is_gone(start):
+            continue
         for path in files.walk(
             start,
             root=work.root,
@@ -186,7 +191,8 @@ def find_files(work: Work) -> list[Path]:
             exclude=work.exclude,
         ):
             found[path] = None
-    return list(found)
+    own = store.folder.resolve()
+    return [path for path in found if not path.is_relative_to(own)]
 
 
 def run(
@@ -199,9 +205,10 @@ def run(
 ) -> IngestResult:
     """Ingests; each batch is durable when the next begins. Raises operation.cancelled."""
     known, failed_before = _known(store, work.kb)
+    _require_starts(work, {**known, **failed_before})
     resumed = write.written()
     result = IngestResult(kb=work.kb)
-    paths = find_files(work)
+    paths = find_files(store, work)
     batch: list[Item] = []
     items = _examine_ahead(store, work, paths, known)
     for number, item in enumerate(items, 1):
@@ -264,20 +271,24 @@ def _examine_ahead(
 
 
 def _examine(store: Store, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
-    sha256 = None
+    shown, sha256 = files.shown(path), None
     try:
+        if shown != str(path):
+            raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
         data = files.read(path, work.max_file_bytes)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
-            return Item(path=str(path), action="unchanged", sha256=sha256)
+            store.blobs.heal(sha256, data)
+            return Item(path=shown, action="unchanged", sha256=sha256)
         doc_type = detect(path.name, data[:4096])
         if doc_type is None:
             return _unsupported(path, path in work.named)
         content = read_content(store, data, doc_type, path.name)
     except KbprocError as error:
-        return Item(path=str(path), action="failed", error=error, sha256=sha256)
-    action: Action = "updated" if earlier else "added"
-    return Item(path=str(path), action=action, content=content, sha256=sha256)
+        if error.type in _NOT_THE_FILES_FAULT:
+            raise
+        return Item(path=shown, action="failed", error=error, sha256=sha256)
+    return Item(path=shown, action="updated" if earlier else "added", content=content)
 
 
 def _unsupported(path: Path, named: bool) -> Item:
@@ -336,7 +347,10 @@ def _commit(
 ) -> None:
     if not batch:
         return
-    for event in write.item(lambda here: _batch(here, work, batch, failed_before)):
+    events = write.item(lambda here: _batch(here, work, batch, failed_before))
+    # What another writer has brought in meanwhile is as it should be.
+    result.unchanged += sum(item.content is not None for item in batch) - len(events)
+    for event in events:
         action: Literal["added", "updated"] = "added" if event.revision == 1 else "updated"
         _list_changed(result, event.id, event.path, action, len(event.chunks))
 
@@ -405,8 +419,18 @@ def gone(here: Here, work: Work) -> list[DocumentRow]:
         row
         for path, row in sorted(here.queries.paths(work.kb).items())
         if any(Path(path).is_relative_to(start) for start in work.starts)
-        and not Path(path).exists()
+        and files.is_gone(Path(path))
     ]
+
+
+def _require_starts(work: Work, known: Iterable[str]) -> None:
+    """Raises resource.not_found for a path that is not there and has never been read."""
+    for index, start in enumerate(work.starts):
+        if files.is_gone(start) and not any(Path(path).is_relative_to(start) for path in known):
+            raise KbprocError(
+                "resource.not_found", f"There is no file or folder {start}.",
+                field=f"$.params.paths[{index}]",
+            )  # fmt: skip
 
 
 def _prune(here: Here, work: Work) -> Decision:
@@ -416,7 +440,7 @@ def _prune(here: Here, work: Work) -> Decision:
         path
         for path in here.queries.failures(work.kb)
         if any(Path(path).is_relative_to(start) for start in work.starts)
-        and not Path(path).exists()
+        and files.is_gone(Path(path))
     ]
     events: list[ev.Event] = [ev.DocDeleted(id=row.id) for row in rows]
     events += [ev.FileCleared(kb=work.kb, path=path) for path in failures]
@@ -426,13 +450,14 @@ def _prune(here: Here, work: Work) -> Decision:
 def plan(store: Store, work: Work, here: Here) -> Decision:
     """What an ingest would do, without parsing: new, changed, unchanged, gone."""
     known = here.queries.paths(work.kb)
+    _require_starts(work, {**known, **here.queries.failures(work.kb)})
     changes = []
     counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
-    for path in find_files(work):
+    for path in find_files(store, work):
         action, why = _foresee(work, path, known.get(str(path)))
         counts[action] += 1
         if action in {"added", "updated", "failed"}:
-            changes.append(f"{action}: {path}{why}")
+            changes.append(f"{action}: {files.shown(path)}{why}")
     rows = gone(here, work) if work.prune else []
     changes += [f"removed: {row.path}" for row in rows]
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())

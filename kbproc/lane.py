@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from kbproc import events as ev
-from kbproc.errors import KbprocError
 from kbproc.host import Host
-from kbproc.log import Draft, Log
+from kbproc.log import Draft, Log, Position
 from kbproc.model import DEFAULT_KB
 
 if TYPE_CHECKING:
@@ -37,6 +36,11 @@ class Lane:
         self.queries: Queries = Queries(catalog.writer)
         self.now = max(host.now(), log.last_ts)
         self.head: Head = self.queries.head()
+
+    @property
+    def position(self) -> Position:
+        """The log's end, whether its records have been folded in or not."""
+        return self._log.head
 
     def append(
         self,
@@ -76,12 +80,12 @@ class Ticket(Generic[T]):
 
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
-    """A refusal is the ticket's own; anything else fails the batch: nothing is half kept."""
-    before = lane.head.seq
+    """What fails before it has appended anything fails alone, else the batch fails with it."""
+    before = lane.position
     try:
         ticket.result = ticket.work(lane)
-    except KbprocError as error:
-        if lane.head.seq != before:
+    except Exception as error:
+        if lane.position != before:
             raise
         ticket.error = error
 

@@ -20,7 +20,7 @@ from kbproc.host import Host
 from kbproc.logs import log_to_stderr
 from kbproc.methods import registry as all_methods
 from kbproc.model import PROTOCOL
-from kbproc.server import Connection, Lines, Outbox, Service, Stop, serve_lines, stop_on_signals
+from kbproc.server import Connection, Lines, Outbox, Service, Signals, Stop, serve_lines
 from kbproc.store import Store
 
 PROTOCOLS = ("1",)
@@ -114,12 +114,15 @@ def run(
         max_in_flight=max_in_flight,
         settings={"allow_private_addresses": allow_private_addresses},
     )
+    signals = Signals()
+    signals.install()
+    outbox.send(wire.plain_event("init", _init(config, peer, host)))
     try:
-        stop_on_signals()
-        outbox.send(wire.plain_event("init", _init(config, peer, host)))
-        _open(opened, config, host, model)
+        with signals.let_in():
+            _open(opened, config, host, model)
         _tell_ready(opened, outbox, wire)
-        code = serve_lines(Connection(service, peer, outbox), Lines(reader, max_line_bytes))
+        lines = Lines(reader, max_line_bytes, signals)
+        code = serve_lines(Connection(service, peer, outbox), lines)
     except Stop as stop:  # before the first request could be read
         code = stop.exit_code
     service.close()

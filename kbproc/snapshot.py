@@ -32,7 +32,8 @@ class Shown(Protocol):
 
     published: Published
 
-    def thread_queries(self) -> Queries: ...
+    def borrow(self) -> Queries: ...
+    def give_back(self, queries: Queries) -> None: ...
     def wait_for(self, seq: int, timeout_s: float | None) -> bool: ...
 
 
@@ -61,7 +62,7 @@ class Snapshot:
         return self.published.fulltext
 
     def _pin(self) -> Queries:
-        queries = self._store.thread_queries()
+        queries = self._store.borrow()
         while True:
             self.published = self._store.published
             queries.begin()
@@ -73,4 +74,5 @@ class Snapshot:
     def close(self) -> None:
         if self._queries is not None:
             self._queries.end()
+            self._store.give_back(self._queries)
             self._queries = None

@@ -14,17 +14,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbproc import catchup
 from kbproc.blobs import Blobs
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.lane import Lane, T, Ticket, birth, take_turn
-from kbproc.log import Log, Position
+from kbproc.log import Log
 from kbproc.model import Freshness
 from kbproc.snapshot import Published, Snapshot
 from kbproc.storefiles import read_settings, take_lock
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from kbproc.embedding import Embedding
     from kbproc.parse.pool import ParserPool
     from kbproc.views.catalog import Catalog
-    from kbproc.views.fulltext import FullText, FullTextRow
+    from kbproc.views.fulltext import FullText
     from kbproc.views.queries import IndexRow, Queries
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
-_REPLAY_BATCH = 500
 _IDLE_SECONDS = 1.0
 # Deleted chunks still count in BM25's statistics until the index is compacted.
 _DEAD_SHARE = 0.02
@@ -67,7 +66,7 @@ class Store:
         self._shown = threading.Condition()
         self._watchers: list[Callable[[], None]] = []
         self._parsers: ParserPool | None = None
-        self._local = threading.local()
+        self._cursors: list[Queries] = []
         self._closed = threading.Event()
         self._saved_seq = 0
         self._tidying: threading.Thread | None = None
@@ -108,13 +107,12 @@ class Store:
 
     def _open_views(self) -> None:
         from kbproc.embedding import Embedding
-        from kbproc.views.catalog import Catalog
         from kbproc.views.fulltext import FullText
 
         views = self.folder / "views"
-        self.catalog = _open_or_reset(views / "catalog.duckdb", Catalog)
+        self.catalog = catchup.open_catalog(views / "catalog.duckdb")
         self.log = Log.open(self.folder / "log", self.catalog.position)
-        self._replay()
+        catchup.replay(self.log, self.catalog)
         self.fulltext = FullText.open(views / "fulltext")
         self._catch_up(self.fulltext, self.rebuild_fulltext)
         self.fulltext.commit()
@@ -137,52 +135,33 @@ class Store:
             raise KbprocError("model.unavailable", "The embedding model is not ready.")
         return self.embedding.pack
 
-    def _replay(self) -> None:
-        """Folds what the catalog has not applied yet."""
-        batch = []
-        for record in self.log.read(self.catalog.position.seq):
-            batch.append(record)
-            if len(batch) >= _REPLAY_BATCH:
-                self.catalog.apply(batch)
-                batch = []
-        self.catalog.apply(batch)
-        self.catalog.commit()
-
     def _catch_up(self, index: FullText | Vectors, rebuild: Callable[[], None]) -> None:
         """Brings an index to the catalog's position: the changed documents, or all."""
         if index.position == self.catalog.position:
             return
-        if self._knows(index.position):
-            self._reindex(index, self._queries_of_writer(), index.position.seq)
+        if catchup.may_go_on(self.log, index.position):
+            self._reindex(index, index.position.seq)
         else:
             rebuild()
 
-    def _knows(self, position: Position) -> bool:
-        """True if `position` lies in this log and replaying from there is worth it."""
-        if position.seq == 0 or position.seq > self.log.head.seq:
-            return False
-        first = next(self.log.read(position.seq - 1), None)
-        return first is not None and first.position == position
-
-    def _queries_of_writer(self) -> Queries:
+    def _writer_queries(self) -> Queries:
         from kbproc.views.queries import Queries
 
         return Queries(self.catalog.writer)
 
-    def _reindex(self, index: FullText | Vectors, queries: Queries, since: int) -> bool:
+    def _reindex(self, index: FullText | Vectors, since: int) -> bool:
         """Tells `index` which documents have changed since; True if any have."""
-        touched = queries.touched_since(since)
-        if touched or index is not self.fulltext:
-            rows = queries.index_rows(touched) if touched else []
-            index.apply(touched, self._shape(index, rows), queries.head().position)
+        touched, rows = catchup.changed_rows(self._writer_queries(), since)
+        position = self.catalog.position
+        if index is self.vectors:
+            self.vectors.apply(touched, self.embedding.vector_rows(rows), position)
+        elif touched:
+            self.fulltext.apply(touched, catchup.fulltext_rows(rows), position)
         return bool(touched)
-
-    def _shape(self, index: FullText | Vectors, rows: Iterable[IndexRow]) -> Any:
-        return _fulltext_rows(rows) if index is self.fulltext else self.embedding.vector_rows(rows)
 
     def rebuild_fulltext(self) -> None:
         """The full-text index afresh, beside the old one, in chunk order: also compaction."""
-        self.fulltext.rebuild(_fulltext_rows(self._all_rows()), self.catalog.position)
+        self.fulltext.rebuild(catchup.fulltext_rows(self._all_rows()), self.catalog.position)
 
     def rebuild_vectors(self) -> None:
         """The vector index afresh from the pack; nothing is embedded again."""
@@ -199,7 +178,7 @@ class Store:
         """Every view afresh; reads go on with the old ones until each is swapped in."""
         with self._lane:
             progress("catalog")
-            self._rebuild_catalog()
+            catchup.replay_all(self.log, self.catalog)
             progress("fulltext")
             self.rebuild_fulltext()
             progress("vectors")
@@ -240,32 +219,19 @@ class Store:
             vectors.save()
             self._saved_seq = vectors.position.seq
 
-    def _rebuild_catalog(self) -> None:
-        """In one transaction: readers keep the old rows until it commits."""
-        self.catalog.begin_afresh()
-        try:
-            batch = []
-            for record in self.log.read():
-                batch.append(record)
-                if len(batch) >= _REPLAY_BATCH:
-                    self.catalog.apply(batch)
-                    batch = []
-            self.catalog.apply(batch)
-        except BaseException:
-            self.catalog.rollback()
-            raise
-        self.catalog.commit()
-
     # ------------------------------------------------------------------ reading
 
-    def thread_queries(self) -> Queries:
-        """This thread's own cursor."""
+    def borrow(self) -> Queries:
+        """A cursor for one reader, who gives it back."""
         from kbproc.views.queries import Queries
 
-        queries: Queries | None = getattr(self._local, "queries", None)
-        if queries is None:
-            queries = self._local.queries = Queries(self.catalog.cursor())
-        return queries
+        try:
+            return self._cursors.pop()
+        except IndexError:
+            return Queries(self.catalog.cursor())
+
+    def give_back(self, queries: Queries) -> None:
+        self._cursors.append(queries)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -316,6 +282,10 @@ class Store:
         """How many chunks readers see."""
         return self.published.chunks
 
+    def index_rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
+        with self.reading() as snapshot:
+            return snapshot.queries.index_rows_of_chunks(chunk_ids)
+
     def chunks_by_document(self) -> dict[int, int]:
         with self.reading() as snapshot:
             return snapshot.queries.chunk_counts()
@@ -334,7 +304,7 @@ class Store:
             return self._parsers
 
     def _publish(self) -> None:
-        head = self._queries_of_writer().head()
+        head = self._writer_queries().head()
         with self._shown:
             self.published = Published(head, self.fulltext.snapshot())
             self._shown.notify_all()
@@ -380,17 +350,14 @@ class Store:
                 take_turn(ticket, Lane(self.host, self.log, self.catalog))
             if self.log.head.seq == mark.head.seq:
                 return
-            touched = self._stage_fulltext(before)
+            touched = self._reindex(self.fulltext, before)
             self.log.sync()
         except BaseException:
-            self.catalog.rollback()
-            self.fulltext.rollback()
             self.log.rollback(mark)
+            _quietly(self.catalog.rollback)
+            _quietly(self.fulltext.rollback)
             raise
         self._show(touched, before)
-
-    def _stage_fulltext(self, since: int) -> bool:
-        return self._reindex(self.fulltext, self._queries_of_writer(), since)
 
     def _show(self, touched: bool, since: int) -> None:
         """After the fsync nothing may be refused: if a view fails, the log still has it."""
@@ -400,7 +367,7 @@ class Store:
             self.catalog.commit()
             self._publish()
             if self.vectors is not None:
-                self._reindex(self.vectors, self._queries_of_writer(), since)
+                self._reindex(self.vectors, since)
                 self.embedding.wake()
             self.changed()
         except Exception as error:
@@ -428,6 +395,8 @@ class Store:
             _quietly(self.vectors.save)
         if self._parsers is not None:
             _quietly(self._parsers.close)
+        for queries in self._cursors:
+            _quietly(queries.close)
         for part in ("embedding", "fulltext", "catalog", "log"):
             if hasattr(self, part):
                 _quietly(getattr(self, part).close)
@@ -438,23 +407,4 @@ def _quietly(close: Callable[[], None]) -> None:
     try:
         close()
     except Exception:
-        _logger.exception("the store did not close cleanly")
-
-
-def _fulltext_rows(rows: Iterable[IndexRow]) -> Iterator[FullTextRow]:
-    from kbproc.views.fulltext import FullTextRow
-
-    for r in rows:
-        yield FullTextRow(r.chunk_id, r.document_id, r.kb, r.title, r.section, r.text)
-
-
-def _open_or_reset(path: Path, make: Callable[[Path], Catalog]) -> Catalog:
-    """A view that can't be opened is thrown away: the log makes it again."""
-    import duckdb
-
-    try:
-        return make(path)
-    except duckdb.Error:
-        _logger.warning("the catalog could not be opened and is rebuilt", exc_info=True)
-        shutil.rmtree(path.parent, ignore_errors=True)
-        return make(path)
+        _logger.exception("a part of the store failed on its way out")

@@ -409,9 +409,7 @@ def test_pruning_more_than_half_is_bulk(session: Session, docs: Path) -> None:
     assert error["risk"]["level"] == "bulk"
 
 
-def test_prune_removes_nothing_elsewhere_and_nothing_excluded(
-    session: Session, docs: Path
-) -> None:
+def test_prune_removes_nothing_elsewhere_and_nothing_excluded(session: Session, docs: Path) -> None:
     put(docs, one__a_md="A.", two__b_md="B.", two__c_txt="C.")
     ingest(session)
     (docs / "one" / "a.md").unlink()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from pdfs import pdf, text_page
 from pypdf import PdfReader, PdfWriter
 
 from kbproc.errors import KbprocError
 from kbproc.parse import Parsed, parse
+from tests.pdfs import pdf, text_page
 
 FULL = "This line is as long as the lines of its paragraph are, number {}"
 

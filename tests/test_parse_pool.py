@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from pdfs import pdf, slow_pdf, text_page
 
 import kbproc
 from kbproc.errors import KbprocError
 from kbproc.parse.pool import ParserPool
 from kbproc.parse.worker import LENGTH, Answer, Job, Setup, frame, size
+from tests.pdfs import pdf, slow_pdf, text_page
 
 ENVIRONMENT = {
     "PYTHONPATH": f"{Path(kbproc.__file__).parents[1]}{os.pathsep}{Path(__file__).parent}"

@@ -327,8 +327,10 @@ def test_a_reader_sees_one_position_while_writes_go_on(session: Session) -> None
     with store.reading() as snapshot:
         before = snapshot.queries.head().seq, snapshot.fulltext.num_docs
         writer = threading.Thread(
-            target=lambda: [put(store, f"kb-{n}") for n in range(5)]
-            + [session.data("doc.create", title="B", text="beta")]
+            target=lambda: (
+                [put(store, f"kb-{n}") for n in range(5)]
+                + [session.data("doc.create", title="B", text="beta")]
+            )
         )
         writer.start()
         writer.join()
@@ -525,9 +527,7 @@ def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
     assert [doc["title"] for doc in session.data("doc.list")] == ["B"]
 
 
-def test_status_while_files_come_and_go(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_while_files_come_and_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are summed while indexes merge: a file may vanish between two looks."""
     fleeting, real = session.store.folder / "views" / "fleeting", Path.is_file
 

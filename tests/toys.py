@@ -88,7 +88,7 @@ def print_(call: Call, params: Nothing) -> Reply:
     print("a stray print", flush=True)
     sys.stdout.write("another\n")
     os.write(1, b"and a third\n")
-    os.system("echo a child's")
+    os.system("echo of a child")
     return Reply(data=len(os.read(0, 1)))
 
 
@@ -112,6 +112,14 @@ def flood(call: Call, params: Nothing) -> Reply:
         call.emit("item", {"item": {"number": number, "text": "x" * 1000}})
         call.check_cancelled(items=number)
     return Reply(data=3000)
+
+
+@method(
+    "blob", params=Nothing, result=str, summary="Answer a mebibyte.", when_to_use="Never.",
+    scope="admin", needs_store=False, examples=EXAMPLES,
+)  # fmt: skip
+def blob(call: Call, params: Nothing) -> Reply:
+    return Reply(data="x" * (1 << 20))
 
 
 def registry() -> Registry:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import duckdb
-import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -135,8 +134,9 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
                 clauses.append(clause)
                 values.append(list(value) if isinstance(value, (list, tuple)) else value)
         for key, wanted in (self.metadata or {}).items():
-            clauses.append("json_extract(metadata, ?) = ?::json")
-            values += [f'$."{key}"', msgspec.json.encode(wanted).decode()]
+            clause, given = _member_is(key, wanted)
+            clauses.append(clause)
+            values += given
         return " and ".join(clauses), values
 
     @property
@@ -148,6 +148,25 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     def only_kbs(self) -> bool:
         """True if nothing but the knowledge base is restricted."""
         return self == DocumentFilter(kbs=self.kbs, tags_mode=self.tags_mode)
+
+
+def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
+    """That a member of the metadata has this value and its kind; 1 and 1.0 are one number."""
+    pointer = "/" + key.replace("~", "~0").replace("/", "~1")
+    if wanted is None:
+        return "json_type(metadata, ?) = 'NULL'", [pointer]
+    if isinstance(wanted, str):
+        return "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?", [
+            pointer, pointer, wanted,
+        ]  # fmt: skip
+    if isinstance(wanted, bool):
+        return "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?", [
+            pointer, pointer, str(wanted).lower(),
+        ]  # fmt: skip
+    kinds = "('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')"
+    return f"json_type(metadata, ?) in {kinds} and try_cast(metadata ->> ? as double) = ?", [
+        pointer, pointer, float(wanted),
+    ]  # fmt: skip
 
 
 _DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
@@ -168,6 +187,9 @@ class Queries:
 
     def end(self) -> None:
         self._cursor.execute("rollback")
+
+    def close(self) -> None:
+        self._cursor.close()
 
     def head(self) -> Head:
         rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
