@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kbproc.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
 from kbproc.text import Query
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from kbproc.views.queries import DocumentFilter
     from kbproc.views.vectorsearch import VectorSnapshot
 
-POOL = 200
+POOL = 100
+# Scores that round to the same number may differ by this much before.
+_SLACK = 2e-6
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -139,6 +142,17 @@ class Mixed:
             return {}
         found = self._vectors.cosines(self._vector, ids).tolist()
         return {id: cosine for id, cosine in zip(ids, found, strict=True) if not math.isnan(cosine)}
+
+
+def leaders(candidates: list[Candidate], bound: float, mode: str, count: int) -> list[Candidate]:
+    """Those that can be among the first `count` once scores are rounded, in no order."""
+    if len(candidates) <= count:
+        return candidates
+    words = {"hybrid": FULLTEXT_WEIGHT, "fts": 1.0, "vector": 0.0}[mode] / (bound or 1.0)
+    nearness = {"hybrid": VECTOR_WEIGHT, "fts": 0.0, "vector": 1.0}[mode]
+    scores = [words * (c.bm25 or 0.0) + nearness * max(0.0, c.cosine or 0.0) for c in candidates]
+    least = sorted(scores, reverse=True)[count - 1] - _SLACK
+    return [c for c, score in zip(candidates, scores, strict=True) if score >= least]
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:

@@ -101,8 +101,8 @@ def _blobs(store: Store, deep: bool) -> Found:
                         "Search still works; ingest those files again.")  # fmt: skip
     damaged = [sha256 for sha256 in sorted(wanted) if deep and not _is_whole(store, sha256)]
     if damaged:
-        return _finding("blobs", "fail", f"{len(damaged)} sources are damaged, first {damaged[0]}",
-                        "Search still works; delete them and ingest those files again.")  # fmt: skip
+        return _finding("blobs", "fail", f"{len(damaged)} are damaged, first {damaged[0]}",
+                        "Delete those blobs and ingest their files again.")  # fmt: skip
     return _finding("blobs", "pass", f"{len(wanted)} sources are there")
 
 

@@ -28,7 +28,10 @@ from kbproc.model import (
     Target,
     clean_tags,
 )
+from kbproc.paging import decode_cursor, encode_cursor, page
 from kbproc.parse import PARSER_VERSION
+
+__all__ = ["decode_cursor", "encode_cursor", "page"]  # with documents come lists of them
 
 if TYPE_CHECKING:
     from kbproc.embedding import Embedding
@@ -80,8 +83,7 @@ class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     @property
     def is_everything(self) -> bool:
         """True if no member says anything: an empty list or object does not."""
-        members = msgspec.structs.asdict(self)
-        return not any(value for name, value in members.items() if name != "tags_mode")
+        return not any(v for k, v in msgspec.structs.asdict(self).items() if k != "tags_mode")
 
 
 def kbs_of(kb: Kbs | None) -> list[str] | None:
@@ -396,35 +398,3 @@ def _per_kb(rows: Iterable[DocumentRow]) -> dict[str, int]:
     for row in rows:
         counts[row.kb] = counts.get(row.kb, 0) + 1
     return counts
-
-
-def page(rows: list[Any], limit: int) -> tuple[list[Any], bool]:
-    """`rows` was asked for with limit + 1."""
-    return rows[:limit], len(rows) > limit
-
-
-def encode_cursor(last: int | str) -> str:
-    """Opaque to clients: the last item's key."""
-    import base64
-
-    return base64.urlsafe_b64encode(msgspec.json.encode(last)).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str | None, kind: type) -> Any:
-    """Raises input.invalid_params for a cursor that no list has given out."""
-    import base64
-    import binascii
-
-    if cursor is None:
-        return kind()
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        last = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
-        if kind is int and not 0 <= last <= 2**53:
-            raise ValueError
-        return last
-    except (msgspec.DecodeError, ValueError, binascii.Error):
-        raise KbprocError(
-            "input.invalid_params", "cursor is not one that this list has given out.",
-            field="$.params.cursor", hint="Leave it out to start at the beginning.",
-        ) from None  # fmt: skip

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbproc.views.vectors import VectorRow, Vectors
 
 WORKERS = 2
-_BATCH = 8
+_BATCH = 16
 _RETRY_SECONDS = 30.0
 _NICE = 10
 _DEFAULT_TOKENS = 256

@@ -2,7 +2,7 @@
 
 Owns: what is new, changed, unchanged, gone or unreadable; parsing a few files
 ahead; gathering them into records; the plan of an ingest.
-Refuses to know: formats (parse/), how records are written (commit.py).
+Refuses to know: how a source is read (content.py), how records are written (commit.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,19 @@ from kbproc import events as ev
 from kbproc import files
 from kbproc.blobs import digest
 from kbproc.commit import Decision, Here, LongWrite
+from kbproc.content import read_content, reparse_one
 from kbproc.documents import Content, Ids, is_bulk, require_kb, targets_of, written
 from kbproc.errors import KbprocError
-from kbproc.model import check_metadata, clean_tags
+from kbproc.ingest_result import (
+    Changed,
+    FileFailure,
+    IngestResult,
+    counts,
+    partial,
+)
 from kbproc.parse import detect
+
+__all__ = ["FileFailure", "IngestResult", "partial", "read_content", "reparse_one"]
 
 if TYPE_CHECKING:
     from kbproc.store import Store
@@ -50,33 +59,6 @@ class Item(Struct, frozen=True, kw_only=True):
     sha256: str | None = None
 
 
-class FileFailure(Struct, frozen=True, kw_only=True):
-    path: str
-    type: str
-    message: str
-
-
-class Changed(Struct, frozen=True, kw_only=True):
-    id: int
-    path: str
-    action: Literal["added", "updated"]
-
-
-class IngestResult(Struct, kw_only=True):
-    """Counts of files; `documents` and `failures` list the first hundred."""
-
-    kb: str
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    failed: int = 0
-    unsupported: int = 0
-    chunks: int = 0
-    documents: list[Changed] = []
-    failures: list[FileFailure] = []
-
-
 class Work(Struct, frozen=True, kw_only=True):
     """An ingest's params, resolved."""
 
@@ -92,89 +74,6 @@ class Work(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     prune: bool
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
-
-
-def read_content(
-    store: Store, data: bytes, doc_type: str, name: str, *, title: str | None = None
-) -> Content:
-    """Parses in a separate process and keeps the bytes as a blob.
-
-    Raises what the parser raises; a document without any text is a failure too.
-    """
-    parsed = store.parsers.parse(data, doc_type, name, title)
-    if not parsed.chunks:
-        raise KbprocError("operation.failed", f"{name} holds no text.",
-                          hint="A scanned document needs text recognition first.")  # fmt: skip
-    return Content(
-        title=title or parsed.title or name,
-        doc_type=doc_type,
-        chunks=[
-            ev.ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
-            for c in parsed.chunks
-        ],
-        sha256=store.blobs.put(data),
-        size_bytes=len(data),
-        tags=_usable_tags(parsed.tags),
-        metadata=_usable_metadata(parsed.metadata),
-        pages=parsed.pages,
-    )
-
-
-def _usable_tags(tags: Iterable[str]) -> list[str]:
-    """A document's own tags as far as they can be tags; the rest is left out."""
-    kept: list[str] = []
-    for tag in tags:
-        try:
-            kept += clean_tags([tag[:64]])
-        except KbprocError:
-            continue
-    return list(dict.fromkeys(kept))[:16]
-
-
-def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for key, value in list(metadata.items())[:64]:
-        short = value[:1000] if isinstance(value, str) else value
-        try:
-            check_metadata({key: short})
-        except KbprocError:
-            continue
-        kept[key] = short
-    return kept
-
-
-def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
-    """True if the chunks came out differently and are now a new revision."""
-    name = Path(row.path).name if row.path else row.title
-    data = store.blobs.get(row.sha256)
-    content = read_content(store, data, row.type, name)
-    with store.reading() as snapshot:
-        old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
-    if old == [(c.text, c.page, c.section) for c in content.chunks]:
-        return False
-
-    def decide(here: Here) -> Decision:
-        current = here.queries.document(row.id)
-        if current is None or current.deleted_at or current.sha256 != row.sha256:
-            return Decision(events=[], data=None)  # newer content came meanwhile
-        event = written(
-            here,
-            msgspec.structs.replace(content, title=current.title),
-            kb=current.kb,
-            existing=current,
-            ids=Ids(here),
-            tags=list(current.tags),
-            metadata=msgspec.json.decode(current.metadata),
-            path=current.path,
-            url=current.url,
-            source_id=current.source_id,
-        )
-        return Decision(events=[event], data=event)
-
-    return write.item(decide) is not None
-
-
-# -------------------------------------------------------------------------- ingest
 
 
 def find_files(store: Store, work: Work) -> list[Path]:
@@ -223,7 +122,7 @@ def run(
             items.close()
             _commit(write, work, batch, failed_before, result)
             raise KbprocError(
-                "operation.cancelled", "The client cancelled the ingest.", detail=_counts(result)
+                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
     _commit(write, work, batch, failed_before, result)
     if work.prune:
@@ -480,21 +379,3 @@ def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Actio
     if detect(path.name, data[:4096]) is None:
         return ("failed", " (unsupported)") if path in work.named else ("unsupported", "")
     return ("updated" if earlier else "added"), ""
-
-
-def _counts(result: IngestResult) -> dict[str, Any]:
-    names = ("added", "updated", "unchanged", "removed", "failed", "unsupported", "chunks")
-    return {name: getattr(result, name) for name in names}
-
-
-def partial(result: IngestResult) -> KbprocError:
-    """The outcome of an ingest in which some files could not be read."""
-    total = result.added + result.updated + result.unchanged + result.failed
-    detail = {**_counts(result), "kb": result.kb, "failures": msgspec.to_builtins(result.failures)}
-    first = result.failures[0]
-    return KbprocError(
-        "operation.partial",
-        f"{result.failed} of {total} files could not be read, first {Path(first.path).name}: "
-        f"{first.message}",
-        detail=detail,
-    )

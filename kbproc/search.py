@@ -15,10 +15,11 @@ from msgspec import Meta, Struct
 
 from kbproc import documents as docs
 from kbproc import fusion
-from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
+from kbproc.candidates import Candidate, Mixed, Pool, by_words, leaders, pool_size, restriction_of
 from kbproc.documents import Kbs
 from kbproc.model import DocumentId, Freshness, ReadParams, Tags
 from kbproc.search_hints import why_nothing
+from kbproc.snapshot import Moved, Snapshot
 from kbproc.snippets import snippet
 from kbproc.text import parse_query
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.snapshot import Snapshot
     from kbproc.store import Store
     from kbproc.views.base import Restriction
     from kbproc.views.queries import ChunkRow, DocumentRow
@@ -165,8 +165,14 @@ class Found(Struct, frozen=True, kw_only=True):
 
 def run(store: Store, params: Search) -> Found:
     """Raises resource.not_found for an unknown knowledge base."""
-    with store.embedding.searching(), store.reading() as snapshot:
-        return _Searching(store, snapshot, params).found()
+    with store.embedding.searching():
+        try:
+            with store.reading() as snapshot:
+                return _Searching(store, snapshot, params).found()
+        except Moved:
+            with store.reading() as snapshot:
+                snapshot.pin()
+                return _Searching(store, snapshot, params).found()
 
 
 class _Searching:
@@ -181,7 +187,8 @@ class _Searching:
         self.wanted = params.offset + params.limit
 
     def found(self) -> Found:
-        docs.require_kbs(self.snapshot.queries, self.params.kb)
+        if self.params.kb is not None:
+            docs.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
         filter = docs.filter_of(self.params, ids=self.params.document_ids)
         pool = self._pool(mode, restriction_of(self.snapshot, filter))
@@ -243,19 +250,26 @@ class _Searching:
     # -------------------------------------------------------------------- scores
 
     def _ranked(self, pool: Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
+        """Best first; only as many as the page needs, unless every score has to be known."""
         channels: Any = "hybrid" if mode == "none" else mode
-        fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in pool.candidates}
+        candidates = self._near_enough(pool)
+        if self.params.fusion == "blend" and not self._needs_all:
+            candidates = leaders(candidates, pool.bound, channels, self.wanted + 1)
+        fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in candidates}
         ranked = fusion.ordered(fused)
         if self.params.min_score is not None:
             ranked = [entry for entry in ranked if entry[1].score >= self.params.min_score]
-        if self.params.min_similarity is not None:
-            near = {c.chunk_id for c in pool.candidates if self._similar(c)}
-            ranked = [entry for entry in ranked if entry[0] in near]
         return ranked if self.params.min_confidence is None else []  # documents have none
 
-    def _similar(self, candidate: Candidate) -> bool:
-        least = self.params.min_similarity or 0.0
-        return candidate.cosine is not None and candidate.cosine >= least
+    @property
+    def _needs_all(self) -> bool:
+        return self.params.narrows or self.params.per_document is not None
+
+    def _near_enough(self, pool: Pool) -> list[Candidate]:
+        least = self.params.min_similarity
+        if least is None:
+            return pool.candidates
+        return [c for c in pool.candidates if c.cosine is not None and c.cosine >= least]
 
     def _fused(self, candidate: Candidate, bound: float, mode: Any) -> fusion.Fused:
         if self.params.fusion == "rrf":
@@ -273,12 +287,12 @@ class _Searching:
         self, ranked: list[tuple[int, fusion.Fused]]
     ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, tuple[ChunkRow, DocumentRow]], bool]:
         """The page, its rows, and whether there is more."""
-        queries, start = self.snapshot.queries, self.params.offset
+        start = self.params.offset
         if self.params.per_document is not None:
-            owners = queries.document_of_chunks([id for id, _ in ranked])
+            owners = self.snapshot.queries.document_of_chunks([id for id, _ in ranked])
             ranked = list(_at_most_each(ranked, owners, self.params.per_document))
         page = ranked[start : self.wanted]
-        rows = queries.hits([id for id, _ in page]) if page else {}
+        rows = self.snapshot.hits([id for id, _ in page]) if page else {}
         # A vector may be a step ahead of the rows of this snapshot.
         return [e for e in page if e[0] in rows], rows, len(ranked) > self.wanted
 

@@ -7,6 +7,7 @@ Refuses to know: lines and requests (server.py).
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +118,19 @@ def run(
     signals = Signals()
     signals.install()
     outbox.send(wire.plain_event("init", _init(config, peer, host)))
+    # Not in this thread: DuckDB takes a signal that raises for the end of its query.
+    opening = threading.Thread(target=_open, args=(opened, config, host, model), daemon=True)
+    opening.start()
     try:
         with signals.let_in():
-            _open(opened, config, host, model)
+            opening.join()
         _tell_ready(opened, outbox, wire)
         lines = Lines(reader, max_line_bytes, signals)
         code = serve_lines(Connection(service, peer, outbox), lines)
     except Stop as stop:  # before the first request could be read
         code = stop.exit_code
     service.close()
-    if opened.store is not None:
+    if opened.store is not None and not opening.is_alive():
         opened.store.close()
     outbox.close()
     return code

@@ -7,30 +7,58 @@ Refuses to know: who publishes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kbproc.views.fulltext_search import FullTextSnapshot
-    from kbproc.views.queries import Head, Queries
+    from kbproc.views.queries import ChunkRow, DocumentRow, Head, Queries
+
+_MOST_DOCUMENTS = 20_000
+
+
+class Moved(Exception):
+    """A commit came between two looks; the read begins again, pinned."""
 
 
 class Published:
-    """What readers see: a position, and the full-text index at it."""
+    """What readers see: a position, and the full-text index at it.
 
-    def __init__(self, head: Head, fulltext: FullTextSnapshot) -> None:
+    `documents` are rows that were read at this position before; whatever a
+    commit touches is left behind.
+    """
+
+    def __init__(
+        self, head: Head, fulltext: FullTextSnapshot, documents: dict[int, DocumentRow]
+    ) -> None:
         self.head = head
         self.fulltext = fulltext
         self.chunks = fulltext.num_docs
+        self.documents = documents
 
     @property
     def seq(self) -> int:
         return self.head.seq
 
+    def documents_without(self, touched: Iterable[int]) -> dict[int, DocumentRow]:
+        """What the next position may take over."""
+        if len(self.documents) > _MOST_DOCUMENTS:
+            return {}
+        kept = dict(self.documents)
+        for id in touched:
+            kept.pop(id, None)
+        return kept
+
 
 class Shown(Protocol):
-    """What a store shows to readers."""
+    """What a store shows to readers.
+
+    `version` is odd while a commit is being shown, and never the same again: who
+    finds it even and unchanged has read nothing but `published`.
+    """
 
     published: Published
+    version: int
 
     def borrow(self) -> Queries: ...
     def give_back(self, queries: Queries) -> None: ...
@@ -38,38 +66,81 @@ class Shown(Protocol):
 
 
 class Snapshot:
-    """One committed state for one read; belongs to one thread."""
+    """One committed state for one read; belongs to one thread.
+
+    Asking for `queries` pins the catalog in a transaction. A read that asks for
+    nothing but `fulltext` and `hits` is spared that, as a rule.
+    """
 
     def __init__(self, store: Shown) -> None:
         self._store = store
         self._queries: Queries | None = None
-        self.published = store.published
+        self._committed = False
+        self._version = store.version  # read first: see Shown
+        self._published = store.published
+
+    @property
+    def published(self) -> Published:
+        return self._published
 
     @property
     def seq(self) -> int:
-        return self.published.seq
+        return self._published.seq
 
     @property
     def queries(self) -> Queries:
-        """The catalog at `seq`."""
+        """The catalog at `seq`. Raises Moved if that is no longer to be had."""
         if self._queries is None:
             self._queries = self._pin()
         return self._queries
 
     @property
     def fulltext(self) -> FullTextSnapshot:
-        self.queries  # noqa: B018  both sides must show the same position
-        return self.published.fulltext
+        """The full-text index at `seq`; from now on `seq` stays."""
+        self._committed = True
+        return self._published.fulltext
+
+    def hits(self, ids: Sequence[int]) -> dict[int, tuple[ChunkRow, DocumentRow]]:
+        """Chunks with their documents at `seq`; what is gone is left out. Raises Moved."""
+        if self._queries is not None:
+            return self._queries.hits(ids)
+        queries = self._store.borrow()
+        try:
+            seq, chunks = queries.chunks_now(ids)
+            self._check(seq)
+            documents = self._published.documents
+            missing = {chunk.document_id for chunk in chunks} - documents.keys()
+            if missing:
+                seq, rows = queries.documents_now(missing)
+                self._check(seq)
+                documents.update(rows)
+        finally:
+            self._store.give_back(queries)
+        return {c.id: (c, documents[c.document_id]) for c in chunks if c.document_id in documents}
+
+    def pin(self) -> None:
+        """The catalog first, so that nothing can move later."""
+        self.queries  # noqa: B018
+
+    def _check(self, seq: int) -> None:
+        if seq != self._published.seq:
+            raise Moved
 
     def _pin(self) -> Queries:
         queries = self._store.borrow()
         while True:
-            self.published = self._store.published
+            published = self._store.published
             queries.begin()
-            if queries.head().seq == self.published.seq:
-                return queries
+            if queries.head().seq == published.seq:
+                break
             queries.end()  # a commit is being shown this very moment
-            self._store.wait_for(self.published.seq + 1, 1.0)
+            self._store.wait_for(published.seq + 1, 1.0)
+        if self._committed and published.seq != self._published.seq:
+            queries.end()
+            self._store.give_back(queries)
+            raise Moved
+        self._published = published
+        return queries
 
     def close(self) -> None:
         if self._queries is not None:

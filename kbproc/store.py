@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbproc.parse.pool import ParserPool
     from kbproc.views.catalog import Catalog
     from kbproc.views.fulltext import FullText
-    from kbproc.views.queries import IndexRow, Queries
+    from kbproc.views.queries import DocumentRow, IndexRow, Queries
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
@@ -58,6 +58,7 @@ class Store:
         self.vectors: Vectors | None = None
         self.embedding: Embedding
         self.published: Published
+        self.version = 0
         self.settings: dict[str, Any] = {}
         self._lock_fd = lock
         self._lane = threading.RLock()
@@ -178,7 +179,8 @@ class Store:
         """Every view afresh; reads go on with the old ones until each is swapped in."""
         with self._lane:
             progress("catalog")
-            catchup.replay_all(self.log, self.catalog)
+            with self._showing():
+                catchup.replay_all(self.log, self.catalog)
             progress("fulltext")
             self.rebuild_fulltext()
             progress("vectors")
@@ -303,10 +305,24 @@ class Store:
                 )
             return self._parsers
 
+    @contextlib.contextmanager
+    def _showing(self) -> Iterator[None]:
+        """Around every change to what readers see: see snapshot.Shown."""
+        self.version += 1
+        try:
+            yield
+        finally:
+            self.version += 1
+
     def _publish(self) -> None:
-        head = self._writer_queries().head()
+        queries = self._writer_queries()
+        head = queries.head()
+        documents: dict[int, DocumentRow] = {}
+        if hasattr(self, "published"):
+            touched = queries.touched_since(self.published.seq)
+            documents = self.published.documents_without(touched)
         with self._shown:
-            self.published = Published(head, self.fulltext.snapshot())
+            self.published = Published(head, self.fulltext.snapshot(), documents)
             self._shown.notify_all()
 
     # ------------------------------------------------------------------ writing
@@ -364,8 +380,9 @@ class Store:
         try:
             if touched:
                 self.fulltext.commit()
-            self.catalog.commit()
-            self._publish()
+            with self._showing():
+                self.catalog.commit()
+                self._publish()
             if self.vectors is not None:
                 self._reindex(self.vectors, since)
                 self.embedding.wake()

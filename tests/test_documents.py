@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +299,7 @@ def test_a_download_to_a_file(session: Session, tmp_path: Path) -> None:
     assert session.error("doc.download", id=1, path="no/dir.txt")["type"] == "store.io"
     (tmp_path / "link").symlink_to("/tmp")
     assert session.error("doc.download", id=1, path="link/x")["type"] == "path.outside_root"
-    os.symlink("/tmp/kbproc-nowhere", tmp_path / "dangling")
+    (tmp_path / "dangling").symlink_to("/tmp/kbproc-nowhere")
     assert session.error("doc.download", id=1, path="dangling")["exit_code"] in {6, 7}
     assert not Path("/tmp/kbproc-nowhere").exists()
 
@@ -406,7 +405,8 @@ def test_deletion_by_filter(library: Session) -> None:
     assert library.error("doc.delete")["field"] == "$.params"
     assert library.error("doc.delete", ids=[3], where={"kb": "other"})["field"] == "$.params"
     assert library.error("doc.delete", where={})["field"] == "$.params.where"
-    for nothing in ({"tags_mode": "any"}, {"tags": []}, {"metadata": {}}):
+    nothings: list[dict[str, Any]] = [{"tags_mode": "any"}, {"tags": []}, {"metadata": {}}]
+    for nothing in nothings:
         assert library.error("doc.delete", where=nothing)["field"] == "$.params.where"
     assert ids(library) == [3, 4, 5]
 

@@ -113,7 +113,6 @@ def test_round_trip(events: list[ev.Event]) -> None:
     raw = ev.encode(events)
     assert b"\n" not in bytes(raw)
     assert ev.decode(raw) == events
-    assert all("\n" not in ev.summary(event) or "\n" in repr(event) for event in events)
 
 
 @pytest.mark.parametrize("tag", sorted(kinds()))

@@ -151,7 +151,7 @@ def test_a_circle_of_redirects_ends(site: Site) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"Location": ""}, {"Location": "http://[bad"}])
 def test_redirects_to_nowhere(site: Site, headers: dict[str, str]) -> None:
-    url = site.page("/a", status=302, **headers)
+    url = site.page("/a", b"", status=302, type=None, **headers)
     with pytest.raises(KbprocError) as found:
         get(url)
     assert found.value.type in {"network.failed", "network.blocked"}

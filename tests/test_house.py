@@ -21,8 +21,8 @@ FLOORS: dict[int, str] = {
     1: "events log blobs gitignore files",
     2: "parse chunk embed embed_http embed_onnx onnx_export fusion text snippets",
     3: "views",
-    4: "store lane snapshot storefiles embedding commit documents ingest content fetch search "
-    "candidates search_hints doctor",
+    4: "store lane catchup snapshot storefiles embedding commit documents paging ingest "
+    "ingest_result content fetch search candidates search_hints doctor",
     5: "registry methods flags describe schema",
     6: "rpc server serve argv help texts options output completion terminal cli perform "
     "oneshot gen __main__",
@@ -30,7 +30,7 @@ FLOORS: dict[int, str] = {
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
 # Too long for now; whoever splits one takes it off this list.
-TOO_LONG = {"methods/doc.py", "server.py", "registry.py", "store.py", "ingest.py"}
+TOO_LONG = {"methods/doc.py", "server.py", "registry.py", "store.py"}
 
 # Where any exception may be caught: the boundaries, beyond which nobody would see it.
 BOUNDARIES = {
@@ -98,7 +98,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def test_every_file_has_a_floor() -> None:
     assert sorted({name.split(".")[0] for name in MODULES} - FLOOR.keys()) == []
-    assert sorted(FLOOR.keys() - {name.split(".")[0] for name in MODULES}) in ([], ["content"])
+    assert sorted(FLOOR.keys() - {name.split(".")[0] for name in MODULES}) == []
 
 
 @pytest.mark.parametrize("name", MODULES)

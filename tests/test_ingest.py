@@ -538,7 +538,7 @@ def test_two_ingests_of_one_folder_at_once(session: Session, docs: Path) -> None
         request = {"jsonrpc": "2.0", "id": id, "method": "doc.ingest",
                    "params": {"paths": ["docs"]}}  # fmt: skip
         session.connection.receive(as_bytes(request))
-    results = []
+    results: list[dict[str, int]] = []
     while len(results) < 2:
         message = msgspec.json.decode(session.outbox.take())
         if "method" not in message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -77,10 +78,8 @@ class Victim:
         for thread in (self._writer, self._reader):
             thread.join(20)
         self._stdout.close()
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
-        except BrokenPipeError:
-            pass
 
 
 def children_of_the_dead() -> list[str]:

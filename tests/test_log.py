@@ -430,7 +430,7 @@ def test_a_short_write_is_continued(log: Log, disk: Disk) -> None:
         calls.append(1)
         return real(fd, bytes(data)[:7])
 
-    disk._write = few  # type: ignore[assignment]
+    disk._write = few
     write(log, 2)
     assert len(calls) > 50
     assert log.verify() == 2

@@ -430,6 +430,7 @@ def busy(process: Process, tmp_path: Path) -> list[psutil.Process]:
     assert "result" in process.ask(1, "doc.ingest", paths=["notes.md"])
     process.send(as_bytes(request(2, "ping", min_seq=999)))
     process.send(as_bytes({"jsonrpc": "2.0", "method": "ping", "params": {"min_seq": 999}}))
+    assert "result" in process.ask(3, "ping")  # so those have been read
     children = workers_of(process)
     assert children
     return children
