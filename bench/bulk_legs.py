@@ -22,7 +22,7 @@ from typing import Any
 from bench import corpus
 from bench.measure import Result, take_turns
 from bench.wire_legs import Setting, models
-from kbproc import registry as reg
+from kbproc.call import Answer, Call, Peer, run
 from kbproc.host import Host
 from kbproc.methods import registry
 from kbproc.store import Store
@@ -33,14 +33,14 @@ _WORKERS = 2
 def call(store: Store, name: str, **params: object) -> Any:
     """One request without a wire."""
     methods, host = registry(), Host()
-    peer = reg.Peer(
+    peer = Peer(
         actor="bench",
         scopes=frozenset(methods.scopes),
         cwd=Path("/"),
         root=None,
         kb="default",
     )
-    request = reg.Call(
+    request = Call(
         registry=methods,
         host=host,
         peer=peer,
@@ -48,8 +48,8 @@ def call(store: Store, name: str, **params: object) -> Any:
         emit=lambda name, fields: None,
         now=host.now(),
     )
-    answer = reg.run(request, name, json.dumps(params).encode())
-    assert isinstance(answer, reg.Answer)
+    answer = run(request, name, json.dumps(params).encode())
+    assert isinstance(answer, Answer)
     return answer.data
 
 

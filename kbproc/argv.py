@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.errors import KbprocError, nearest
 from kbproc.flags import Flag, Kind, flags_of
-from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from kbproc.registry import Method
 
 _WHOLE = re.compile(r"-?\d+")
 _DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -9,7 +9,9 @@ Refuses to know: how numbers become scores, rows, snippets.
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from kbproc.views.vectorsearch import VectorSnapshot
 
 POOL = 100
-# Scores that round to the same number may differ by this much before.
-_SLACK = 2e-6
+# Scores that round to the same number may differ by less than this before.
+_ROUNDING = 1e-5
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -91,16 +93,26 @@ class Mixed:
         self._vector = vector
         self._restriction = restriction
 
-    def pool(self, mode: str, size: int, ef_search: int) -> Pool:
+    def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
+        """`wanted`: only so many of the blended best are asked for; None: every candidate.
+
+        The total counts all of them all the same.
+        """
         words = self._by_word(size) if mode == "hybrid" else {}
         near = self._near(size, ef_search)
         word_ranks = {id: rank for rank, id in enumerate(words, 1)}
         near_ranks = {id: rank for rank, id in enumerate(near, 1)}
+        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
+        scores, cosines, kept = words, near, list({**words, **near})
+        total = len(kept)
         if mode == "hybrid":
-            scores = words | self._missing_words([id for id in near if id not in words])
             cosines = near | self._missing_cosines([id for id in words if id not in near])
-        else:
-            scores, cosines = words, near
+            # What words have not found among their best has no more than the last of those.
+            most = min(words.values()) if len(words) == size else 0.0
+            if wanted is not None and bound:
+                kept = _in_reach(kept, words, cosines, most=most, bound=bound, wanted=wanted)
+            if len(words) == size:
+                scores = words | self._missing_words([id for id in kept if id not in words])
         candidates = [
             Candidate(
                 chunk_id=id,
@@ -109,10 +121,9 @@ class Mixed:
                 fts_rank=word_ranks.get(id),
                 vector_rank=near_ranks.get(id),
             )
-            for id in {**words, **near}
+            for id in kept
         ]
-        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
-        return Pool(candidates=candidates, bound=bound, total=len(candidates), exact=False)
+        return Pool(candidates=candidates, bound=bound, total=total, exact=False)
 
     def _by_word(self, size: int) -> dict[int, float]:
         """chunk id → BM25, best first."""
@@ -123,14 +134,23 @@ class Mixed:
 
     def _near(self, size: int, ef_search: int) -> dict[int, float]:
         """chunk id → cosine, nearest first; phrases and excluded words bind here, too."""
-        ids, cosines = self._vectors.search(
-            self._vector, size, restriction=self._restriction, ef_search=ef_search
-        )
-        found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
-        if self._query.phrases or self._query.excluded:
+        if self._query.phrases:
+            return self._near_among(list(self._by_word(size)))
+        while True:
+            ids, cosines = self._vectors.search(
+                self._vector, size, restriction=self._restriction, ef_search=ef_search
+            )
+            found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
+            if not self._query.excluded:
+                return found
             allowed = self._fulltext.permitted(self._query, list(found))
-            found = {id: cosine for id, cosine in found.items() if id in allowed}
-        return found
+            if len(allowed) >= POOL or len(found) < size:
+                return {id: cosine for id, cosine in found.items() if id in allowed}
+            size *= 4
+
+    def _near_among(self, ids: list[int]) -> dict[int, float]:
+        found = self._missing_cosines(ids)
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _missing_words(self, ids: list[int]) -> dict[int, float]:
         if not ids or self._query.reason:
@@ -144,15 +164,29 @@ class Mixed:
         return {id: cosine for id, cosine in zip(ids, found, strict=True) if not math.isnan(cosine)}
 
 
-def leaders(candidates: list[Candidate], bound: float, mode: str, count: int) -> list[Candidate]:
-    """Those that can be among the first `count` once scores are rounded, in no order."""
-    if len(candidates) <= count:
-        return candidates
-    words = {"hybrid": FULLTEXT_WEIGHT, "fts": 1.0, "vector": 0.0}[mode] / (bound or 1.0)
-    nearness = {"hybrid": VECTOR_WEIGHT, "fts": 0.0, "vector": 1.0}[mode]
-    scores = [words * (c.bm25 or 0.0) + nearness * max(0.0, c.cosine or 0.0) for c in candidates]
-    least = sorted(scores, reverse=True)[count - 1] - _SLACK
-    return [c for c, score in zip(candidates, scores, strict=True) if score >= least]
+def _in_reach(
+    ids: Iterable[int],
+    words: dict[int, float],
+    cosines: dict[int, float],
+    *,
+    most: float,
+    bound: float,
+    wanted: int,
+) -> list[int]:
+    """Those that may be among the `wanted` best once every number is known.
+
+    A BM25 that is missing lies between 0 and `most`; it costs more to ask for
+    than everything else.
+    """
+    least = {
+        id: VECTOR_WEIGHT * max(0.0, cosines.get(id, 0.0))
+        + FULLTEXT_WEIGHT * words.get(id, 0.0) / bound
+        for id in ids
+    }
+    best = heapq.nlargest(wanted, least.values())
+    last = best[-1] - _ROUNDING if len(best) == wanted else 0.0
+    room = FULLTEXT_WEIGHT * most / bound
+    return [id for id, low in least.items() if low + (0.0 if id in words else room) >= last]
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:

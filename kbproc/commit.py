@@ -48,12 +48,16 @@ class Here:
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What should happen. `data` is the answer; `effect` runs between decide and append."""
+    """What should happen. `data` is the answer; `effect` runs between decide and append.
+
+    `bound`: what a plan is bound to besides its targets' revisions.
+    """
 
     events: list[ev.Event]
     data: Any
     targets: list[Target] = []
     changes: list[str] = []
+    bound: list[str] = []
     bulk: bool = False
     effect: Callable[[], None] | None = None
 
@@ -204,6 +208,7 @@ def plan_of(request: Request, decision: Decision) -> Plan:
         request.actor,
         request.params_hash,
         sorted([t.kind, str(t.id), t.revision] for t in decision.targets),
+        *decision.bound,
     ]
     level = "bulk" if decision.bulk else "high" if request.destructive else "low"
     return Plan(

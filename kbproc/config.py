@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -23,6 +24,23 @@ MAX_LINE_BYTES = 16 << 20
 MAX_IN_FLIGHT = 64
 LOG_LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("json", "ndjson", "text")
+
+
+# What a client may be allowed to do; a test holds it against the methods.
+SCOPES = ("admin", "chunk:read", "doc:read", "doc:write", "kb:read", "kb:write", "store:read")
+# What this version can do, for `init` and `describe`.
+CAPABILITIES: dict[str, Any] = {
+    "batch": True,
+    "cancel": True,
+    "streams": True,
+    "dry_run": True,
+    "confirm": True,
+    "client_token": True,
+    "modes": ["hybrid", "fts", "vector"],
+    "fusion": ["blend", "rrf"],
+    "max_line_bytes": MAX_LINE_BYTES,
+    "max_in_flight": MAX_IN_FLIGHT,
+}
 
 
 class Variable(Struct, frozen=True):

@@ -15,13 +15,32 @@ import msgspec
 
 from kbproc import events as ev
 from kbproc.commit import Decision, Here, LongWrite
-from kbproc.documents import Content, Ids, written
 from kbproc.errors import KbprocError
 from kbproc.model import check_metadata, clean_tags
+from kbproc.revision import Content, Ids, written
 
 if TYPE_CHECKING:
     from kbproc.store import Store
     from kbproc.views.queries import DocumentRow
+
+
+_NO_TEXT = {
+    "pdf": "A scanned document needs text recognition first.",
+    "html": "The page may be made by scripts: save it as shown by a browser, and add that.",
+}
+
+
+def content_of_text(store: Store, text: str, type: str, title: str) -> Content:
+    """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise KbprocError(
+            "input.invalid_params", "text holds half a surrogate pair.", field="$.params.text"
+        ) from None
+    if not text.strip():
+        raise KbprocError("input.invalid_params", "text is blank.", field="$.params.text")
+    return read_content(store, data, type, title, title=title)
 
 
 def read_content(
@@ -34,7 +53,8 @@ def read_content(
     parsed = store.parsers.parse(data, doc_type, name, title)
     if not parsed.chunks:
         raise KbprocError("operation.failed", f"{name} holds no text.",
-                          hint="A scanned document needs text recognition first.")  # fmt: skip
+                          hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
+                          )  # fmt: skip
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
@@ -77,7 +97,7 @@ def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
     """True if the chunks came out differently and are now a new revision."""
     name = Path(row.path).name if row.path else row.title
     data = store.blobs.get(row.sha256)
-    content = read_content(store, data, row.type, name)
+    content = read_content(store, data, row.type, name, title=row.title)
     with store.reading() as snapshot:
         old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
     if old == [(c.text, c.page, c.section) for c in content.chunks]:

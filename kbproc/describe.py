@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from kbproc import __version__
-from kbproc.config import VARIABLES
+from kbproc.config import CAPABILITIES, VARIABLES
 from kbproc.errors import ERRORS, EXIT_CODES
 from kbproc.flags import flags_of
 from kbproc.model import PROTOCOL, SCHEMA_VERSION
-from kbproc.registry import CAPABILITIES, Method, Registry
+from kbproc.registry import Method, Registry
 from kbproc.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
 
 

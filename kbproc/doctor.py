@@ -10,13 +10,14 @@ import importlib.metadata
 import platform
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.errors import KbprocError
 from kbproc.log import Position
+from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.host import Host
@@ -87,7 +88,7 @@ def _log(store: Store) -> Found:
         count = store.log.verify()
     except KbprocError as error:
         return _finding("log", "fail", error.message, error.hint)
-    return _finding("log", "pass", f"{count} records; the chain verifies")
+    return _finding("log", "pass", f"{plural(count, 'record')}; the chain verifies")
 
 
 def _blobs(store: Store, deep: bool) -> Found:
@@ -97,13 +98,17 @@ def _blobs(store: Store, deep: bool) -> Found:
         wanted = {row.sha256 for row in snapshot.queries.documents(DocumentFilter())}
     missing = [sha256 for sha256 in sorted(wanted) if not store.blobs.path(sha256).exists()]
     if missing:
-        return _finding("blobs", "fail", f"{len(missing)} sources are missing, first {missing[0]}",
+        return _finding("blobs", "fail", f"{_sources(missing)} missing, first {missing[0]}",
                         "Search still works; ingest those files again.")  # fmt: skip
     damaged = [sha256 for sha256 in sorted(wanted) if deep and not _is_whole(store, sha256)]
     if damaged:
-        return _finding("blobs", "fail", f"{len(damaged)} are damaged, first {damaged[0]}",
+        return _finding("blobs", "fail", f"{_sources(damaged)} damaged, first {damaged[0]}",
                         "Delete those blobs and ingest their files again.")  # fmt: skip
-    return _finding("blobs", "pass", f"{len(wanted)} sources are there")
+    return _finding("blobs", "pass", f"{_sources(wanted)} there")
+
+
+def _sources(some: Sized) -> str:
+    return plural(len(some), "source is", "sources are")
 
 
 def _is_whole(store: Store, sha256: str) -> bool:
@@ -138,7 +143,7 @@ def positions(store: Store) -> dict[str, list[str]]:
     elif _record_at(store, head.seq) != head.position:
         problems["catalog"] = [f"is at another record {head.seq} than the log"]
     if indexed != chunks:
-        problems["fulltext"].append(f"holds {indexed} chunks, the catalog {chunks}")
+        problems["fulltext"].append(f"holds {plural(indexed, 'chunk')}, the catalog {chunks}")
     return problems
 
 
@@ -197,7 +202,7 @@ def _model(store: Store) -> Found:
         return _finding("model", "warn", f"{embedding.model_name} is not ready yet",
                         "It is prepared when the first document is embedded.")  # fmt: skip
     pending = embedding.pending_count
-    said = f"{embedding.model_name}, {embedding.dim} dimensions; {pending} chunks pending"
+    said = f"{embedding.model_name}, {embedding.dim} dimensions; {plural(pending, 'chunk')} pending"
     return _finding("model", "pass", said)
 
 

@@ -19,7 +19,7 @@ from kbproc.errors import KbprocError, nearest
 from kbproc.model import (
     DocType,
     Document,
-    IndexStatus,
+    DocumentId,
     Instant,
     KbSlug,
     Scalar,
@@ -29,7 +29,7 @@ from kbproc.model import (
     clean_tags,
 )
 from kbproc.paging import decode_cursor, encode_cursor, page
-from kbproc.parse import PARSER_VERSION
+from kbproc.words import plural, there_is_no
 
 __all__ = ["decode_cursor", "encode_cursor", "page"]  # with documents come lists of them
 
@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
+MAX_TEXT = 4 << 20
 
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="the document's text")]
+DocumentIds = Annotated[
+    list[DocumentId], Meta(min_length=1, max_length=1000, description="documents, by id")
+]
 Types = Annotated[
     list[DocType], Meta(min_length=1, max_length=16, description="only documents of these types")
 ]
@@ -102,8 +107,8 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
         if hasattr(selection, name)
     }
     given["kbs"] = kbs_of(getattr(selection, "kb", None))
-    if given.get("tags") is not None:
-        given["tags"] = clean_tags(given["tags"])
+    given["tags"] = clean_tags(given["tags"]) if given.get("tags") else None
+    given["metadata"] = given.get("metadata") or None
     for name in ("created_after", "created_before"):
         if given.get(name) is not None:
             given[name] = instant(given[name], field=f"$.params.{name}")
@@ -180,8 +185,7 @@ def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[Doc
     if missing:
         raise KbprocError(
             "resource.not_found",
-            f"There is no document {', '.join(map(str, missing[:10]))}"
-            + (f" and {len(missing) - 10} more." if len(missing) > 10 else "."),
+            there_is_no("document", missing),
             field=field,
             detail={"missing": missing[:100]},
         )
@@ -229,137 +233,6 @@ def whole_text(chunks: Iterable[ChunkRow]) -> str:
     return "".join(parts)
 
 
-def of_event(event: ev.DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
-    """The document as it will be once `event` is committed."""
-    return Document(
-        id=event.id,
-        kb=event.kb,
-        title=event.title,
-        type=event.doc_type,  # type: ignore[arg-type]
-        source=Source(path=event.path, url=event.url, source_id=event.source_id),
-        tags=event.tags,
-        metadata=event.metadata,
-        revision=event.revision,
-        chunk_count=len(event.chunks),
-        size_bytes=event.size_bytes,
-        sha256=event.source_sha256,
-        index_status=status,
-        created_at=created_at,
-        updated_at=now,
-        pages=event.pages,
-    )
-
-
-class Content(Struct, frozen=True, kw_only=True):
-    """A parsed source, ready to become a document's revision."""
-
-    title: str
-    doc_type: str
-    chunks: list[ev.ChunkText]
-    sha256: str
-    size_bytes: int
-    tags: list[str] = []
-    metadata: dict[str, Any] = {}
-    pages: int | None = None
-
-
-def written(
-    here: Here,
-    content: Content,
-    *,
-    kb: str,
-    existing: DocumentRow | None,
-    ids: Ids,
-    tags: list[str],
-    metadata: dict[str, Any],
-    path: str | None = None,
-    url: str | None = None,
-    source_id: str | None = None,
-) -> ev.DocWritten:
-    """The event for a new document, or for a new revision of `existing`."""
-    first_chunk = ids.chunks(len(content.chunks))
-    return ev.DocWritten(
-        id=existing.id if existing else ids.document(),
-        kb=kb,
-        revision=existing.revision + 1 if existing else 1,
-        title=content.title,
-        doc_type=content.doc_type,
-        source_sha256=content.sha256,
-        size_bytes=content.size_bytes,
-        first_chunk=first_chunk,
-        chunks=content.chunks,
-        parser=PARSER_VERSION,
-        path=path,
-        url=url,
-        source_id=source_id,
-        tags=tags,
-        metadata=metadata,
-        pages=content.pages,
-    )
-
-
-class Ids:
-    """Hands out the next ids; the log makes them final."""
-
-    def __init__(self, here: Here) -> None:
-        self._document = here.head.next_document
-        self._chunk = here.head.next_chunk
-
-    def document(self) -> int:
-        self._document += 1
-        return self._document - 1
-
-    def chunks(self, count: int) -> int:
-        self._chunk += count
-        return self._chunk - count
-
-
-def changed(
-    here: Here,
-    row: DocumentRow,
-    *,
-    content: Content | None,
-    title: str | None,
-    tags: list[str] | None,
-    metadata: dict[str, Any] | None,
-    embedding: Embedding,
-) -> tuple[ev.Event, Document]:
-    """What doc.update writes, and the document that results; None keeps what is there."""
-    new_tags = list(row.tags) if tags is None else tags
-    new_metadata = msgspec.json.decode(row.metadata) if metadata is None else metadata
-    if content is not None:
-        event = written(
-            here,
-            msgspec.structs.replace(content, title=title or row.title),
-            kb=row.kb,
-            existing=row,
-            ids=Ids(here),
-            tags=new_tags,
-            metadata=new_metadata,
-            path=row.path,
-            url=row.url,
-            source_id=row.source_id,
-        )
-        status = embedding.status_when_new
-        return event, of_event(event, created_at=row.created_at, now=here.now, status=status)
-    change = ev.DocChanged(
-        id=row.id,
-        revision=row.revision + 1,
-        title=title or row.title,
-        tags=new_tags,
-        metadata=new_metadata,
-    )
-    made = msgspec.structs.replace(
-        shown(row, embedding),
-        title=change.title,
-        tags=new_tags,
-        metadata=new_metadata,
-        revision=change.revision,
-        updated_at=here.now,
-    )
-    return change, made
-
-
 def targets_of(rows: Iterable[DocumentRow]) -> list[Target]:
     return [
         Target(kind="document", id=row.id, name=row.title, revision=row.revision) for row in rows
@@ -384,13 +257,9 @@ def deletion(here: Here, rows: Sequence[DocumentRow]) -> Decision:
         events=[ev.DocDeleted(id=row.id) for row in rows],
         data=Deleted(deleted=len(rows), ids=[row.id for row in rows][:1000]),
         targets=targets_of(rows),
-        changes=[f"hide “{row.title}” ({_chunks(row.chunk_count)})" for row in rows],
+        changes=[f"hide “{row.title}” ({plural(row.chunk_count, 'chunk')})" for row in rows],
         bulk=any(is_bulk(here, kb, count) for kb, count in _per_kb(rows).items()),
     )
-
-
-def _chunks(count: int) -> str:
-    return "1 chunk" if count == 1 else f"{count} chunks"
 
 
 def _per_kb(rows: Iterable[DocumentRow]) -> dict[str, int]:

@@ -114,7 +114,7 @@ def spec_of(settings: dict[str, Any]) -> ModelSpec:
     except msgspec.ValidationError as error:
         raise KbprocError(
             "input.invalid_params",
-            f"the model's settings are not valid: {error}",
+            f"The model's settings are not valid: {error}.",
             hint=f"Known settings: {', '.join(ModelSpec.__struct_fields__)}.",
         ) from error
 
@@ -124,12 +124,14 @@ def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
     where the model is out of reach."""
     info = ModelInfo(name=spec.name, kind=spec.kind, file_name=f"{slug(spec.name)}-{spec.kind}")
     if spec.kind == "none":
-        raise KbprocError("model.unavailable", "no embedding model is configured")
+        raise KbprocError("model.unavailable", "No embedding model is configured.")
     if spec.kind == "hash":
         return _described(info, HashEmbedder(dim=spec.dim or _HASH_DIM))
     if spec.kind == "openai":
         if not spec.url:
-            raise KbprocError("model.unavailable", "url is not set", hint="Set the model's url.")
+            raise KbprocError(
+                "model.unavailable", "The model's url is not set.", hint="Set the model's url."
+            )
         if spec.dim:
             return _described(info, _over_http(spec))
         return _recall(_notes(spec, cache)) or info

@@ -168,7 +168,7 @@ class OpenAiEmbedder:
             detail["status"] = failed.status
         return KbprocError(
             "model.unavailable",
-            f"the embeddings endpoint for {self.name} {failed}",
+            f"The embeddings endpoint for {self.name} {failed}.",
             hint=failed.hint,
             detail=detail,
         )

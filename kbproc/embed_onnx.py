@@ -149,6 +149,6 @@ def _tokenizer(folder: Path, max_tokens: int) -> Any:
 def _broken(folder: Path, why: str) -> KbprocError:
     return KbprocError(
         "model.unavailable",
-        f"the exported model in {folder} cannot be loaded: {why}",
+        f"The exported model in {folder} can't be loaded: {why.rstrip('.')}.",
         hint=f"Remove {folder}: the model is exported again at the next start.",
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from kbproc.chunk import embed_text
 from kbproc.errors import KbprocError
 from kbproc.model import IndexStatus
+from kbproc.pending import Pending
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,8 +76,7 @@ class Embedding:
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
         self._claimed: set[int] = set()
-        self._failed: set[int] = set()
-        self._failed_documents: dict[int, str] = {}
+        self._failed: dict[int, tuple[int, str]] = {}
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self._closing = False
@@ -140,13 +140,23 @@ class Embedding:
         return "ready" if self.state == "off" else "pending"
 
     def status_of(self, document_id: int) -> IndexStatus:
-        if document_id in self._failed_documents:
+        if document_id in self.failed_documents:
             return "failed"
         vectors = self._store.vectors
         waits = self.state != "off" if vectors is None else vectors.waits(document_id)
         return "pending" if waits else "ready"
 
-    def _pending_documents(self) -> dict[int, int]:
+    @property
+    def failed_documents(self) -> dict[int, str]:
+        """document id → why; one that has been changed or deleted since is forgotten."""
+        vectors = self._store.vectors
+        if not self._failed or vectors is None:
+            return {}
+        waiting = set(vectors.pending())
+        self._failed = {id: why for id, why in self._failed.items() if id in waiting}
+        return dict(self._failed.values())
+
+    def pending_documents(self) -> dict[int, int]:
         vectors = self._store.vectors
         if vectors is not None:
             return vectors.pending_by_document()
@@ -156,8 +166,8 @@ class Embedding:
         """Members of a DocumentFilter that select this index status."""
         if status is None:
             return {}
-        pending = set(self._pending_documents())
-        failed = self._failed_documents.keys()
+        pending = set(self.pending_documents())
+        failed = self.failed_documents.keys()
         if status == "failed":
             return {"ids": sorted(failed)}
         if status == "pending":
@@ -167,15 +177,15 @@ class Embedding:
     # ------------------------------------------------------------------- queries
 
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """The query's vector, or None and a sentence that says why there is none."""
+        """The query's vector, or None and why there is none."""
         if self.state == "off":
-            return None, "No embedding model is configured: only words are searched."
+            return None, "No embedding model is configured."
         if self.state in {"not ready", "preparing"}:
-            return None, "The embedding model is being prepared: only words are searched."
+            return None, "The embedding model is being prepared."
         try:
             return self._load().embed(text), None
         except KbprocError as error:
-            return None, f"Only words are searched: {error.message}"
+            return None, error.message
 
     @contextlib.contextmanager
     def searching(self) -> Any:
@@ -267,7 +277,7 @@ class Embedding:
         """The newest pending chunks that no other thread has; waits if there are none."""
         with self._changed:
             vectors = self._store.vectors
-            taken = self._claimed | self._failed
+            taken = self._claimed | self._failed.keys()
             most = _BATCH + len(taken)
             pending = vectors.pending(limit=most) if vectors is not None else []
             ids = [id for id in pending if id not in taken]
@@ -321,8 +331,7 @@ class Embedding:
             self._pause()
             return
         for row in self._store.index_rows(ids):
-            self._failed.add(row.chunk_id)
-            self._failed_documents[row.document_id] = error.message
+            self._failed[row.chunk_id] = (row.document_id, error.message)
 
     def _pause(self) -> None:
         with self._changed:
@@ -337,16 +346,22 @@ class Embedding:
         """Embeds everything that is pending, for a process that ends afterwards."""
         self.start()
         total = self.pending_count
-        while (left := self.pending_count - len(self._failed)) > 0 and self._alive():
+        while (left := self._left()) > 0 and self._alive():
             progress(max(0, total - left), total)
             self._store.wait_for_change(0.2)
         progress(total, total)
 
+    def _left(self) -> int:
+        """Chunks that are pending and have not failed."""
+        failed = self.failed_documents
+        return self.pending_count - (len(self._failed) if failed else 0)
+
     def _alive(self) -> bool:
         return self.problem is None and any(thread.is_alive() for thread in self._threads)
 
-    def waiting(self, ids: Sequence[int] | None) -> Waiting:
-        return Waiting(self, ids)
+    def waiting(self, ids: Sequence[int] | None) -> Pending:
+        """For doc.wait: these documents, or all."""
+        return Pending(self, self._store.chunks_by_document(), ids)
 
     def close(self) -> None:
         with self._changed:
@@ -358,39 +373,6 @@ class Embedding:
             self._embedder.close()
         if self.pack is not None:
             self.pack.close()
-
-
-class Waiting:
-    """What doc.wait looks at: these documents, or all."""
-
-    def __init__(self, embedding: Embedding, ids: Sequence[int] | None) -> None:
-        self._embedding = embedding
-        self._ids = None if ids is None else set(ids)
-        chunks = embedding._store.chunks_by_document()
-        wanted = chunks.keys() if self._ids is None else self._ids
-        self.documents = len(wanted)
-        self.chunks = sum(chunks.get(id, 0) for id in wanted)
-
-    def pending(self) -> int:
-        """Chunks still without a vector. Raises operation.failed, model.unavailable."""
-        embedding = self._embedding
-        failed = {
-            document: why
-            for document, why in embedding._failed_documents.items()
-            if self._ids is None or document in self._ids
-        }
-        if failed:
-            first, why = next(iter(failed.items()))
-            raise KbprocError(
-                "operation.failed",
-                f"Document {first} could not be embedded: {why}",
-                detail={"failed": sorted(failed)},
-            )
-        pending = embedding._pending_documents()
-        left = sum(n for id, n in pending.items() if self._ids is None or id in self._ids)
-        if left and embedding.problem is not None:
-            raise embedding.problem
-        return left
 
 
 def _be_nice() -> None:

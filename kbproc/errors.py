@@ -6,13 +6,13 @@ Refuses to know: who raises it and how a surface prints it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 DOCS = "docs/errors.md"
+_MOST_COMPARED = 100  # characters: comparing takes their square
 
 
 class ErrorType(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ ERRORS: dict[str, ErrorType] = {
             2,
             202,
             "the store was written by a newer format, or this platform is not supported",
-            "Use the kbproc version that the message names.",
+            "Upgrade kbproc; this store was written by a newer one.",
         ),
         _row(
             "store.io",
@@ -160,7 +160,7 @@ ERRORS: dict[str, ErrorType] = {
             2,
             -32603,
             "a fault in kbproc itself",
-            "Nothing of this request was kept; the log on stderr says more. Please report it.",
+            "What it had committed stays; the log on stderr says more. Please report it.",
             None,
         ),
         _row(
@@ -339,6 +339,8 @@ class KbprocError(Exception):
 
 def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
     """The valid names most like `name`, best first; all of them if few."""
+    import difflib
+
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=most, cutoff=0.5)
+    close = difflib.get_close_matches(name[:_MOST_COMPARED], names, n=most, cutoff=0.5)
     return close or names[:20]

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.model import Scalar
+from kbproc.words import plural
 
 
 class _Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
@@ -162,13 +163,15 @@ def summary(event: Event) -> str:
     match event:
         case DocWritten():
             verb = "add" if event.revision == 1 else "replace"
-            return f"{verb} document {event.id} “{event.title}” ({len(event.chunks)} chunks)"
+            return (
+                f"{verb} document {event.id} “{event.title}” ({plural(len(event.chunks), 'chunk')})"
+            )
         case DocChanged():
             return f"change document {event.id} “{event.title}”"
         case DocDeleted():
             return f"hide document {event.id}"
         case ChunkDeleted():
-            return f"hide {len(event.ids)} chunks of document {event.document_id}"
+            return f"hide {plural(len(event.ids), 'chunk')} of document {event.document_id}"
         case KbCreated():
             return f"create knowledge base {event.slug}"
         case KbUpdated():

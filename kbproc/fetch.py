@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ from msgspec import Struct
 from kbproc import __version__
 from kbproc.errors import KbprocError
 from kbproc.parse import detect
+from kbproc.words import plural
 
 MAX_REDIRECTS = 5
 _TYPES = {
@@ -68,17 +70,34 @@ def fetch_url(
     raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times")
 
 
+def without_password(url: str) -> str:
+    """The address as it may be shown: messages end up in logs.
+
+    Of one that is malformed nothing before the last @ is shown.
+    """
+    try:
+        parts = urlsplit(url)
+        plain = parts.netloc != "" and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        plain = False
+    if plain or "@" not in url:
+        return url
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
+    return (scheme.group() if scheme else "") + url.rpartition("@")[2]
+
+
 def _failed(url: str, why: str, **detail: Any) -> KbprocError:
     return KbprocError(
-        "network.failed", f"{url} could not be fetched: {why}.", field="$.params.url", detail=detail
-    )
+        "network.failed", f"{without_password(url)} could not be fetched: {why}.",
+        field="$.params.url", detail=detail,
+    )  # fmt: skip
 
 
 def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
-    except ValueError as error:
-        raise _failed(url, f"it redirects to {location!r} ({error})") from None
+    except ValueError:
+        raise _failed(url, f"it redirects to {without_password(location)!r}") from None
 
 
 def _judged(url: str, allow_private: bool) -> str:
@@ -86,12 +105,14 @@ def _judged(url: str, allow_private: bool) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise _blocked(url, f"the address is malformed: {error}") from None
-    if parts.scheme not in {"http", "https"} or not host:
-        raise _blocked(url, "only http and https addresses are fetched")
+    except ValueError:  # its text may hold a password
+        raise _blocked(url, "the address is malformed", _MALFORMED) from None
+    if parts.scheme not in {"http", "https"}:
+        raise _blocked(url, "only http and https addresses are fetched", _SCHEME)
+    if not host:
+        raise _blocked(url, "the address names no host", _MALFORMED)
     if parts.username or parts.password:
-        raise _blocked(url, "addresses with a password are not fetched")
+        raise _blocked(url, "addresses with a name or password are not fetched", _SIGNED_IN)
     try:
         found = socket.getaddrinfo(host, port or parts.scheme, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -99,7 +120,8 @@ def _judged(url: str, allow_private: bool) -> str:
     addresses = [str(entry[4][0]) for entry in found]
     allowed = [a for a in addresses if allow_private or _is_public(a)]
     if not allowed:
-        raise _blocked(url, f"{host} is a private or local address ({addresses[0]})")
+        behind = "" if host == addresses[0] else f" ({addresses[0]})"
+        raise _blocked(url, f"{host} is a private or local address{behind}", _PRIVATE)
     return allowed[0]
 
 
@@ -121,11 +143,16 @@ def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return ip.ipv4_mapped or ip.sixtofour
 
 
-def _blocked(url: str, why: str) -> KbprocError:
+_PRIVATE = "Only whoever starts kbproc can allow private addresses: --allow-private-addresses."
+_SCHEME = "Add files with doc.ingest; of the web, only http and https can be fetched."
+_MALFORMED = "Write it like https://example.org/page, with a port from 1 to 65535 if any."
+_SIGNED_IN = "Leave name and password out, or download the page and add the file with doc.ingest."
+
+
+def _blocked(url: str, why: str, hint: str) -> KbprocError:
     return KbprocError(
-        "network.blocked", f"{url} is not fetched: {why}.", field="$.params.url",
-        hint="Only whoever starts kbproc can allow private addresses, with "
-        "--allow-private-addresses.",
+        "network.blocked", f"{without_password(url)} is not fetched: {why}.",
+        field="$.params.url", hint=hint,
     )  # fmt: skip
 
 
@@ -230,7 +257,8 @@ def _body(
         data += part
         if len(data) > max_bytes:
             raise KbprocError(
-                "input.too_large", f"{url} has more than {max_bytes} bytes.",
+                "input.too_large",
+                f"{without_password(url)} has more than {plural(max_bytes, 'byte')}.",
                 field="$.params.max_bytes", hint="Raise max_bytes if you trust the page.",
             )  # fmt: skip
         _check(url, deadline, cancelled)
@@ -248,7 +276,8 @@ def _page(url: str, data: bytes, content_type: str) -> Page:
         doc_type = detect(name, data[:4096]) or doc_type
     if doc_type is None:
         raise KbprocError(
-            "input.unsupported_type", f"{url} is {kind or 'of no known type'}, which no parser "
-            "reads.", field="$.params.url",
+            "input.unsupported_type",
+            f"{without_password(url)} is {kind or 'of no known type'}, which no parser reads.",
+            field="$.params.url",
         )  # fmt: skip
     return Page(url=url, data=data, type=doc_type, name=name)

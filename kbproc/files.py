@@ -16,6 +16,7 @@ from pathlib import Path
 from kbproc import gitignore
 from kbproc.errors import KbprocError
 from kbproc.gitignore import Ignores
+from kbproc.words import plural
 
 
 def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
@@ -54,7 +55,10 @@ def resolve(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
 
 
 def write_new(path: Path, data: bytes, *, field: str) -> None:
-    """Never over an existing file. Raises resource.already_exists, store.io."""
+    """Never over an existing file, nor into a folder that isn't there.
+
+    Raises resource.already_exists, resource.not_found, store.io.
+    """
     try:
         with path.open("xb") as file:
             file.write(data)
@@ -62,6 +66,11 @@ def write_new(path: Path, data: bytes, *, field: str) -> None:
         raise KbprocError(
             "resource.already_exists", f"{path} exists and is not overwritten.", field=field
         ) from None
+    except FileNotFoundError:
+        raise KbprocError(
+            "resource.not_found", f"There is no folder {path.parent}.", field=field,
+            hint="Make that folder first, or name another.",
+        ) from None  # fmt: skip
     except OSError as error:
         raise KbprocError("store.io", f"{path} could not be written: {error.strerror}.") from None
 
@@ -174,7 +183,7 @@ def read(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise KbprocError(
             "input.too_large",
-            f"{path.name} has more than {most} bytes.",
+            f"{path.name} has more than {plural(most, 'byte')}.",
             hint="Raise max_file_bytes, or split the file.",
         )
     return data

@@ -9,14 +9,16 @@ made from these flags.
 from __future__ import annotations
 
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct, UnsetType
 
 from kbproc.config import FORMATS, LOG_LEVELS, MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.model import DEFAULT_KB, DestructiveParams, ReadParams
-from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from kbproc.registry import Method
 
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "json"]
 

@@ -38,11 +38,18 @@ def blend(cosine: float | None, bm25: float | None, bound: float, mode: Mode = "
     absolute, so scores of different queries compare.
     """
     share = min(1.0, (bm25 or 0.0) / bound) if bound > 0 else 0.0  # 32-bit sums may graze U
+    if mode == "fts":
+        fts = round(share, PLACES)
+        return Fused(fts, fts, None)
     likeness = None if cosine is None else min(1.0, max(0.0, cosine))
-    if mode == "hybrid":
-        likeness = None if likeness is None else VECTOR_WEIGHT * likeness
-        return _fused(_short(FULLTEXT_WEIGHT * share), _short(likeness))
-    return _fused(_short(share), None) if mode == "fts" else _fused(None, _short(likeness))
+    if mode == "vector":
+        vector = None if likeness is None else round(likeness, PLACES)
+        return Fused(vector or 0.0, None, vector)
+    fts = round(FULLTEXT_WEIGHT * share, PLACES)
+    if likeness is None:
+        return Fused(fts, fts, None)
+    vector = round(VECTOR_WEIGHT * likeness, PLACES)
+    return Fused(round(fts + vector, PLACES), fts, vector)
 
 
 def rrf(

@@ -8,7 +8,6 @@ Refuses to know: what they are used for. Tests and golden transcripts pass a
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +35,7 @@ class Host:
 
     def salt(self) -> str:
         """16 random bytes as hex."""
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
     def pid(self) -> int:
         return os.getpid()

@@ -13,15 +13,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc import events as ev
 from kbproc import files
 from kbproc.blobs import digest
 from kbproc.commit import Decision, Here, LongWrite
 from kbproc.content import read_content, reparse_one
-from kbproc.documents import Content, Ids, is_bulk, require_kb, targets_of, written
+from kbproc.documents import is_bulk, require_kb, targets_of
 from kbproc.errors import KbprocError
 from kbproc.ingest_result import (
     Changed,
@@ -31,6 +31,7 @@ from kbproc.ingest_result import (
     partial,
 )
 from kbproc.parse import detect
+from kbproc.revision import Content, Ids, metadata_of, tags_of, written
 
 __all__ = ["FileFailure", "IngestResult", "partial", "read_content", "reparse_one"]
 
@@ -290,17 +291,15 @@ def _batch(
 def _file_written(
     here: Here, work: Work, path: str, content: Content, existing: DocumentRow | None, ids: Ids
 ) -> ev.DocWritten:
-    """A new revision keeps the tags that were given by hand."""
-    tags = content.tags + (existing.tags if existing else []) + work.tags
-    kept = msgspec.json.decode(existing.metadata) if existing else {}
+    """A new revision keeps what was given by hand."""
     return written(
         here,
         content,
         kb=work.kb,
         existing=existing,
         ids=ids,
-        tags=list(dict.fromkeys(tags))[:16],
-        metadata={**kept, **content.metadata, **work.metadata},
+        tags=tags_of(content, existing, work.tags),
+        metadata=metadata_of(content, existing, work.metadata),
         path=path,
     )
 
@@ -320,6 +319,17 @@ def gone(here: Here, work: Work) -> list[DocumentRow]:
         if any(Path(path).is_relative_to(start) for start in work.starts)
         and files.is_gone(Path(path))
     ]
+
+
+def removal(here: Here, kb: str, rows: list[DocumentRow]) -> Decision:
+    """What a person is asked to approve before prune removes `rows`."""
+    return Decision(
+        events=[ev.DocDeleted(id=row.id) for row in rows],
+        data=None,
+        targets=targets_of(rows),
+        changes=[f"removed: {row.path}" for row in rows],
+        bulk=is_bulk(here, kb, len(rows)) if rows else False,
+    )
 
 
 def _require_starts(work: Work, known: Iterable[str]) -> None:
@@ -358,15 +368,10 @@ def plan(store: Store, work: Work, here: Here) -> Decision:
         if action in {"added", "updated", "failed"}:
             changes.append(f"{action}: {files.shown(path)}{why}")
     rows = gone(here, work) if work.prune else []
-    changes += [f"removed: {row.path}" for row in rows]
+    gone_ones = removal(here, work.kb, rows)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return Decision(
-        events=[ev.DocDeleted(id=row.id) for row in rows],
-        data=None,
-        targets=targets_of(rows),
-        changes=[f"{summary}, {len(rows)} removed", *changes],
-        bulk=is_bulk(here, work.kb, len(rows)) if rows else False,
-    )
+    first = f"{summary}, {len(rows)} removed"
+    return replace(gone_ones, changes=[first, *gone_ones.changes, *changes])
 
 
 def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Action, str]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.errors import KbprocError
+from kbproc.words import plural
 
 
 class FileFailure(Struct, frozen=True, kw_only=True):
@@ -52,9 +53,11 @@ def partial(result: IngestResult) -> KbprocError:
     total = result.added + result.updated + result.unchanged + result.failed
     detail = {**counts(result), "kb": result.kb, "failures": msgspec.to_builtins(result.failures)}
     first = result.failures[0]
+    name = Path(first.path).name
+    where = "" if name in first.message else f"{name}: "  # most messages name the file
     return KbprocError(
         "operation.partial",
-        f"{result.failed} of {total} files could not be read, first {Path(first.path).name}: "
-        f"{first.message}",
+        f"{result.failed} of {plural(total, 'file')} could not be read. First: "
+        f"{where}{first.message}",
         detail=detail,
     )

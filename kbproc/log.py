@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from kbproc.errors import KbprocError
+from kbproc.words import plural
 
 SEGMENT_BYTES = 64 << 20
 GENESIS = "0" * 32
@@ -155,7 +156,7 @@ class Log:
             if known.seq:
                 raise KbprocError(
                     "store.corrupt",
-                    f"The log is empty, yet the views hold {known.seq} records.",
+                    f"The log is empty, yet the views hold {plural(known.seq, 'record')}.",
                     detail={"expected_seq": known.seq},
                 )
             return log

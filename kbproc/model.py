@@ -27,7 +27,13 @@ FORBIDDEN_IN_NAMES = re.compile(
 )
 
 Slug = Annotated[str, Meta(pattern=SLUG, description="lower-case letters, digits, hyphens; 2–64")]
-KbSlug = Annotated[str, Meta(pattern=SLUG, description="knowledge base, by slug")]
+KbSlug = Annotated[
+    str,
+    Meta(
+        pattern=SLUG,
+        description="knowledge base, by slug: 2–64 lower-case letters, digits and hyphens",
+    ),
+]
 DocumentId = Annotated[int, Meta(ge=1, le=2**53, description="document, by id")]
 ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
 Title = Annotated[str, Meta(min_length=1, max_length=300, description="title")]
@@ -221,7 +227,7 @@ def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str
 def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata") -> None:
     """Refuses keys that hide characters, and values over 1,000 characters."""
     for key, value in metadata.items():
-        clean_name(key, field=f"{field} (a key)")
+        clean_name(key, field=field)
         if isinstance(value, str) and len(value) > 1000:
             raise KbprocError(
                 "input.invalid_params",

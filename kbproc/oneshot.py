@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kbproc import registry as reg
 from kbproc import rpc
+from kbproc.call import Answer, Call, Emit, Parked, Peer, run
 from kbproc.config import Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
+from kbproc.registry import Registry
 from kbproc.store import Store
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -48,14 +49,14 @@ class Session(Protocol):
 class InProcess:
     """A session on a store that this process opens itself."""
 
-    def __init__(self, *, config: Config, registry: reg.Registry, host: Host) -> None:
+    def __init__(self, *, config: Config, registry: Registry, host: Host) -> None:
         self._config = config
         self._registry = registry
         self._host = host
         self._store: Store | None = None
         self._cancelled = False
         self._wire = rpc.Wire(sys.maxsize)
-        self._peer = reg.Peer(
+        self._peer = Peer(
             actor=config.actor,
             scopes=frozenset(registry.scopes),
             cwd=host.cwd(),
@@ -97,8 +98,8 @@ class InProcess:
             self._store = Store.open(self._config.store, host=self._host, cache=self._config.cache)
         return self._store
 
-    def _answer(self, name: str, params: dict[str, Any], emit: reg.Emit) -> reg.Answer:
-        call = reg.Call(
+    def _answer(self, name: str, params: dict[str, Any], emit: Emit) -> Answer:
+        call = Call(
             registry=self._registry,
             host=self._host,
             peer=self._peer,
@@ -107,13 +108,13 @@ class InProcess:
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
         )
-        reached = reg.run(call, name, msgspec.json.encode(params))
-        while isinstance(reached, reg.Parked):
+        reached = run(call, name, msgspec.json.encode(params))
+        while isinstance(reached, Parked):
             self._wait(call.store, reached)
             reached = reached.resume()
         return reached
 
-    def _wait(self, store: Store, parked: reg.Parked) -> None:
+    def _wait(self, store: Store, parked: Parked) -> None:
         """Nobody else can write meanwhile: once all is embedded, waiting is in vain."""
         started = self._host.monotonic_ms()
         store.embedding.start()

@@ -127,14 +127,14 @@ def require(source: Source) -> Path:
         where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
         raise KbprocError(
             "model.unavailable",
-            f"the model {source.name} is not on this machine",
+            f"The model {source.name} is not on this machine.",
             hint=INSTALL if source.name == DEFAULT_MODEL else where,
         )
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise KbprocError(
             "model.unavailable",
-            f"the model {source.name} needs what is not installed: {', '.join(absent)}",
+            f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
             hint=INSTALL,
         )
     return source.folder
@@ -162,7 +162,7 @@ def export(source: Source, cache: Path, *, cancelled: Callable[[], bool] = lambd
     except OSError as error:
         raise KbprocError(
             "model.unavailable",
-            f"{source.name} cannot be exported into {cache}: {error.strerror}",
+            f"{source.name} can't be exported into {cache}: {error.strerror}.",
             hint="Make that folder writable, and see that the disk is not full.",
         ) from error
     return target
@@ -212,13 +212,14 @@ def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
         if child.returncode == 0:
             return
         if cancelled():
-            raise KbprocError("operation.cancelled", f"the export of {job.name} was stopped")
+            raise KbprocError("operation.cancelled", f"The export of {job.name} was stopped.")
         log.seek(0)
         printed = log.read().decode(errors="replace")[-2000:]
         reason = child.stdout.read().decode(errors="replace").strip() if child.stdout else ""
+    reason = reason or f"its process ended with {child.returncode}"
     raise KbprocError(
         "model.unavailable",
-        f"exporting {job.name} failed: {reason or f'its process ended with {child.returncode}'}",
+        f"Exporting {job.name} failed: {reason.rstrip('.')}.",
         detail={"log": printed},
     )
 
@@ -273,7 +274,7 @@ def _export(job: _Job, folder: Path) -> None:
     """Writes model.onnx, tokenizer.json and meta.json; raises model.unavailable."""
     weights = weights_sha256(Path(job.source))
     if job.sha256 and weights != job.sha256:
-        raise KbprocError("model.unavailable", f"the weights in {job.source} are not {job.name}'s")
+        raise KbprocError("model.unavailable", f"The weights in {job.source} are not {job.name}'s.")
     model = _load(job.source)
     _save_tokenizer(model, folder)
     full = folder / "fp32.onnx"
@@ -294,7 +295,7 @@ def _export(job: _Job, folder: Path) -> None:
         meta = msgspec.structs.replace(meta, precision=f"fp32-{exporter}")
         if not _agrees(meta, folder, reference):
             raise KbprocError(
-                "model.unavailable", f"{job.name} exported to ONNX does not give its own vectors"
+                "model.unavailable", f"{job.name} exported to ONNX does not give its own vectors."
             )
     full.unlink(missing_ok=True)
 
@@ -327,7 +328,7 @@ def weights_sha256(folder: Path) -> str:
 def _save_tokenizer(model: Any, folder: Path) -> None:
     fast = getattr(model.tokenizer, "backend_tokenizer", None)
     if fast is None:
-        raise KbprocError("model.unavailable", "the model has no tokenizer.json")
+        raise KbprocError("model.unavailable", "The model has no tokenizer.json.")
     fast.no_truncation()
     fast.no_padding()
     fast.save(str(folder / TOKENIZER))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,9 @@ from kbproc.config import Config
 from kbproc.flags import GLOBAL_FLAGS
 from kbproc.model import DEFAULT_KB
 from kbproc.output import Jq, Ndjson, Output
-from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from kbproc.registry import Method
 
 _GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
 

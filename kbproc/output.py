@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
 from kbproc.argv import usage_error
-from kbproc.registry import Method
+
+if TYPE_CHECKING:
+    from kbproc.registry import Method
 
 _encode = msgspec.json.Encoder().encode
 

@@ -19,6 +19,7 @@ from kbproc.oneshot import InProcess, Session, interrupts
 from kbproc.options import Options, fill
 from kbproc.registry import Method, Registry
 from kbproc.rpc import error_data
+from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.output import Output
@@ -139,7 +140,10 @@ class _Request:
         show = self._output.progress
         left = self._session.drain(lambda current, total: show("embed", current, total))
         if left:
-            self._output.note(f"{left} chunks are not embedded yet; a later command goes on.")
+            are = "is" if left == 1 else "are"
+            self._output.note(
+                f"{plural(left, 'chunk')} {are} not embedded yet; a later command goes on."
+            )
 
 
 def _log(options: Options, host: Host) -> None:

@@ -7,7 +7,6 @@ Refuses to know: what travels over them.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import NoReturn
@@ -22,6 +21,8 @@ def claim() -> tuple[int, int]:
     reader, writer = os.dup(0), os.dup(1)
     os.set_inheritable(reader, False)
     os.set_inheritable(writer, False)
+    for fd in (reader, writer):  # whoever made the pipes may have left them non-blocking
+        os.set_blocking(fd, True)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -42,6 +43,8 @@ def leave(code: int) -> NoReturn:
     Taking the interpreter apart takes time, and msgspec 0.22 can crash when the
     last collection frees its types: one in three, once all schemas were made.
     """
+    import logging
+
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,8 +16,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from kbproc.call import Answer
 from kbproc.errors import KbprocError, Retry, Risk
-from kbproc.registry import Answer, Method, why_not_json
+from kbproc.params import why_not_json
+from kbproc.registry import Method
 from kbproc.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
 
 _logger = logging.getLogger(__name__)

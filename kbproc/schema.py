@@ -14,9 +14,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kbproc.call import Meta
 from kbproc.errors import ERRORS
 from kbproc.model import Freshness, Plan
-from kbproc.registry import Meta, Method
+from kbproc.registry import Method
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

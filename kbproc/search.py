@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from kbproc import documents as docs
 from kbproc import fusion
-from kbproc.candidates import Candidate, Mixed, Pool, by_words, leaders, pool_size, restriction_of
+from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.documents import Kbs
 from kbproc.model import DocumentId, Freshness, ReadParams, Tags
 from kbproc.search_hints import why_nothing
@@ -225,8 +225,12 @@ class _Searching:
             return "fts"
         self.vector, why = self.store.embedding.query_vector(self.params.query)
         if self.vector is None or self.store.vectors is None:
-            self.notice.append(why or "No vector is there yet: only words are searched.")
-            return "fts" if self.params.mode == "hybrid" else "none"
+            why = why or "No vector is there yet."
+            if self.params.mode == "vector":
+                self.notice.append(f"Mode vector can't be served. {why}")
+                return "none"
+            self.notice.append(f"Only words are searched. {why}")
+            return "fts"
         return self.params.mode
 
     def _pool(self, mode: str, restriction: Restriction) -> Pool:
@@ -245,25 +249,20 @@ class _Searching:
             vector=self.vector,
             restriction=restriction,
         )
-        return mixed.pool(mode, size, params.ef_search)
+        every = params.narrows or params.per_document is not None or params.fusion == "rrf"
+        return mixed.pool(mode, size, params.ef_search, None if every else self.wanted + 1)
 
     # -------------------------------------------------------------------- scores
 
     def _ranked(self, pool: Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
-        """Best first; only as many as the page needs, unless every score has to be known."""
+        """Best first."""
         channels: Any = "hybrid" if mode == "none" else mode
         candidates = self._near_enough(pool)
-        if self.params.fusion == "blend" and not self._needs_all:
-            candidates = leaders(candidates, pool.bound, channels, self.wanted + 1)
         fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in candidates}
         ranked = fusion.ordered(fused)
         if self.params.min_score is not None:
             ranked = [entry for entry in ranked if entry[1].score >= self.params.min_score]
         return ranked if self.params.min_confidence is None else []  # documents have none
-
-    @property
-    def _needs_all(self) -> bool:
-        return self.params.narrows or self.params.per_document is not None
 
     def _near_enough(self, pool: Pool) -> list[Candidate]:
         least = self.params.min_similarity

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbproc import fusion
+from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.candidates import Pool
@@ -42,12 +43,17 @@ def why_nothing(
             f"{pool.total} candidates were left out by min_score, min_similarity or min_confidence."
         )
     if pool.total:
-        return f"offset {params.offset} is beyond the last of {pool.total} matches."
+        matches = plural(pool.total, "match", "matches")
+        return f"offset {params.offset} is beyond the last of {matches}."
     if query.reason and mode == "fts":
         return query.reason
     if mode == "none":
-        return f"Mode vector can't be served. {notice[0]}"
+        return notice[0]
     return _why_no_candidate(snapshot, query, filter)
+
+
+def _all(count: int, one: str, many: str | None = None) -> str:
+    return f"the one {one}" if count == 1 else f"all {plural(count, one, many)}"
 
 
 def _greatest_score(kind: str, mode: str) -> float:
@@ -63,7 +69,7 @@ def _why_no_candidate(snapshot: Snapshot, query: Query, filter: DocumentFilter) 
             return "No document matches the filters; leave some out."
         hits = snapshot.fulltext.search(query, 1)
         if hits.total:
-            return f"The filters removed all {hits.total} matches; leave some out."
+            return f"The filters removed {_all(hits.total, 'match', 'matches')}; leave some out."
     unknown = snapshot.fulltext.unknown_words(query)
     if unknown:
         return f"No chunk holds {', '.join(unknown)}; try other words."

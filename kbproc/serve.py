@@ -1,69 +1,39 @@
-"""`kbproc serve`: this process becomes the coprocess.
+"""`kbproc serve` up to its first line, which comes before anything heavy is imported.
 
-Owns: the order of starting (init, store, ready, requests) and of ending.
-Refuses to know: lines and requests (server.py).
+Owns: what the first line says, and refusing what can't be served.
+Refuses to know: everything after it (coprocess.py).
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from kbproc import __version__, rpc
-from kbproc import registry as reg
-from kbproc.config import Config
+from kbproc import __version__
+from kbproc.config import CAPABILITIES, SCOPES, Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
-from kbproc.logs import log_to_stderr
-from kbproc.methods import registry as all_methods
+from kbproc.lines import Lines, Signals
 from kbproc.model import PROTOCOL
-from kbproc.server import Connection, Lines, Outbox, Service, Signals, Stop, serve_lines
-from kbproc.store import Store
+from kbproc.outbox import Outbox
 
 PROTOCOLS = ("1",)
 
 
-class Opened:
-    """The store, once it is open, or why it could not be."""
-
-    def __init__(self) -> None:
-        self.store: Store | None = None
-        self.error: KbprocError | None = None
-
-    def get(self) -> Store:
-        if self.store is None:
-            raise self.error or KbprocError("internal.error", "The store is not open.")
-        return self.store
-
-
-def peer_of(
-    config: Config, host: Host, registry: reg.Registry, *, root: str | None, scopes: str | None
-) -> reg.Peer:
-    """Who speaks over stdin; raises input.invalid_params for scopes that don't exist."""
-    cwd = host.cwd()
-    return reg.Peer(
-        actor=config.actor,
-        scopes=parse_scopes(scopes, registry),
-        cwd=cwd,
-        root=Path(os.path.realpath(cwd / Path(root or ".").expanduser())),
-        kb=config.kb,
-    )
-
-
-def parse_scopes(text: str | None, registry: reg.Registry) -> frozenset[str]:
+def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[str]:
+    """All if `text` is None; raises input.invalid_params for scopes that don't exist."""
+    known = tuple(valid)
     if text is None:
-        return frozenset(registry.scopes)
+        return frozenset(known)
     wanted = {scope.strip() for scope in text.split(",") if scope.strip()}
-    if unknown := sorted(wanted - set(registry.scopes)):
+    if unknown := sorted(wanted.difference(known)):
         raise KbprocError(
             "input.invalid_params",
             f"There is no scope {unknown[0]!r}.",
             field="--scopes",
-            valid_values=registry.scopes,
+            valid_values=known,
         )
     return frozenset(wanted)
 
@@ -94,81 +64,55 @@ def run(
 ) -> int:
     """Serves until stdin ends or a signal comes; returns the exit code."""
     host = host or Host()
-    log_to_stderr(config.log_level, host)
     reader, writer = pipes
     outbox = Outbox(writer)
-    wire = rpc.Wire(max_line_bytes)
     try:
         check_protocol(protocol)
-        registry = all_methods()
-        peer = peer_of(config, host, registry, root=root, scopes=scopes)
+        allowed = parse_scopes(scopes)
     except KbprocError as error:
-        outbox.send(wire.error(None, error))
-        outbox.flush(1)
-        return error.row.exit
-    opened = Opened()
-    service = Service(
-        registry=registry,
-        host=host,
-        open_store=opened.get,
-        wire=wire,
-        max_in_flight=max_in_flight,
-        settings={"allow_private_addresses": allow_private_addresses},
-    )
+        return _refuse(error, outbox, max_line_bytes)
     signals = Signals()
     signals.install()
-    outbox.send(wire.plain_event("init", _init(config, peer, host)))
-    # Not in this thread: DuckDB takes a signal that raises for the end of its query.
-    opening = threading.Thread(target=_open, args=(opened, config, host, model), daemon=True)
-    opening.start()
-    try:
-        with signals.let_in():
-            opening.join()
-        _tell_ready(opened, outbox, wire)
-        lines = Lines(reader, max_line_bytes, signals)
-        code = serve_lines(Connection(service, peer, outbox), lines)
-    except Stop as stop:  # before the first request could be read
-        code = stop.exit_code
-    service.close()
-    if opened.store is not None and not opening.is_alive():
-        opened.store.close()
-    outbox.close()
-    return code
+    outbox.send(first_line(config, allowed, host))
+    from kbproc import coprocess
+    from kbproc.logs import log_to_stderr
+
+    log_to_stderr(config.log_level, host)
+    return coprocess.run(
+        config,
+        Lines(reader, max_line_bytes, signals),
+        outbox,
+        signals=signals,
+        root=root,
+        scopes=allowed,
+        max_line_bytes=max_line_bytes,
+        max_in_flight=max_in_flight,
+        allow_private_addresses=allow_private_addresses,
+        host=host,
+        model=model,
+    )
 
 
-def _init(config: Config, peer: reg.Peer, host: Host) -> dict[str, Any]:
-    return {
+def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:
+    """Not checked against its schema, as what checks is heavy; a test does it."""
+    params = {
+        "type": "init",
         "protocol": PROTOCOL,
         "server": {
             "name": "kbproc",
             "version": host.versions({"kbproc": __version__})["kbproc"],
         },
         "store": str(config.store),
-        "actor": peer.actor,
-        "scopes": sorted(peer.scopes),
-        "capabilities": reg.CAPABILITIES,
+        "actor": config.actor,
+        "scopes": sorted(scopes),
+        "capabilities": CAPABILITIES,
     }
+    return msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": params})
 
 
-def _open(opened: Opened, config: Config, host: Host, model: dict[str, Any] | None) -> None:
-    try:
-        opened.store = Store.open(config.store, host=host, cache=config.cache, model=model)
-    except KbprocError as error:
-        opened.error = error
-    except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-        opened.error = rpc.unexpected(error)
+def _refuse(error: KbprocError, outbox: Outbox, max_line_bytes: int) -> int:
+    from kbproc.rpc import Wire
 
-
-def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
-    store = opened.store
-    if store is None:
-        error = opened.error or KbprocError("internal.error", "The store is not open.")
-        outbox.send(
-            wire.plain_event("error", {"error": msgspec.to_builtins(rpc.error_data(error))})
-        )
-        return
-    with store.reading() as snapshot:
-        freshness = store.freshness(snapshot)
-    outbox.send(wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness}))
-    store.embedding.start()
-    store.start_tidying()
+    outbox.send(Wire(max_line_bytes).error(None, error))
+    outbox.flush(1)
+    return error.row.exit

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kbproc.errors import KbprocError
+
 if TYPE_CHECKING:
     from kbproc.views.fulltext_search import FullTextSnapshot
     from kbproc.views.queries import ChunkRow, DocumentRow, Head, Queries
@@ -59,6 +61,7 @@ class Shown(Protocol):
 
     published: Published
     version: int
+    broken: KbprocError | None
 
     def borrow(self) -> Queries: ...
     def give_back(self, queries: Queries) -> None: ...
@@ -106,25 +109,20 @@ class Snapshot:
             return self._queries.hits(ids)
         queries = self._store.borrow()
         try:
-            seq, chunks = queries.chunks_now(ids)
-            self._check(seq)
-            documents = self._published.documents
-            missing = {chunk.document_id for chunk in chunks} - documents.keys()
-            if missing:
-                seq, rows = queries.documents_now(missing)
-                self._check(seq)
-                documents.update(rows)
+            chunks = queries.chunks(ids)
+            known = self._published.documents
+            missing = {chunk.document_id for chunk in chunks.values()} - known.keys()
+            found = queries.documents_by_id(missing) if missing else {}
         finally:
             self._store.give_back(queries)
-        return {c.id: (c, documents[c.document_id]) for c in chunks if c.document_id in documents}
+        if self._version % 2 or self._version != self._store.version:
+            raise Moved
+        known.update(found)
+        return {id: (chunk, known[chunk.document_id]) for id, chunk in chunks.items()}
 
     def pin(self) -> None:
         """The catalog first, so that nothing can move later."""
         self.queries  # noqa: B018
-
-    def _check(self, seq: int) -> None:
-        if seq != self._published.seq:
-            raise Moved
 
     def _pin(self) -> Queries:
         queries = self._store.borrow()
@@ -134,6 +132,9 @@ class Snapshot:
             if queries.head().seq == published.seq:
                 break
             queries.end()  # a commit is being shown this very moment
+            if self._store.broken is not None:
+                self._store.give_back(queries)
+                raise self._store.broken
             self._store.wait_for(published.seq + 1, 1.0)
         if self._committed and published.seq != self._published.seq:
             queries.end()

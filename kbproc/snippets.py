@@ -147,7 +147,7 @@ def _densest(found: list[_Match], room: int) -> tuple[int, int]:
         while match.end - found[left].start > room and found[left] != match:
             inside[found[left].word] -= 1
             left += 1
-        distinct = len(+inside)
+        distinct = sum(count > 0 for count in inside.values())
         if distinct > best:
             best, span = distinct, (found[left].start, match.end)
     return span

@@ -27,7 +27,8 @@ from kbproc.lane import Lane, T, Ticket, birth, take_turn
 from kbproc.log import Log
 from kbproc.model import Freshness
 from kbproc.snapshot import Published, Snapshot
-from kbproc.storefiles import read_settings, take_lock
+from kbproc.storefiles import read_settings, size_of, take_folder
+from kbproc.tidy import Tidy
 
 if TYPE_CHECKING:
     from kbproc.embedding import Embedding
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
-_IDLE_SECONDS = 1.0
-# Deleted chunks still count in BM25's statistics until the index is compacted.
-_DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
 
 
@@ -69,8 +67,7 @@ class Store:
         self._parsers: ParserPool | None = None
         self._cursors: list[Queries] = []
         self._closed = threading.Event()
-        self._saved_seq = 0
-        self._tidying: threading.Thread | None = None
+        self._tidy = Tidy(self)
         self.broken: KbprocError | None = None
 
     # ------------------------------------------------------------------ opening
@@ -85,13 +82,7 @@ class Store:
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = take_lock(folder / "lock", host.pid())
-        except OSError as error:
-            raise KbprocError(
-                "store.io", f"The store {folder} could not be opened: {error.strerror}."
-            ) from error
+        lock = take_folder(folder, host.pid())
         store = cls(folder, host, cache, lock)
         try:
             store._open(model)
@@ -194,32 +185,11 @@ class Store:
             self._publish()
 
     def start_tidying(self) -> None:
-        self._tidying = threading.Thread(target=self._keep_tidy, name="tidy", daemon=True)
-        self._tidying.start()
-
-    def _keep_tidy(self) -> None:
-        """Compacts and folds whenever nothing has changed for a while; ends with `close`."""
-        while not self._closed.wait(_IDLE_SECONDS):
-            seq = self.published.seq
-            if self._closed.wait(_IDLE_SECONDS) or seq != self.published.seq:
-                continue
-            try:
-                self.tidy()
-            except KbprocError as error:
-                _logger.warning("tidying up failed: %s", error.message)
+        self._tidy.start()
 
     def tidy(self) -> None:
-        """What is better done while nobody waits."""
-        if self.fulltext.dead_ratio > _DEAD_SHARE:
-            self.compact()
-        vectors = self.vectors
-        if vectors is None:
-            return
-        if vectors.needs_fold:
-            vectors.fold(cancelled=self._closed.is_set)
-        if vectors.position.seq > self._saved_seq and not vectors.pending_count:
-            vectors.save()
-            self._saved_seq = vectors.position.seq
+        """Once, now."""
+        self._tidy.once()
 
     # ------------------------------------------------------------------ reading
 
@@ -272,7 +242,7 @@ class Store:
 
     def size_bytes(self) -> int:
         """What the store takes on disk."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        return size_of(self.folder)
 
     @property
     def seq(self) -> int:
@@ -406,8 +376,7 @@ class Store:
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self._closed.set()
-        if self._tidying is not None:
-            self._tidying.join(5)
+        self._tidy.close()
         if self.vectors is not None and self.broken is None:
             _quietly(self.vectors.save)
         if self._parsers is not None:

@@ -7,9 +7,11 @@ Refuses to know: what else lies in the folder.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,36 @@ from kbproc.errors import KbprocError
 
 FORMAT = 1
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
+
+
+def take_folder(folder: Path, pid: int) -> int:
+    """Makes the folder if need be and locks it; returns the lock's descriptor.
+
+    Raises store.io, store.locked.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise KbprocError(
+            "store.io",
+            f"The store {folder} is a file, not a folder.",
+            hint="Name a folder with --store or KBPROC_STORE.",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return take_lock(folder / "lock", pid)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"The store {folder} could not be opened: {error.strerror}."
+        ) from error
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below; one that goes meanwhile counts nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
 
 
 def take_lock(path: Path, pid: int) -> int:
@@ -59,6 +91,9 @@ def _write_settings(path: Path, model: dict[str, Any]) -> None:
     lines = [f"format = {FORMAT}", "", "[model]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    temporary.chmod(0o600)
+    with temporary.open("w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write("\n".join(lines) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)

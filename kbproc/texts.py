@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 import msgspec
 
 from kbproc.registry import Method
+from kbproc.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -138,7 +139,7 @@ def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None
 
 def _search_head(data: dict[str, Any], first: int) -> str:
     total, shown = data["total_matches"], len(data["results"])
-    matches = "1 match" if total == 1 else f"{total} matches"
+    matches = plural(total, "match", "matches")
     last = first + shown - 1
     showing = f"top {shown}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
     tail = f", showing {showing}" if shown else ""
@@ -200,7 +201,7 @@ def _record(page: Console, data: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    given = {name: value for name, value in data.items() if value not in (None, [], {})}
+    given = {name: value for name, value in data.items() if not _is_empty(value)}
     long = {name: value for name, value in given.items() if _is_long(value)}
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
@@ -217,6 +218,13 @@ def _record(page: Console, data: dict[str, Any]) -> None:
             _record(page, value)
         else:
             _print(page, [plain(value)])
+
+
+def _is_empty(value: Any) -> bool:
+    """Also a source that names nothing."""
+    if isinstance(value, dict):
+        return all(item is None for item in value.values())
+    return value is None or value == []
 
 
 def _is_long(value: Any) -> bool:

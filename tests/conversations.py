@@ -275,7 +275,7 @@ CONVERSATIONS: dict[str, Conversation] = {
             "[1,{}]",
             [ask(1, "ping"), {"jsonrpc": "2.0", "method": "ping"}, ask("two", "kb.get", slug="xx")],
             [{"jsonrpc": "2.0", "method": "ping"}, cancel(99)],
-            [ask(3, "doctor"), ask(4, "doc.wait")],
+            [ask(3, "kb.get", slug="default"), ask(4, "doc.wait")],  # one stream: two may mix
             [ask(5, "ping", min_seq=999), ask(5, "ping"), cancel(5)],
             [ask(6, "kb.create", slug="first"), ask(7, "kb.create", slug="second")],
             ask("last", "kb.list"),

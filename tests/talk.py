@@ -17,11 +17,14 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from kbproc import registry as reg
+import msgspec
+
 from kbproc import rpc
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.coprocess import Opened, _open, _tell_ready, peer_of
 from kbproc.methods import registry as all_methods
-from kbproc.serve import Opened, _init, _open, _tell_ready, peer_of
+from kbproc.registry import Registry
+from kbproc.serve import first_line, parse_scopes
 from kbproc.server import Connection, Service, _too_large
 from kbproc.store import Store
 from tests.fixed import FixedHost, model_of
@@ -163,7 +166,7 @@ class Session:
     """An open store and one connection to it, in this process."""
 
     def __init__(
-        self, store: Path, *, cwd: Path, model: str = "hash", registry: reg.Registry | None = None,
+        self, store: Path, *, cwd: Path, model: str = "hash", registry: Registry | None = None,
         scopes: str | None = None, max_line_bytes: int = MAX_LINE_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT, allow_private: bool = False, outbox: Any = None,
     ) -> None:  # fmt: skip
@@ -173,9 +176,9 @@ class Session:
         self.opened = Opened()
         self.outbox: Any = outbox or _List()
         self.wire = rpc.Wire(max_line_bytes)
-        peer = peer_of(config, host, methods, root=str(cwd), scopes=scopes)
-        peer = reg.Peer(actor=peer.actor, scopes=peer.scopes, cwd=cwd, root=cwd, kb=peer.kb)
-        self.outbox.send(self.wire.plain_event("init", _init(config, peer, host)))
+        peer = peer_of(config, host, parse_scopes(scopes, methods.scopes), str(cwd))
+        peer = msgspec.structs.replace(peer, cwd=cwd, root=cwd)
+        self.outbox.send(first_line(config, peer.scopes, host))
         _open(self.opened, config, host, model_of(model))
         self.service = Service(
             registry=methods, host=host, open_store=self.opened.get, wire=self.wire,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import OpenSession
+from tests.fixed import NOW_MS, FixedHost
 from tests.talk import Session
 
 LONG = "\n\n".join(f"Paragraph {n} is about subject{n}. " + "It goes on and on. " * 12
@@ -113,7 +114,12 @@ def test_what_create_refuses(session: Session) -> None:
 
 
 def test_create_needs_a_text_and_a_kb(session: Session) -> None:
-    assert session.error("doc.create", title="A", text=" \n\t ")["type"] == "operation.failed"
+    error = session.error("doc.create", title="A", text=" \n\t ")
+    assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.text")
+    error = session.error("doc.create", title="A", text="<p> </p>", type="html")
+    assert (error["type"], "scanned" in error["hint"]) == ("operation.failed", False)
+    create(session)
+    assert session.error("doc.update", id=1, text=" ")["field"] == "$.params.text"
     error = session.error("doc.create", title="A", text="x", kb="defualt")
     assert (error["type"], error["valid_values"][0]) == ("resource.not_found", "default")
 
@@ -296,7 +302,8 @@ def test_a_download_to_a_file(session: Session, tmp_path: Path) -> None:
     error = session.error("doc.download", id=1, path="copy.txt")
     assert error["type"] == "resource.already_exists"
     assert session.error("doc.download", id=1, path="/etc/x")["type"] == "path.outside_root"
-    assert session.error("doc.download", id=1, path="no/dir.txt")["type"] == "store.io"
+    error = session.error("doc.download", id=1, path="no/dir.txt")
+    assert (error["type"], error["field"]) == ("resource.not_found", "$.params.path")
     (tmp_path / "link").symlink_to("/tmp")
     assert session.error("doc.download", id=1, path="link/x")["type"] == "path.outside_root"
     (tmp_path / "dangling").symlink_to("/tmp/kbproc-nowhere")
@@ -409,6 +416,25 @@ def test_deletion_by_filter(library: Session) -> None:
     for nothing in nothings:
         assert library.error("doc.delete", where=nothing)["field"] == "$.params.where"
     assert ids(library) == [3, 4, 5]
+
+
+def test_missing_ids_are_named(library: Session) -> None:
+    error = library.error("doc.delete", ids=[98, 1, 99])
+    assert error["message"] == "There are no documents 98, 99."
+    error = library.error("doc.delete", ids=[99])
+    assert error["message"] == "There is no document 99."
+
+
+def test_an_update_lasts_until_the_next_ingest(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Title\n\nOld words.")
+    session.data("doc.ingest", paths=["a.md"])
+    session.data("doc.update", id=1, title="Own", tags=["t"])
+    assert session.data("doc.ingest", paths=["a.md"])["unchanged"] == 1
+    assert session.data("doc.get", id=1)["title"] == "Own", "only new text is undone"
+    session.data("doc.update", id=1, text="New words.")
+    assert session.data("doc.ingest", paths=["a.md"])["updated"] == 1
+    doc = session.data("doc.get", id=1, text=True)
+    assert ("Old words." in doc["text"], doc["title"], doc["tags"]) == (True, "Title", ["t"])
 
 
 def test_an_id_twice_is_deleted_once(library: Session) -> None:
@@ -564,6 +590,16 @@ def test_the_life_of_a_kb(session: Session) -> None:
     assert session.data("kb.status", slug="handbook")["documents"] == 0
 
 
+def test_a_kb_made_anew_is_another_one(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session.data("kb.create", slug="handbook")
+    plan = session.error("kb.delete", slug="handbook")["plan"]
+    confirmed(session, "kb.delete", slug="handbook")
+    monkeypatch.setattr(FixedHost, "now_ms", lambda self: NOW_MS + 1)
+    session.data("kb.create", slug="handbook")
+    error = session.error("kb.delete", slug="handbook", confirm=plan["plan_hash"])
+    assert error["type"] == "resource.plan_stale"
+
+
 def test_the_default_kb_stays(session: Session) -> None:
     assert session.error("kb.delete", slug="default")["field"] == "$.params.slug"
 
@@ -587,7 +623,9 @@ def test_kb_check_finds_stale_files(session: Session, tmp_path: Path) -> None:
     (tmp_path / "changed.md").write_text("Some WORDS.")
     (tmp_path / "size.md").write_text("More.")
     (tmp_path / "gone.md").unlink()
-    check = session.data("kb.check", slug="default")
+    result = session.ask("kb.check", slug="default")["result"]
+    check = result["data"]
+    assert "prune" in result["meta"]["hint"]
     assert (check["documents"], check["stale"], check["failed"], check["pending"]) == (4, 3, 0, 0)
     states = {Path(f["path"]).stem: f["state"] for f in check["stale_files"]}
     assert states == {"changed": "changed", "size": "changed", "gone": "gone"}

@@ -389,7 +389,7 @@ def test_what_can_be_told_without_loading(tmp_path: Path, endpoint: Endpoint) ->
     assert available(ModelSpec(kind="hash"), tmp_path) == "ready"
     assert inspect(ModelSpec(kind="hash", dim=9), tmp_path).dim == 9
     assert available(ModelSpec(kind="none"), tmp_path).startswith("missing: ")
-    assert available(ModelSpec(kind="openai"), tmp_path) == "missing: url is not set"
+    assert available(ModelSpec(kind="openai"), tmp_path) == "missing: The model's url is not set."
     assert available(ModelSpec(name="no/such-model"), tmp_path).startswith("missing: ")
     given = ModelSpec(kind="openai", name="m", url=endpoint.url, dim=32)
     assert inspect(given, tmp_path).fingerprint == load(given, tmp_path).fingerprint
@@ -482,7 +482,7 @@ def test_an_export_can_be_stopped(tmp_path: Path, impostor: onnx_export.Source) 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path, impostor: onnx_export.Source) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(KbprocError, match="cannot be exported into"):
+    with pytest.raises(KbprocError, match="can't be exported into"):
         onnx_export.export(impostor, tmp_path / "file" / "cache")
 
 

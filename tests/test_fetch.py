@@ -210,6 +210,29 @@ def test_addresses_that_are_not_fetched(url: str) -> None:
     refused("network.blocked", url)
 
 
+@pytest.mark.parametrize("url", [
+    "http://a:secret@example.org/", "http://a:secret@127.0.0.1/", "http://a:secret@[::1/x",
+    "http://a:secret@h:99999/", "ftp://a:secret@h/", "//a:secret@h/", "http:/\\a:secret@h/",
+    "http:a:secret@h/", "a:secret@h", "http://a:se/cret@h/", "http:///a:secret@h/",
+])  # fmt: skip
+def test_no_message_tells_a_password(url: str) -> None:
+    with pytest.raises(KbprocError) as found:
+        fetch_url(url, max_bytes=9, timeout_s=1, allow_private=False)
+    assert found.value.type == "network.blocked"
+    assert "cret" not in f"{found.value.message}{found.value.hint}{found.value.detail}"
+
+
+def test_hints_fit_the_reason() -> None:
+    hints = {}
+    for url in ("file:///etc/passwd", "http://h:99999/", "http://a:b@h/", "http://127.0.0.1/"):
+        with pytest.raises(KbprocError) as found:
+            fetch_url(url, max_bytes=9, timeout_s=1, allow_private=False)
+        hints[url] = found.value.hint
+    assert len(set(hints.values())) == 4
+    assert [url for url, hint in hints.items() if "private" in hint] == ["http://127.0.0.1/"]
+    assert found.value.message.count("127.0.0.1") == 2, "once in the address, once as the reason"
+
+
 def test_a_name_that_does_not_resolve() -> None:
     refused("network.failed", "http://no-such-host.invalid/")
     refused("network.failed", f"http://{'a' * 70}.example/")

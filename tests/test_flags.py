@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from kbproc.argv import argv_of, params_from_words, params_of, parse
+from kbproc.call import Reply
 from kbproc.errors import KbprocError
 from kbproc.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.methods import registry
 from kbproc.model import WriteParams
-from kbproc.registry import Example, Method, Reply, method
+from kbproc.registry import Example, Method, method
 from kbproc.schema import params_schema
 
 REGISTRY = registry()

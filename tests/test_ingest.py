@@ -396,6 +396,7 @@ def test_prune_removes_what_is_gone_once_it_is_confirmed(session: Session, docs:
     plan = session.ask("doc.ingest", paths=["docs"], prune=True, dry_run=True)["result"]["meta"]
     assert plan["plan"]["plan_hash"] == error["plan"]["plan_hash"]
     assert plan["plan"]["risk"] == error["plan"]["risk"], "a preview shows the deed's risk"
+    assert set(error["plan"]["changes"]) <= set(plan["plan"]["changes"])
     assert confirmed(session, paths=["docs"], prune=True) == {"unchanged": 4, "removed": 1}
     assert ingest(session, prune=True) == {"unchanged": 4}, "nothing to remove, nothing to confirm"
 
@@ -468,7 +469,7 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     changes = answer["meta"]["plan"]["changes"]
     assert changes[0] == "2 added, 1 updated, 0 unchanged, 1 failed, 1 unsupported, 1 removed"
     assert [line.split(":")[0] for line in changes[1:]] == [
-        "updated", "failed", "added", "added", "removed",
+        "removed", "updated", "failed", "added", "added",
     ]  # fmt: skip
     assert len(paths(session)) == 2
 

@@ -13,7 +13,7 @@ from kbproc.errors import KbprocError
 from kbproc.parse import detect, parse
 from kbproc.parse.text import decode
 
-DATA = Path(os.environ.get("KBPROC_TEST_DATA", "/work/shared/data"))
+DATA = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent")
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data sets are not here")
 
 # Of its 31 files: one needs a password, one is damaged, five hold pictures only.

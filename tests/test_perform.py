@@ -15,6 +15,7 @@ import pytest
 
 from kbproc import perform as performing
 from kbproc import registry as reg
+from kbproc.call import Call, Reply
 from kbproc.config import load
 from kbproc.errors import KbprocError, Retry
 from kbproc.methods import registry
@@ -144,7 +145,7 @@ class Change(WriteParams, kw_only=True, frozen=True):
     pass
 
 
-def toy(kind: Any, handler: Callable[[reg.Call], Any], *, streams: bool = False) -> reg.Method:
+def toy(kind: Any, handler: Callable[[Call], Any], *, streams: bool = False) -> reg.Method:
     """A method that does what `handler` does."""
     declare = reg.method(
         "toy.do",
@@ -175,7 +176,7 @@ def performed(
 def test_a_retry_is_told_as_a_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(call: reg.Call) -> Any:
+    def refuse(call: Call) -> Any:
         retry = Retry(method="doc.list", params={"limit": 5, "tags": ["a"]})
         raise KbprocError("store.io", "No.", retry=retry)
 
@@ -187,7 +188,7 @@ def test_a_retry_is_told_as_a_command_line(
 
 
 def test_a_read_ends_at_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(call: reg.Call) -> Any:
+    def interrupted(call: Call) -> Any:
         signal.raise_signal(signal.SIGINT)
 
     code, error = performed(toy("read", interrupted), tmp_path, capsys)
@@ -197,7 +198,7 @@ def test_a_read_ends_at_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_write_is_asked_to_stop_at_ctrl_c(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(call: reg.Call) -> Any:
+    def interrupted(call: Call) -> Any:
         signal.raise_signal(signal.SIGINT)
         call.check_cancelled(added=3)
 
@@ -208,7 +209,7 @@ def test_a_write_is_asked_to_stop_at_ctrl_c(
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(call: reg.Call) -> Any:
+    def interrupted(call: Call) -> Any:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
@@ -219,7 +220,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_fault_of_ours_is_one_typed_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fault(call: reg.Call) -> Any:
+    def fault(call: Call) -> Any:
         return 1 // 0
 
     code, error = performed(toy("read", fault), tmp_path, capsys)
@@ -230,5 +231,5 @@ def test_a_fault_of_ours_is_one_typed_error(
 def test_a_result_that_breaks_its_schema_is_never_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, error = performed(toy("read", lambda call: reg.Reply(data="x")), tmp_path, capsys)
+    code, error = performed(toy("read", lambda call: Reply(data="x")), tmp_path, capsys)
     assert (code, error["type"]) == (2, "internal.error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import unicodedata
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from kbproc.snippets import ELLIPSIS, snippet
 from kbproc.text import STOP_WORDS, analyse, parse_query, stems, words
 
-NAUGHTY = Path("/work/shared/data/dirty/naughty-strings")
+NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
 
 
 @pytest.mark.parametrize(

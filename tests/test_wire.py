@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbproc import schema
-from kbproc.server import Connection, Lines, Outbox, Signals, serve_lines
+from kbproc.config import SCOPES, Config
+from kbproc.errors import nearest
+from kbproc.host import Host
+from kbproc.lines import Lines, Signals
+from kbproc.methods import registry
+from kbproc.outbox import Outbox
+from kbproc.serve import first_line
+from kbproc.server import Connection, serve_lines
 from tests import toys
 from tests.conftest import OpenSession
 from tests.talk import Message, Process, Session, as_bytes, cancel, parsed, request
@@ -330,6 +339,57 @@ def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
     assert len(session.data("kb.list")) == 2
 
 
+# ---------------------------------------------------------------------- the first line
+
+
+def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
+    config = Config(store=tmp_path, cache=tmp_path)
+    message = json.loads(first_line(config, SCOPES, Host()))
+    assert schema.Checker().event("init", message["params"]) is None
+    assert message["params"]["scopes"] == list(SCOPES)
+
+
+def test_scopes_are_those_that_methods_need() -> None:
+    assert registry().scopes == SCOPES
+
+
+def test_the_first_line_needs_no_method_and_no_checker() -> None:
+    """What would make it slow."""
+    code = (
+        "import sys\n"
+        "import kbproc.cli, kbproc.argv, kbproc.options, kbproc.serve\n"
+        "slow = {'registry', 'call', 'methods', 'commit', 'rpc', 'schema', 'store', 'server'}\n"
+        "slow = {f'kbproc.{name}' for name in slow} | {'logging', 'difflib', 'secrets'}\n"
+        "print(sorted(slow & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_wire_blocks_whatever_it_was_given(tmp_path: Path) -> None:
+    """A non-blocking pipe would end the process as soon as it is full."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    code = (
+        "import os\n"
+        "from kbproc.pipes import claim\n"
+        "print([os.get_blocking(fd) for fd in claim()])\n"
+    )
+    with (tmp_path / "told").open("w+") as told:
+        subprocess.run(
+            [sys.executable, "-c", code], stdin=reader, stdout=writer, stderr=told, check=True
+        )
+        os.close(reader)
+        os.close(writer)
+        told.seek(0)
+        assert told.read() == "[True, True]\n"
+
+
+def test_a_long_name_is_compared_in_no_time() -> None:
+    valid = ["doc.get", "doc.list", "x" * 100]
+    assert nearest("doc.gett" + "x" * 10_000_000, valid) == ["x" * 100]
+
+
 # -------------------------------------------------------------------------- the reader
 
 
@@ -498,9 +558,9 @@ pipes = claim()
 print("a stray print", flush=True)
 os.write(1, b"another\\n")
 os.system("echo of a child")
-from kbproc import pipes as pipes_module, serve
+from kbproc import coprocess, pipes as pipes_module, serve
 from tests import toys
-serve.all_methods = toys.registry
+coprocess.all_methods = toys.registry
 sys.argv = ["fixed", *sys.argv[1:]]
 import tests.fixed as fixed
 fixed.claim = lambda: pipes

@@ -7,8 +7,9 @@ import sys
 
 from msgspec import Struct
 
+from kbproc.call import Call, Reply
 from kbproc.model import Params, ReadParams
-from kbproc.registry import Call, Example, Registry, Reply, method
+from kbproc.registry import Example, Registry, method
 
 
 class Nothing(ReadParams, kw_only=True, frozen=True):

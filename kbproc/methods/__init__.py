@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kbproc.methods import chunk, doc, index, kb, search, store, tag
+from kbproc.methods import chunk, doc, doc_add, index, kb, search, store, tag
 from kbproc.registry import Registry
 
 
 def registry() -> Registry:
-    return Registry.of(store, index, kb, doc, chunk, tag, search)
+    return Registry.of(store, index, kb, doc_add, doc, chunk, tag, search)

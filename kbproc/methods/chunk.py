@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from kbproc import events as ev
+from kbproc.call import Call, Reply
 from kbproc.commit import Decide, Decision, Here
 from kbproc.documents import decode_cursor, encode_cursor, page, require, targets_of
 from kbproc.errors import KbprocError
@@ -18,7 +19,8 @@ from kbproc.model import (
     ListParams,
     ReadParams,
 )
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.registry import Example, method
+from kbproc.words import plural, there_is_no
 
 if TYPE_CHECKING:
     from kbproc.views.queries import ChunkRow
@@ -69,7 +71,7 @@ def _shown(row: ChunkRow) -> ChunkView:
 def _missing(ids: list[int], field: str) -> KbprocError:
     return KbprocError(
         "resource.not_found",
-        f"There is no chunk {', '.join(map(str, ids[:10]))}.",
+        there_is_no("chunk", ids),
         field=field,
         hint="Chunk ids change with each new revision of a document: search or list again.",
         detail={"missing": ids[:100]},
@@ -163,7 +165,7 @@ def delete(call: Call, params: DeleteChunks) -> Decide:
             events=events,
             data=DeletedChunks(deleted=len(owners), documents=sorted(rows)),
             targets=targets_of(rows.values()),
-            changes=[f"hide {len(owners)} chunks of {len(rows)} documents"],
+            changes=[f"hide {plural(len(owners), 'chunk')} of {plural(len(rows), 'document')}"],
         )
 
     return decide

@@ -1,26 +1,24 @@
-"""Documents: add, read, change, hide."""
+"""Documents: read, change, hide."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from kbproc import documents as docs
-from kbproc import events as ev
-from kbproc import files, ingest
-from kbproc.commit import Decide, Decision, Here, LongWrite, confirm, plan_of
-from kbproc.documents import Deleted, Selection, decode_cursor, encode_cursor, page
+from kbproc import files, ingest, revision
+from kbproc.call import Call, Reply, Wait
+from kbproc.commit import Decide, Decision, Here
+from kbproc.content import content_of_text
+from kbproc.documents import Deleted, DocumentIds, Selection, decode_cursor, encode_cursor, page
 from kbproc.errors import KbprocError
-from kbproc.ingest import IngestResult
 from kbproc.model import (
-    DEFAULT_KB,
     DestructiveParams,
     Document,
     DocumentId,
     IndexStatus,
-    KbSlug,
     ListParams,
     Metadata,
     ReadParams,
@@ -31,68 +29,12 @@ from kbproc.model import (
     clean_name,
     clean_tags,
 )
-from kbproc.registry import Call, Example, Reply, Wait, method
+from kbproc.registry import Example, method
+from kbproc.words import plural
 
-MAX_TEXT = 4 << 20
-MAX_FILE_BYTES = 64 << 20
 DOWNLOAD_BYTES = 1 << 20
 
-Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="the document's text")]
-TextType = Annotated[
-    Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
-]
-Ids = Annotated[
-    list[DocumentId], Meta(min_length=1, max_length=1000, description="documents, by id")
-]
 Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
-ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
-Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
-
-
-class Ingest(DestructiveParams, kw_only=True, frozen=True):
-    paths: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=4096)]],
-        Meta(min_length=1, max_length=1000, description="files and folders"),
-    ]
-    kb: ToKb = DEFAULT_KB
-    recursive: Annotated[bool, Meta(description="go into folders within folders")] = True
-    glob: Annotated[Pattern, Meta(description="only files whose name or path matches")] | None = (
-        None
-    )
-    exclude: Annotated[
-        list[Pattern], Meta(max_length=100, description="patterns to leave out")
-    ] = []
-    tags: Tags = []
-    metadata: Metadata = {}
-    prune: Annotated[bool, Meta(description="remove documents whose files are gone")] = False
-    max_file_bytes: Annotated[
-        int, Meta(ge=1, le=1 << 30, description="larger files are failures")
-    ] = MAX_FILE_BYTES
-
-
-class Create(WriteParams, kw_only=True, frozen=True):
-    title: Title
-    text: Text
-    kb: ToKb = DEFAULT_KB
-    tags: Tags = []
-    type: TextType = "text"
-    source_id: docs.SourceId | None = None
-    metadata: Metadata = {}
-
-
-class Fetch(WriteParams, kw_only=True, frozen=True):
-    url: Annotated[str, Meta(min_length=8, max_length=4096, description="http or https address")]
-    kb: ToKb = DEFAULT_KB
-    tags: Tags = []
-    metadata: Metadata = {}
-    max_bytes: Annotated[int, Meta(ge=1, le=256 << 20, description="larger pages are refused")] = (
-        16 << 20
-    )
-
-
-class Reparse(WriteParams, kw_only=True, frozen=True):
-    ids: Ids | None = None
-    kb: Annotated[KbSlug, Meta(description="all documents of this one")] | None = None
 
 
 class ListDocuments(ListParams, kw_only=True, frozen=True):
@@ -123,12 +65,12 @@ class Update(WriteParams, kw_only=True, frozen=True):
     title: Title | None = None
     tags: Tags | None = None
     metadata: Metadata | None = None
-    text: Text | None = None
+    text: docs.Text | None = None
     expected_revision: Revision | None = None
 
 
 class Delete(DestructiveParams, kw_only=True, frozen=True):
-    ids: Ids | None = None
+    ids: DocumentIds | None = None
     where: Annotated[Selection, Meta(description="all documents that match")] | None = None
 
 
@@ -143,7 +85,7 @@ class Download(ReadParams, kw_only=True, frozen=True):
 
 
 class WaitFor(ReadParams, kw_only=True, frozen=True):
-    ids: Annotated[Ids, Meta(description="all that are pending if left out")] | None = None
+    ids: Annotated[DocumentIds, Meta(description="all that are pending if left out")] | None = None
 
 
 class DocumentText(Document, kw_only=True, frozen=True):
@@ -166,320 +108,8 @@ class Downloaded(Struct, kw_only=True, frozen=True):
     path: str | None
 
 
-class Reparsed(Struct, kw_only=True, frozen=True):
-    updated: int
-    unchanged: int
-    failed: int
-    failures: list[ingest.FileFailure]
-
-
 class Waited(Struct, kw_only=True, frozen=True):
     ready: int
-
-
-@method(
-    "doc.ingest",
-    kind="write",
-    streams=True,
-    idempotent=True,
-    params=Ingest,
-    result=IngestResult,
-    summary="Read files and folders into a knowledge base.",
-    when_to_use="To add files, or to bring a knowledge base up to date: unchanged files cost "
-    "nothing, and one bad file never stops the rest.",
-    errors=[
-        "operation.partial",
-        "path.outside_root",
-        "resource.not_found",
-        "input.confirmation_required",
-        "resource.plan_stale",
-    ],
-    alias="add",
-    positional=["paths"],
-    examples=[
-        Example(params={"paths": ["docs"]}, what="a folder"),
-        Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),
-        Example(params={"paths": ["nowhere"]}, what="a path that does not exist", exit=5),
-        Example(params={"paths": ["broken"]}, what="a folder with a damaged PDF", exit=3),
-    ],
-)
-def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
-    work = _work(call, params)
-    request = write.request
-    with call.store.reading() as snapshot:
-        here = Here(snapshot.queries, call.now, snapshot.published.head)
-        docs.require_kb(here, work.kb)
-        if params.dry_run:
-            planned = ingest.plan(call.store, work, here)
-            return Reply(data=None, seq=snapshot.seq, plan=plan_of(request, planned))
-        if work.prune:
-            work = _approved(call, work, here, request)
-    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
-    if result.failed:
-        error = ingest.partial(result)
-        write.fail(error)
-        raise error
-    outcome = write.end(result)
-    hint = None if _found_any(result) else "No file was found there that can be read."
-    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
-
-
-def _found_any(result: IngestResult) -> bool:
-    return bool(result.added + result.updated + result.unchanged + result.removed)
-
-
-def _work(call: Call, params: Ingest) -> ingest.Work:
-    root = call.peer.root
-    starts = [
-        files.resolve(path, cwd=call.peer.cwd, root=root, field=f"$.params.paths[{i}]")
-        if not params.prune
-        else files.locate(path, cwd=call.peer.cwd, root=root, field=f"$.params.paths[{i}]")
-        for i, path in enumerate(params.paths)
-    ]
-    check_metadata(params.metadata)
-    return ingest.Work(
-        kb=params.kb,
-        starts=starts,
-        root=root,
-        named=frozenset(starts),
-        recursive=params.recursive,
-        glob=params.glob,
-        exclude=params.exclude,
-        max_file_bytes=params.max_file_bytes,
-        tags=clean_tags(params.tags),
-        metadata=dict(params.metadata),
-        prune=params.prune,
-    )
-
-
-def _approved(call: Call, work: ingest.Work, here: Here, request: object) -> ingest.Work:
-    """Removing documents is destructive: it needs the scope and a person's approval."""
-    import msgspec
-
-    rows = ingest.gone(here, work)
-    if not rows:
-        return work
-    if "admin" not in call.peer.scopes:
-        raise KbprocError(
-            "auth.insufficient_scope", "prune would remove documents and needs the scope admin.",
-            field="$.params.prune", detail={"needed": "admin"},
-        )  # fmt: skip
-    removal = Decision(
-        events=[ev.DocDeleted(id=row.id) for row in rows],
-        data=None,
-        targets=docs.targets_of(rows),
-        changes=[f"remove {row.path}" for row in rows],
-        bulk=docs.is_bulk(here, work.kb, len(rows)),
-    )
-    confirm(msgspec.structs.replace(request, destructive=True), removal)  # type: ignore[arg-type, type-var]
-    return msgspec.structs.replace(work, approved=frozenset(row.id for row in rows))
-
-
-@method(
-    "doc.create",
-    kind="write",
-    params=Create,
-    result=Document,
-    summary="Add a text as a document.",
-    when_to_use="For text that is not in a file: a message, a transcript, a generated report.",
-    errors=["resource.not_found", "resource.already_exists", "operation.failed"],
-    examples=[
-        Example(
-            params={
-                "title": "Release notes 2.1",
-                "text": "The importer now reads DOCX files.",
-                "tags": ["release"],
-            },
-            what="a short text",
-        ),
-        Example(params={"title": "", "text": "x"}, what="an empty title", exit=1),
-    ],
-)
-def create(call: Call, params: Create) -> Decide:
-    title = clean_name(params.title, field="$.params.title")
-    tags = clean_tags(params.tags)
-    check_metadata(params.metadata)
-    if params.source_id is not None:
-        clean_name(params.source_id, field="$.params.source_id")
-    content = _content_of_text(call, params.text, params.type, title)
-
-    def decide(here: Here) -> Decision:
-        docs.require_kb(here, params.kb)
-        _refuse_taken(here, params)
-        event = docs.written(
-            here,
-            content,
-            kb=params.kb,
-            existing=None,
-            ids=docs.Ids(here),
-            tags=tags,
-            metadata=dict(params.metadata),
-            source_id=params.source_id,
-        )
-        status = call.store.embedding.status_when_new
-        made = docs.of_event(event, created_at=here.now, now=here.now, status=status)
-        return Decision(events=[event], data=made)
-
-    return decide
-
-
-def _content_of_text(call: Call, text: str, type: str, title: str) -> docs.Content:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        raise KbprocError(
-            "input.invalid_params", "text holds half a surrogate pair.", field="$.params.text"
-        ) from None
-    return ingest.read_content(call.store, data, type, title, title=title)
-
-
-def _refuse_taken(here: Here, params: Create) -> None:
-    from kbproc.views.queries import DocumentFilter
-
-    if params.source_id is None:
-        return
-    taken = here.queries.documents(
-        DocumentFilter(kbs=[params.kb], source_id=params.source_id), limit=1
-    )
-    if taken:
-        raise KbprocError(
-            "resource.already_exists",
-            f"{params.kb} has a document with source_id {params.source_id!r}: {taken[0].id}.",
-            field="$.params.source_id",
-            hint=f"Change it with doc.update, id {taken[0].id}.",
-            detail={"id": taken[0].id, "revision": taken[0].revision},
-        )
-
-
-@method(
-    "doc.fetch",
-    kind="write",
-    streams=True,
-    params=Fetch,
-    result=Document,
-    summary="Fetch a web page or file by URL and add it as a document.",
-    when_to_use="For a public page; fetching the same URL again makes a new revision if it "
-    "has changed.",
-    errors=[
-        "network.failed",
-        "network.blocked",
-        "input.too_large",
-        "input.unsupported_type",
-        "operation.failed",
-        "resource.not_found",
-    ],
-    positional=["url"],
-    examples=[
-        Example(params={"url": "http://127.0.0.1/secrets"}, what="a private address", exit=6),
-    ],
-)
-def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
-    from kbproc.fetch import fetch_url
-
-    tags = clean_tags(params.tags)
-    check_metadata(params.metadata)
-    if params.dry_run:
-        planned = Decision(events=[], data=None, changes=[f"fetch {params.url}"])
-        return Reply(data=None, plan=plan_of(write.request, planned))
-    page_ = fetch_url(
-        params.url,
-        max_bytes=params.max_bytes,
-        timeout_s=30 if params.timeout_ms is None else params.timeout_ms / 1000,
-        allow_private=bool(call.settings.get("allow_private_addresses")),
-        progress=lambda current, total: call.emit("progress", _fetched(current, total, params.url)),
-        cancelled=call.cancelled,
-    )
-    call.check_cancelled()
-    content = ingest.read_content(call.store, page_.data, page_.type, page_.name)
-
-    def decide(here: Here) -> Decision:
-        from kbproc.views.queries import DocumentFilter
-
-        docs.require_kb(here, params.kb)
-        same = DocumentFilter(kbs=[params.kb], url=params.url)
-        existing = next(iter(here.queries.documents(same, limit=1)), None)
-        if existing is not None and existing.sha256 == content.sha256:
-            return Decision(events=[], data=docs.shown(existing, call.store.embedding))
-        event = docs.written(
-            here,
-            content,
-            kb=params.kb,
-            existing=existing,
-            ids=docs.Ids(here),
-            tags=list(dict.fromkeys([*content.tags, *tags]))[:16],
-            metadata={**content.metadata, **params.metadata},
-            url=params.url,
-        )
-        created = existing.created_at if existing else here.now
-        status = call.store.embedding.status_when_new
-        made = docs.of_event(event, created_at=created, now=here.now, status=status)
-        return Decision(events=[event], data=made)
-
-    outcome = write.end(write.item(decide))
-    return Reply(data=outcome.data, seq=outcome.seq)
-
-
-def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
-    percent = round(100 * current / total, 1) if total else None
-    return {"stage": "fetch", "current": current, "total": total, "percent": percent,
-            "message": url, "last": current == total}  # fmt: skip
-
-
-@method(
-    "doc.reparse",
-    kind="write",
-    streams=True,
-    idempotent=True,
-    params=Reparse,
-    result=Reparsed,
-    summary="Cut documents into chunks afresh from their stored bytes.",
-    when_to_use="After an upgrade with a better parser, or a change to a model of another length.",
-    errors=["resource.not_found", "operation.partial"],
-    positional=["ids"],
-    examples=[Example(params={"ids": [1]}, what="one document")],
-)
-def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
-    from kbproc.views.queries import DocumentFilter
-
-    with call.store.reading() as snapshot:
-        docs.require_kbs(snapshot.queries, params.kb)
-        if params.ids is not None:
-            rows = docs.require_all(snapshot.queries, params.ids, field="$.params.ids")
-        else:
-            only = None if params.kb is None else [params.kb]
-            rows = snapshot.queries.documents(DocumentFilter(kbs=only))
-        if params.dry_run:
-            planned = Decision(events=[], data=None, targets=docs.targets_of(rows),
-                               changes=[f"parse {len(rows)} documents again"])  # fmt: skip
-            return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
-    updated, failures = 0, []
-    for number, row in enumerate(rows, 1):
-        call.check_cancelled(updated=updated)
-        try:
-            updated += ingest.reparse_one(call.store, row, write)
-        except KbprocError as error:
-            failures.append(
-                ingest.FileFailure(path=row.title, type=error.type, message=error.message)
-            )
-        call.emit("progress", ingest.progress("reparse", number, len(rows), row.title))
-    result = Reparsed(
-        updated=updated,
-        unchanged=len(rows) - updated - len(failures),
-        failed=len(failures),
-        failures=failures[:100],
-    )
-    if failures:
-        import msgspec
-
-        partial = KbprocError(
-            "operation.partial",
-            f"{len(failures)} of {len(rows)} documents could not be parsed again.",
-            detail=msgspec.to_builtins(result),
-        )
-        write.fail(partial)
-        raise partial
-    outcome = write.end(result)
-    return Reply(data=outcome.data, seq=outcome.seq)
 
 
 @method(
@@ -548,8 +178,9 @@ def get(call: Call, params: Get) -> Reply:
     params=Update,
     result=Document,
     summary="Change a document's title, tags, metadata or text.",
-    when_to_use="To correct a document; new text is cut into chunks and indexed afresh. The next "
-    "ingest of a changed file replaces its text again.",
+    when_to_use="To correct a document; new text is cut into chunks and indexed afresh. A file's "
+    "text is better corrected in the file: after new text, the next ingest brings the file's own "
+    "text and title back; tags and metadata stay.",
     errors=["resource.not_found", "operation.failed"],
     positional=["id"],
     examples=[
@@ -572,7 +203,7 @@ def update(call: Call, params: Update) -> Decide:
     def decide(here: Here) -> Decision:
         row = docs.require(here.queries, params.id)
         docs.check_revision(row, params.expected_revision)
-        event, made = docs.changed(
+        event, made = revision.changed(
             here,
             row,
             content=content,
@@ -591,14 +222,14 @@ def update(call: Call, params: Update) -> Decide:
     return decide
 
 
-def _new_content(call: Call, params: Update, title: str | None) -> docs.Content | None:
+def _new_content(call: Call, params: Update, title: str | None) -> revision.Content | None:
     """Texts of PDF and DOCX documents come back as plain text."""
     if params.text is None:
         return None
     with call.store.reading() as snapshot:
         row = docs.require(snapshot.queries, params.id)
     kind = row.type if row.type in {"markdown", "html", "code"} else "text"
-    return _content_of_text(call, params.text, kind, title or row.title)
+    return content_of_text(call.store, params.text, kind, title or row.title)
 
 
 @method(
@@ -621,7 +252,7 @@ def delete(call: Call, params: Delete) -> Decide:
             "input.invalid_params", "Give either ids or where.",
             field="$.params", valid_values=["ids", "where"],
         )  # fmt: skip
-    if params.where == Selection():
+    if params.where is not None and params.where.is_everything:
         raise KbprocError(
             "input.invalid_params", "where names no condition and would delete everything.",
             field="$.params.where", valid_values=list(Selection.__struct_fields__),
@@ -709,18 +340,19 @@ def wait(call: Call, params: WaitFor) -> Wait:
     total = waiting.chunks
 
     def ready() -> bool:
-        left = waiting.pending()
+        left: int = waiting.pending()
         if total:
             done = max(total - left, 0)
             call.emit("progress", ingest.progress("embed", done, total, "chunks"))
         return left == 0
 
     def expired() -> KbprocError:
+        left = waiting.pending()
         return KbprocError(
             "operation.timeout",
-            f"{waiting.pending()} chunks are still waiting to be embedded.",
+            f"{plural(left, 'chunk')} still {'waits' if left == 1 else 'wait'} to be embedded.",
             field="$.params.timeout_ms",
-            detail={"pending": waiting.pending()},
+            detail={"pending": left},
         )
 
     return Wait(

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from kbproc.call import Call, Reply
 from kbproc.commit import Decision, LongWrite, plan_of
 from kbproc.documents import targets_of
 from kbproc.model import ReadParams, WriteParams
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.registry import Example, method
 
 
 class Doctor(ReadParams, kw_only=True, frozen=True):

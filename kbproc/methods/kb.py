@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from kbproc import events as ev
+from kbproc.call import Call, Reply
 from kbproc.commit import Decide, Decision, Here
 from kbproc.documents import decode_cursor, encode_cursor, page, targets_of, unknown_kb
 from kbproc.errors import KbprocError
@@ -22,7 +23,8 @@ from kbproc.model import (
     WriteParams,
     clean_name,
 )
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.registry import Example, method
+from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.views.queries import KbRow, Queries
@@ -146,6 +148,7 @@ def _require(queries: Queries, slug: str) -> KbRow:
     ],
 )
 def create(call: Call, params: CreateKb) -> Decide:
+    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     name = clean_name(params.name or params.slug, field="$.params.name")
 
     def decide(here: Here) -> Decision:
@@ -287,7 +290,8 @@ def delete(call: Call, params: DeleteKb) -> Decide:
             events=[*events, ev.KbDeleted(slug=row.slug)],
             data=DeletedKb(slug=row.slug, documents=len(rows)),
             targets=[own, *targets_of(rows)],
-            changes=[f"delete {row.slug} and hide its {len(rows)} documents"],
+            changes=[f"delete {row.slug} and hide its {plural(len(rows), 'document')}"],
+            bound=[row.created_at],  # a new one under the same slug is another one
             bulk=bool(rows),
         )
 
@@ -354,8 +358,13 @@ def check(call: Call, params: GetKb) -> Reply:
         ],
         stale_files=stale[:_MOST_LISTED],
     )
-    hint = "Run doc.ingest again on their folder." if stale or failures else None
-    return Reply(data=data, seq=seq, hint=hint)
+    return Reply(data=data, seq=seq, hint=_hint(data, any(file.state == "gone" for file in stale)))
+
+
+def _hint(found: KbCheck, gone: bool) -> str | None:
+    if gone:
+        return "Run doc.ingest again on their folder; with prune it removes what is gone."
+    return "Run doc.ingest again on their folder." if found.stale or found.failed else None
 
 
 def _state(path: Path, size: int, sha256: str) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kbproc import search as service
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.call import Call, Reply
+from kbproc.registry import Example, method
 from kbproc.search import Results, Search
 
 

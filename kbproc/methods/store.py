@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from kbproc.call import Call, Reply
 from kbproc.errors import KbprocError, nearest
 from kbproc.model import PROTOCOL, SCHEMA_VERSION, Freshness, ReadParams
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.registry import Example, method
 
 
 class Ping(ReadParams, kw_only=True, frozen=True):

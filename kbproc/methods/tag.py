@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kbproc.call import Call, Reply
 from kbproc.documents import Kbs, decode_cursor, encode_cursor, kbs_of, page, require_kbs
 from kbproc.model import ListParams
-from kbproc.registry import Call, Example, Reply, method
+from kbproc.registry import Example, method
 
 
 class ListTags(ListParams, kw_only=True, frozen=True):

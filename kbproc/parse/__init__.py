@@ -93,7 +93,7 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     """
     format = FORMATS.get(type)
     if format is None:
-        message = f"{name}: no parser reads the type {type!r}"
+        message = f"{name}: no parser reads the type {type!r}."
         raise KbprocError("input.unsupported_type", message, valid_values=FORMATS)
     parser = cast("_Parser", importlib.import_module(format.module))
     try:
@@ -101,9 +101,10 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     except (KbprocError, MemoryError):
         raise
     except RecursionError as error:
-        raise KbprocError("operation.failed", f"{name} is nested too deeply to be read") from error
+        message = f"{name} is nested too deeply to be read."
+        raise KbprocError("operation.failed", message) from error
     except Exception as error:
-        message = f"{name} can't be read as {type}: {_reason(error)}"
+        message = f"{name} can't be read as {type}: {_reason(error).rstrip('.')}."
         raise KbprocError("operation.failed", message) from error
     return _cleaned(parsed)
 

@@ -38,7 +38,8 @@ def parse(data: bytes, name: str) -> Parsed:
     try:
         document = Document(io.BytesIO(data))
     except (OpcError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        message = f"{name} is damaged or no Word document: {error}"
+        reason = str(error).rstrip(".")
+        message = f"{name} is damaged or no Word document: {reason}."
         raise KbprocError("operation.failed", message) from error
     properties = document.core_properties
     title, blocks = _read(document)
@@ -51,20 +52,20 @@ def parse(data: bytes, name: str) -> Parsed:
 
 def _guard(data: bytes, name: str) -> None:
     if data.startswith(b"\xd0\xcf\x11\xe0"):
-        message = f"{name} is encrypted or an old .doc file: save it as DOCX without a password"
+        message = f"{name} is encrypted or an old .doc file: save it as DOCX without a password."
         raise KbprocError("operation.failed", message)
     try:
         files = zipfile.ZipFile(io.BytesIO(data)).infolist()
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        message = f"{name} is damaged: it is not a whole DOCX archive ({error})"
+        message = f"{name} is damaged: it is not a whole DOCX archive ({error})."
         raise KbprocError("operation.failed", message) from error
     unpacked = sum(file.file_size for file in files)
     ratio = unpacked / max(1, len(data))
     if unpacked > MAX_UNPACKED or len(files) > MAX_FILES:
         message = f"{name} would unpack to {unpacked >> 20} MiB in {len(files)} files"
-        raise KbprocError("input.too_large", f"{message}: more than a document needs")
+        raise KbprocError("input.too_large", f"{message}: more than a document needs.")
     if unpacked > _RATIO_FROM and ratio > MAX_RATIO:
-        message = f"{name} would unpack to {ratio:.0f} times its size: this looks like a zip bomb"
+        message = f"{name} would unpack to {ratio:.0f} times its size: this looks like a zip bomb."
         raise KbprocError("input.too_large", message)
 
 

@@ -46,7 +46,8 @@ def parse(data: bytes, name: str) -> Parsed:
         reader = _open(data, name)
         pages, unread = _pages(reader)
     except PyPdfError as error:
-        message = f"{name} is damaged: {' '.join(str(error).split()) or type(error).__name__}"
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        message = f"{name} is damaged: {reason}."
         raise KbprocError("operation.failed", message) from error
     blocks = _blocks(pages)
     if not blocks:
@@ -70,7 +71,7 @@ def _open(data: bytes, name: str) -> PdfReader:
     if reader.is_encrypted and reader.decrypt("") == PasswordType.NOT_DECRYPTED:
         raise KbprocError(
             "operation.failed",
-            f"{name} is encrypted: it opens only with a password",
+            f"{name} is encrypted: it opens only with a password.",
             hint="Save a copy without a password, and ingest that.",
         )
     return reader
@@ -98,11 +99,11 @@ def _pages(reader: PdfReader) -> tuple[list[str], list[str]]:
 
 def _nothing(name: str, pages: int, unread: list[str]) -> str:
     if unread:
-        return f"{name}: {len(unread)} of {pages} pages are damaged, the rest hold no text"
+        return f"{name}: {len(unread)} of {pages} pages are damaged, the rest hold no text."
     if not pages:
-        return f"{name} is damaged: it has no pages"
+        return f"{name} is damaged: it has no pages."
     where = "its one page" if pages == 1 else f"its {pages} pages"
-    return f"{name} holds no text on {where}: pictures of text need OCR first"
+    return f"{name} holds no text on {where}: pictures of text need OCR first."
 
 
 def _metadata(reader: PdfReader) -> dict[str, Scalar]:

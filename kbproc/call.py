@@ -1,0 +1,228 @@
+"""How one request becomes one answer.
+
+Owns: scopes, waiting for a position, running a handler by its kind, and the
+meta of every answer.
+Refuses to know: pipes, flags, tools, and what handlers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from kbproc import commit as pipeline
+from kbproc.errors import KbprocError
+from kbproc.host import Host
+from kbproc.model import Freshness, Params, Plan, ReadParams, WriteParams
+from kbproc.params import decode_params
+from kbproc.registry import Method, Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbproc.store import Store
+
+
+class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What every result says of itself."""
+
+    schema: str
+    seq: int
+    count: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    has_more: bool | UnsetType = UNSET
+    next_cursor: str | UnsetType = UNSET
+    took_ms: float | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+    plan: Plan | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    duplicate: bool | UnsetType = UNSET
+    notice: list[str] | UnsetType = UNSET
+    freshness: Freshness | UnsetType = UNSET
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What a handler answers; only `data` is a must."""
+
+    data: Any
+    seq: int | None = None
+    count: int | None = None
+    total: int | None = None
+    has_more: bool | None = None
+    next_cursor: str | None = None
+    hint: str | None = None
+    notice: list[str] | None = None
+    freshness: Freshness | None = None
+    plan: Plan | None = None
+    duplicate: bool | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """`data` is None in a dry run."""
+
+    data: Any
+    meta: Meta
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """A handler's way to wait; see `Parked`."""
+
+    ready: Callable[[], bool]
+    resume: Callable[[], Reply]
+    timeout_ms: int | None
+    expired: Callable[[], KbprocError]
+
+
+class Parked(Struct, frozen=True, kw_only=True):
+    """A request that waits: it holds no thread and no place until `ready` is true.
+
+    `ready` is asked again whenever the store shows something new; it may emit
+    progress, and raises KbprocError if waiting has become pointless.
+    """
+
+    ready: Callable[[], bool]
+    resume: Callable[[], Answer | Parked]
+    timeout_ms: int | None
+    expired: Callable[[], KbprocError]
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """Who is at the other end of a connection."""
+
+    actor: str
+    scopes: frozenset[str]
+    cwd: Path
+    root: Path | None
+    kb: str
+    surface: str = "serve"
+
+
+Emit = Callable[[str, dict[str, Any]], None]
+
+
+class Call:
+    """One request on its way: who asks, what may be used, how to say something meanwhile."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        host: Host,
+        peer: Peer,
+        open_store: Callable[[], Store],
+        emit: Emit,
+        now: str,
+        cancelled: Callable[[], bool] = lambda: False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.registry = registry
+        self.host = host
+        self.peer = peer
+        self.emit = emit
+        self.now = now
+        self.cancelled = cancelled
+        self.settings = settings or {}
+        self._open_store = open_store
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """Raises what opening it raised."""
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    def check_cancelled(self, **detail: Any) -> None:
+        """Raises operation.cancelled; `detail` says what stays."""
+        if self.cancelled():
+            raise KbprocError(
+                "operation.cancelled", "The client cancelled the request.", detail=detail
+            )
+
+
+def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
+    """One request, from its raw params to its answer. Raises KbprocError."""
+    found = call.registry.find(name)
+    if found.scope not in call.peer.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            f"{name} needs the scope {found.scope}.",
+            detail={"needed": found.scope, "scopes": sorted(call.peer.scopes)},
+        )
+    params = decode_params(found.params, raw)
+    if isinstance(params, ReadParams) and params.min_seq is not None and found.needs_store:
+        wanted, timeout_ms = params.min_seq, params.timeout_ms
+        if call.store.published.seq < wanted:
+            return Parked(
+                ready=lambda: call.store.published.seq >= wanted,
+                resume=lambda: _finish(call, found, params),
+                timeout_ms=timeout_ms,
+                expired=lambda: _not_reached(call, wanted, timeout_ms),
+            )
+    return _finish(call, found, params)
+
+
+def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:
+    started = call.host.monotonic_ms()
+    reply = _handle(call, found, params)
+    if isinstance(reply, Wait):
+        return Parked(
+            ready=reply.ready,
+            resume=lambda: _answer(call, found, params, reply.resume(), started),
+            timeout_ms=reply.timeout_ms,
+            expired=reply.expired,
+        )
+    return _answer(call, found, params, reply, started)
+
+
+def _answer(call: Call, found: Method, params: Params, reply: Reply, started: float) -> Answer:
+    fields = msgspec.structs.asdict(reply)
+    data = fields.pop("data")
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if "seq" not in fields:
+        fields["seq"] = call.store.published.seq if found.needs_store else 0
+    if isinstance(params, WriteParams) and params.dry_run:
+        fields["dry_run"] = True
+    took = round(call.host.monotonic_ms() - started, 3)
+    return Answer(data=data, meta=Meta(schema=found.schema, took_ms=took, **fields))
+
+
+def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
+    if not isinstance(params, WriteParams):
+        reply: Reply | Wait = found.handler(call, params)
+        return reply
+    request = pipeline.Request(
+        method=found.name,
+        actor=call.peer.actor,
+        params=params,
+        destructive=found.kind == "destructive",
+        now=call.now,
+    )
+    if found.long:
+        write = pipeline.LongWrite(call.store, request)
+        earlier = None if params.dry_run else write.earlier()
+        done: Reply = _reply(earlier) if earlier else found.handler(call, params, write)
+        return done
+    return _reply(pipeline.write(call.store, request, found.handler(call, params)))
+
+
+def _reply(outcome: pipeline.Outcome) -> Reply:
+    return Reply(
+        data=outcome.data,
+        seq=outcome.seq,
+        plan=outcome.plan,
+        duplicate=outcome.duplicate or None,
+    )
+
+
+def _not_reached(call: Call, wanted: int, timeout_ms: int | None) -> KbprocError:
+    return KbprocError(
+        "operation.timeout",
+        f"Position {wanted} was not reached"
+        + ("." if timeout_ms is None else f" in {timeout_ms} ms."),
+        seq=call.store.published.seq,
+        field="$.params.min_seq",
+    )

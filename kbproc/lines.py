@@ -1,0 +1,98 @@
+"""What comes in: lines, and the signals that end them.
+
+Owns: splitting a descriptor into lines with a limit, and the moments at which
+SIGTERM and SIGINT may interrupt.
+Refuses to know: what the lines say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+
+class Stop(BaseException):
+    """SIGTERM or SIGINT, raised in the main thread where it lets it in."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+    @property
+    def exit_code(self) -> int:
+        return 130 if self.signum == signal.SIGINT else 0
+
+
+class Signals:
+    """SIGTERM and SIGINT: the first one counts, and it waits until it can tear nothing.
+
+    A request must not be cut between taking its place and being run.
+    """
+
+    def __init__(self) -> None:
+        self.pending: int | None = None
+        self._open = False
+
+    def install(self) -> None:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._handle)
+
+    def _handle(self, signum: int, frame: object) -> None:
+        if self.pending is None:
+            self.pending = signum
+            if self._open:
+                raise Stop(signum)
+
+    @contextlib.contextmanager
+    def let_in(self) -> Iterator[None]:
+        """Raises Stop for a signal that has come, or comes while in here."""
+        self._open = True
+        try:
+            if self.pending is not None:
+                raise Stop(self.pending)
+            yield
+        finally:
+            self._open = False
+
+
+class Lines:
+    """Splits a descriptor into lines; one over the limit is dropped, not kept in memory."""
+
+    def __init__(self, fd: int, limit: int, signals: Signals) -> None:
+        self._fd = fd
+        self._limit = limit
+        self._signals = signals
+        self._poll = select.poll()
+        self._poll.register(fd, 0)
+
+    def ended(self) -> bool:
+        """True if the client has closed its end, or a signal has come."""
+        return self._signals.pending is not None or bool(self._poll.poll(0))
+
+    def _read(self) -> bytes:
+        with self._signals.let_in():
+            return os.read(self._fd, 1 << 16)
+
+    def __iter__(self) -> Iterator[bytes | int]:
+        """Lines without newline; for one that was too long, its size so far as an int.
+
+        Raises Stop.
+        """
+        parts: list[bytes] = []
+        size = 0
+        while block := self._read():
+            *ends, rest = block.split(b"\n")
+            for end in ends:
+                size += len(end)
+                yield size if size > self._limit else b"".join([*parts, end])
+                parts, size = [], 0
+            size += len(rest)
+            if size > self._limit:
+                parts = []
+            elif rest:
+                parts.append(rest)
+        if size:
+            yield size if size > self._limit else b"".join(parts)

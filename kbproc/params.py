@@ -1,0 +1,96 @@
+"""A request's params: from bytes to a struct, or an error that helps.
+
+Owns: saying which field is wrong, and what it could be instead.
+Refuses to know: which params there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.errors import KbprocError, nearest
+from kbproc.model import Params
+
+_MOST_SHOWN = 100  # characters of what a client sent
+_MOST_SAID = 500
+
+_PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_NAMES = re.compile(r"\.(\w+)")
+_MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
+
+
+def decode_params(params: type[Params], raw: bytes | msgspec.Raw) -> Params:
+    """Raises input.invalid_params that names the field and the valid values."""
+    try:
+        return msgspec.json.decode(raw, type=params)
+    except msgspec.ValidationError as error:
+        raise _invalid(params, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise KbprocError(
+            "input.invalid_json",
+            f"What params holds is not JSON: {why_not_json(error)}.",
+            field="$.params",
+        ) from None
+
+
+def why_not_json(error: Exception) -> str:
+    """What keeps bytes from being decoded, as the end of a sentence."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    said = str(error).removeprefix("JSON is malformed: ")
+    return said[:1].lower() + said[1:]
+
+
+def _invalid(params: type[Params], message: str) -> KbprocError:
+    found = _PATH.search(message)
+    path = found["path"] if found else "$"
+    field = "$.params" + path.removeprefix("$")
+    said = message[: found.start()] if found else message
+    valid: list[Any] | None = None
+    if unknown := _UNKNOWN.search(said):
+        name = unknown["name"][:_MOST_SHOWN]
+        members = [m for s in _structs_in(_type_at(params, path)) for m in s.__struct_fields__]
+        field += f".{name}"
+        said = f"{field} is not a parameter of this method"
+        valid = nearest(name, members)
+    elif missing := _MISSING.search(said):
+        field += f".{missing['name']}"
+        said = f"{field} is required"
+    else:
+        valid = list(_literals_in(_type_at(params, path))) or None
+        said = f"{field}: {said[:1].lower()}{said[1:_MOST_SAID]}"
+    return KbprocError("input.invalid_params", f"{said}.", field=field, valid_values=valid)
+
+
+def _type_at(annotation: Any, path: str) -> Any:
+    """What is declared where a path such as `$.where.tags[0]` leads."""
+    for name in _NAMES.findall(path):
+        fields = [info for s in _structs_in(annotation) for info in msgspec.structs.fields(s)]
+        annotation = next((info.type for info in fields if info.name == name), None)
+    return annotation
+
+
+def _structs_in(annotation: Any) -> Iterable[type[Struct]]:
+    for part in _parts(annotation):
+        if isinstance(part, type) and issubclass(part, Struct):
+            yield part
+
+
+def _literals_in(annotation: Any) -> Iterable[Any]:
+    for part in _parts(annotation):
+        if get_origin(part) is Literal:
+            yield from get_args(part)
+
+
+def _parts(annotation: Any) -> Iterable[Any]:
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)

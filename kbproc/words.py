@@ -1,0 +1,23 @@
+"""Numbers and ids with their nouns in messages.
+
+Owns: singular and plural.
+Refuses to know: any message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """1 chunk, 2 chunks; `many` where it isn't `one` and an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def there_is_no(noun: str, ids: Iterable[int]) -> str:
+    """Names the first ten."""
+    missing = [str(id) for id in dict.fromkeys(ids)]
+    if len(missing) == 1:
+        return f"There is no {noun} {missing[0]}."
+    more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+    return f"There are no {noun}s {', '.join(missing[:10])}{more}."
