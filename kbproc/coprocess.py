@@ -24,6 +24,8 @@ from kbproc.outbox import Outbox
 from kbproc.server import Connection, Service, serve_lines
 from kbproc.store import Store
 
+_SIGNAL_SECONDS = 0.05
+
 
 class Opened:
     """The store, once it is open, or why it could not be."""
@@ -80,8 +82,9 @@ def run(
     opening = threading.Thread(target=_open, args=(opened, config, host, model), daemon=True)
     opening.start()
     try:
-        with signals.let_in():
-            opening.join()
+        while opening.is_alive():
+            opening.join(_SIGNAL_SECONDS)
+            signals.check()
         _tell_ready(opened, outbox, wire)
         code = serve_lines(Connection(service, peer, outbox), lines)
     except Stop as stop:  # before the first request could be read

@@ -7,7 +7,6 @@ Refuses to know: what the lines say.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -29,33 +28,30 @@ class Stop(BaseException):
 class Signals:
     """SIGTERM and SIGINT: the first one counts, and it waits until it can tear nothing.
 
-    A request must not be cut between taking its place and being run.
+    A request must not be cut between taking its place and being run. `woken` can be
+    read once a signal has come: one that arrives just before a blocking call would
+    else be noticed only after it.
     """
 
     def __init__(self) -> None:
         self.pending: int | None = None
-        self._open = False
+        self.woken = -1
 
     def install(self) -> None:
+        self.woken, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._handle)
 
     def _handle(self, signum: int, frame: object) -> None:
         if self.pending is None:
             self.pending = signum
-            if self._open:
-                raise Stop(signum)
 
-    @contextlib.contextmanager
-    def let_in(self) -> Iterator[None]:
-        """Raises Stop for a signal that has come, or comes while in here."""
-        self._open = True
-        try:
-            if self.pending is not None:
-                raise Stop(self.pending)
-            yield
-        finally:
-            self._open = False
+    def check(self) -> None:
+        """Raises Stop for a signal that has come."""
+        if self.pending is not None:
+            raise Stop(self.pending)
 
 
 class Lines:
@@ -65,16 +61,21 @@ class Lines:
         self._fd = fd
         self._limit = limit
         self._signals = signals
+        self._hangup = select.poll()
+        self._hangup.register(fd, 0)
         self._poll = select.poll()
-        self._poll.register(fd, 0)
+        self._poll.register(fd, select.POLLIN)
+        if signals.woken >= 0:
+            self._poll.register(signals.woken, select.POLLIN)
 
     def ended(self) -> bool:
         """True if the client has closed its end, or a signal has come."""
-        return self._signals.pending is not None or bool(self._poll.poll(0))
+        return self._signals.pending is not None or bool(self._hangup.poll(0))
 
     def _read(self) -> bytes:
-        with self._signals.let_in():
-            return os.read(self._fd, 1 << 16)
+        self._poll.poll()
+        self._signals.check()
+        return os.read(self._fd, 1 << 16)
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Lines without newline; for one that was too long, its size so far as an int.

@@ -453,12 +453,12 @@ def test_reading_stops_while_nothing_is_read(open_session: OpenSession, pipe: Pi
     asked = 200
     for id in range(asked):
         os.write(writer, as_bytes(request(id, "blob")) + b"\n")
-    os.close(writer)
     until = time.monotonic() + 10
     while not pipe.outbox.full or deaf._unanswered:
         assert time.monotonic() < until
         time.sleep(0.001)
     assert pipe.outbox._bytes < (32 + 64 + 1) << 20  # what was in flight may still come
+    os.close(writer)  # only now: who has closed is not held back any more
     with os.fdopen(os.dup(pipe.reader), "rb") as answers:
         ids = [json.loads(answers.readline())["id"] for _ in range(asked)]
     serving.join(5)
