@@ -19,14 +19,14 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest tests/test_house.py
 	$(BIN)/kbproc gen --check
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-long: check
-	KBPROC_TEST_PROFILE=long $(BIN)/python -m pytest -q -n 2 --dist loadfile
+	KBPROC_TEST_PROFILE=long $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(READY)
 	$(BIN)/python -m bench

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,20 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
-# msgspec 0.22 can crash when the interpreter's last collection takes its types apart.
-atexit.register(gc.freeze)
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """msgspec 0.22 can crash when the interpreter's last collection takes its types
+    apart, and duckdb prints what it takes for leaks: so the process leaves at once,
+    with the session's own exit status.
+    """
+
+    def leave() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(session.exitstatus))
+
+    atexit.register(leave)
+
 
 OpenSession = Callable[..., Session]
 
