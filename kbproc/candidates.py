@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from kbproc.snapshot import Snapshot
     from kbproc.views.base import Restriction
+    from kbproc.views.filters import DocumentFilter
     from kbproc.views.fulltext_search import FullTextSnapshot
-    from kbproc.views.queries import DocumentFilter
     from kbproc.views.vectorsearch import VectorSnapshot
 
 POOL = 100

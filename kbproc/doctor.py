@@ -92,7 +92,7 @@ def _log(store: Store) -> Found:
 
 
 def _blobs(store: Store, deep: bool) -> Found:
-    from kbproc.views.queries import DocumentFilter
+    from kbproc.views.filters import DocumentFilter
 
     with store.reading() as snapshot:
         wanted = {row.sha256 for row in snapshot.queries.documents(DocumentFilter())}

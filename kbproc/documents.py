@@ -35,7 +35,8 @@ __all__ = ["decode_cursor", "encode_cursor", "page"]  # with documents come list
 
 if TYPE_CHECKING:
     from kbproc.embedding import Embedding
-    from kbproc.views.queries import ChunkRow, DocumentFilter, DocumentRow, Queries
+    from kbproc.views.filters import DocumentFilter
+    from kbproc.views.queries import ChunkRow, DocumentRow, Queries
 
 Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
@@ -99,7 +100,7 @@ def kbs_of(kb: Kbs | None) -> list[str] | None:
 
 def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     """A filter from params that carry (some of) Selection's members; tags are normalised."""
-    from kbproc.views.queries import DocumentFilter
+    from kbproc.views.filters import DocumentFilter
 
     given = {
         name: getattr(selection, name)

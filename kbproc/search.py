@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbproc.store import Store
     from kbproc.views.base import Restriction
-    from kbproc.views.queries import ChunkRow, DocumentRow
+    from kbproc.views.queries import HitRow
 
 _MOST_FETCHED = 10_000
 
@@ -284,7 +284,7 @@ class _Searching:
 
     def _page(
         self, ranked: list[tuple[int, fusion.Fused]]
-    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, tuple[ChunkRow, DocumentRow]], bool]:
+    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, HitRow], bool]:
         """The page, its rows, and whether there is more."""
         start = self.params.offset
         if self.params.per_document is not None:
@@ -295,29 +295,26 @@ class _Searching:
         # A vector may be a step ahead of the rows of this snapshot.
         return [e for e in page if e[0] in rows], rows, len(ranked) > self.wanted
 
-    def _hit(
-        self, id: int, fused: fusion.Fused, row: tuple[ChunkRow, DocumentRow], pool: Pool
-    ) -> Hit:
-        chunk, document = row
-        short = snippet(chunk.text, self.query.terms, self.params.snippet_chars)
+    def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
+        short = snippet(row.text, self.query.terms, self.params.snippet_chars)
         return Hit(
             chunk_id=id,
             score=fused.score,
             score_breakdown=Breakdown(fts=fused.fts, vector=fused.vector),
-            text=chunk.text,
+            text=row.text,
             snippet=short.text,
             highlights=short.highlights if self.params.highlight else [],
             source=HitSource(
-                document_id=document.id,
-                title=document.title,
-                path=document.path or document.url,
-                type=document.type,
-                page=chunk.page,
-                section=chunk.section,
-                chunk_index=chunk.idx,
-                total_chunks=document.chunk_count,
-                tags=list(document.tags),
-                kb=document.kb,
+                document_id=row.document_id,
+                title=row.title,
+                path=row.path or row.url,
+                type=row.type,
+                page=row.page,
+                section=row.section,
+                chunk_index=row.idx,
+                total_chunks=row.chunk_count,
+                tags=list(row.tags),
+                kb=row.kb,
             ),
             confidence=None,
             expires_at=None,

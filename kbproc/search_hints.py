@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbproc.search import Search
     from kbproc.snapshot import Snapshot
     from kbproc.text import Query
-    from kbproc.views.queries import DocumentFilter
+    from kbproc.views.filters import DocumentFilter
 
 
 def why_nothing(

@@ -7,16 +7,14 @@ Refuses to know: who publishes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.errors import KbprocError
 
 if TYPE_CHECKING:
     from kbproc.views.fulltext_search import FullTextSnapshot
-    from kbproc.views.queries import ChunkRow, DocumentRow, Head, Queries
-
-_MOST_DOCUMENTS = 20_000
+    from kbproc.views.queries import Head, HitRow, Queries
 
 
 class Moved(Exception):
@@ -24,32 +22,16 @@ class Moved(Exception):
 
 
 class Published:
-    """What readers see: a position, and the full-text index at it.
+    """What readers see: a position, and the full-text index at it."""
 
-    `documents` are rows that were read at this position before; whatever a
-    commit touches is left behind.
-    """
-
-    def __init__(
-        self, head: Head, fulltext: FullTextSnapshot, documents: dict[int, DocumentRow]
-    ) -> None:
+    def __init__(self, head: Head, fulltext: FullTextSnapshot) -> None:
         self.head = head
         self.fulltext = fulltext
         self.chunks = fulltext.num_docs
-        self.documents = documents
 
     @property
     def seq(self) -> int:
         return self.head.seq
-
-    def documents_without(self, touched: Iterable[int]) -> dict[int, DocumentRow]:
-        """What the next position may take over."""
-        if len(self.documents) > _MOST_DOCUMENTS:
-            return {}
-        kept = dict(self.documents)
-        for id in touched:
-            kept.pop(id, None)
-        return kept
 
 
 class Shown(Protocol):
@@ -103,22 +85,18 @@ class Snapshot:
         self._committed = True
         return self._published.fulltext
 
-    def hits(self, ids: Sequence[int]) -> dict[int, tuple[ChunkRow, DocumentRow]]:
+    def hits(self, ids: Sequence[int]) -> dict[int, HitRow]:
         """Chunks with their documents at `seq`; what is gone is left out. Raises Moved."""
         if self._queries is not None:
             return self._queries.hits(ids)
         queries = self._store.borrow()
         try:
-            chunks = queries.chunks(ids)
-            known = self._published.documents
-            missing = {chunk.document_id for chunk in chunks.values()} - known.keys()
-            found = queries.documents_by_id(missing) if missing else {}
+            found = queries.hits(ids)
         finally:
             self._store.give_back(queries)
         if self._version % 2 or self._version != self._store.version:
             raise Moved
-        known.update(found)
-        return {id: (chunk, known[chunk.document_id]) for id, chunk in chunks.items()}
+        return found
 
     def pin(self) -> None:
         """The catalog first, so that nothing can move later."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbproc.parse.pool import ParserPool
     from kbproc.views.catalog import Catalog
     from kbproc.views.fulltext import FullText
-    from kbproc.views.queries import DocumentRow, IndexRow, Queries
+    from kbproc.views.queries import IndexRow, Queries
     from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
@@ -285,14 +285,9 @@ class Store:
             self.version += 1
 
     def _publish(self) -> None:
-        queries = self._writer_queries()
-        head = queries.head()
-        documents: dict[int, DocumentRow] = {}
-        if hasattr(self, "published"):
-            touched = queries.touched_since(self.published.seq)
-            documents = self.published.documents_without(touched)
+        head = self._writer_queries().head()
         with self._shown:
-            self.published = Published(head, self.fulltext.snapshot(), documents)
+            self.published = Published(head, self.fulltext.snapshot())
             self._shown.notify_all()
 
     # ------------------------------------------------------------------ writing

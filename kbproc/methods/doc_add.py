@@ -233,7 +233,7 @@ def create(call: Call, params: Create) -> Decide:
 
 
 def _refuse_taken(here: Here, params: Create) -> None:
-    from kbproc.views.queries import DocumentFilter
+    from kbproc.views.filters import DocumentFilter
 
     if params.source_id is None:
         return
@@ -294,7 +294,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     content = ingest.read_content(call.store, page_.data, page_.type, page_.name)
 
     def decide(here: Here) -> Decision:
-        from kbproc.views.queries import DocumentFilter
+        from kbproc.views.filters import DocumentFilter
 
         docs.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
@@ -340,7 +340,7 @@ def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
     examples=[Example(params={"ids": [1]}, what="one document")],
 )
 def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
-    from kbproc.views.queries import DocumentFilter
+    from kbproc.views.filters import DocumentFilter
 
     with call.store.reading() as snapshot:
         docs.require_kbs(snapshot.queries, params.kb)

@@ -273,7 +273,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
 )
 def delete(call: Call, params: DeleteKb) -> Decide:
     def decide(here: Here) -> Decision:
-        from kbproc.views.queries import DocumentFilter
+        from kbproc.views.filters import DocumentFilter
 
         row = _require(here.queries, params.slug)
         if row.slug == DEFAULT_KB:

@@ -10,7 +10,7 @@ as much as `unnest`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -18,6 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kbproc.log import Position
+from kbproc.views.filters import DocumentFilter
 
 Ids = NDArray[np.int64]
 
@@ -57,6 +58,24 @@ class ChunkRow(Struct, frozen=True):
     overlap: int
 
 
+class HitRow(Struct, frozen=True):
+    """What a hit shows of a chunk and its document: every column more costs time."""
+
+    chunk_id: int
+    text: str
+    page: int | None
+    section: str | None
+    idx: int
+    document_id: int
+    kb: str
+    title: str
+    type: str
+    path: str | None
+    url: str | None
+    tags: list[str]
+    chunk_count: int
+
+
 class IndexRow(Struct, frozen=True):
     """What the indexes need of a live chunk."""
 
@@ -93,80 +112,6 @@ class Head(Struct, frozen=True):
     @property
     def position(self) -> Position:
         return Position(self.seq, self.hash)
-
-
-class DocumentFilter(Struct, frozen=True, kw_only=True):
-    """Which live documents; None leaves that side open. All that are given must hold."""
-
-    ids: Sequence[int] | None = None
-    not_ids: Sequence[int] | None = None
-    kbs: Sequence[str] | None = None
-    types: Sequence[str] | None = None
-    tags: Sequence[str] | None = None
-    tags_mode: Literal["all", "any"] = "all"
-    metadata: dict[str, Any] | None = None
-    path_prefix: str | None = None
-    path: str | None = None
-    url: str | None = None
-    source_id: str | None = None
-    title_contains: str | None = None
-    created_after: str | None = None
-    created_before: str | None = None
-
-    def where(self) -> tuple[str, list[Any]]:
-        """SQL conditions over `documents`, and their parameters."""
-        clauses, values = ["deleted_at is null"], list[Any]()
-        for value, clause in (
-            (self.ids, "id in (select unnest(?::bigint[]))"),
-            (self.not_ids, "id not in (select unnest(?::bigint[]))"),
-            (self.kbs, "list_contains(?::varchar[], kb)"),
-            (self.types, "list_contains(?::varchar[], type)"),
-            (self.tags, f"list_has_{self.tags_mode}(tags, ?::varchar[])"),
-            (self.path_prefix, "starts_with(path, ?)"),
-            (self.path, "path = ?"),
-            (self.url, "url = ?"),
-            (self.source_id, "source_id = ?"),
-            (self.title_contains, "contains(lower(title), lower(?))"),
-            (self.created_after, "created_at > ?"),
-            (self.created_before, "created_at < ?"),
-        ):
-            if value is not None:
-                clauses.append(clause)
-                values.append(list(value) if isinstance(value, (list, tuple)) else value)
-        for key, wanted in (self.metadata or {}).items():
-            clause, given = _member_is(key, wanted)
-            clauses.append(clause)
-            values += given
-        return " and ".join(clauses), values
-
-    @property
-    def is_open(self) -> bool:
-        """True if every live document passes."""
-        return self == DocumentFilter(tags_mode=self.tags_mode)
-
-    @property
-    def only_kbs(self) -> bool:
-        """True if nothing but the knowledge base is restricted."""
-        return self == DocumentFilter(kbs=self.kbs, tags_mode=self.tags_mode)
-
-
-def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
-    """That a member of the metadata has this value and its kind; 1 and 1.0 are one number."""
-    pointer = "/" + key.replace("~", "~0").replace("/", "~1")
-    if wanted is None:
-        return "json_type(metadata, ?) = 'NULL'", [pointer]
-    if isinstance(wanted, str):
-        return "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?", [
-            pointer, pointer, wanted,
-        ]  # fmt: skip
-    if isinstance(wanted, bool):
-        return "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?", [
-            pointer, pointer, str(wanted).lower(),
-        ]  # fmt: skip
-    kinds = "('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')"
-    return f"json_type(metadata, ?) in {kinds} and try_cast(metadata ->> ? as double) = ?", [
-        pointer, pointer, float(wanted),
-    ]  # fmt: skip
 
 
 _FEW = 32
@@ -305,19 +250,9 @@ class Queries:
         )
         return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
 
-    def hits(self, ids: Sequence[int]) -> dict[int, tuple[ChunkRow, DocumentRow]]:
-        """Chunks with their documents, for a page of results."""
-        columns = ", ".join(f"d.{name}" for name in DocumentRow.__struct_fields__)
-        sql = (
-            f"select c.*, {columns} from (select unnest(?::bigint[]) as wanted) "  # noqa: S608
-            "join chunks c on c.id = wanted join documents d on d.id = c.document_id "
-            "where d.deleted_at is null"
-        )
-        cut = len(ChunkRow.__struct_fields__)
-        return {
-            row[0]: (ChunkRow(*row[:cut]), DocumentRow(*row[cut:]))
-            for row in self._rows(sql, [list(ids)])
-        }
+    def hits(self, ids: Sequence[int]) -> dict[int, HitRow]:
+        """Chunks with what is shown of their documents, for a page of results."""
+        return {row[0]: HitRow(*row) for row in self._rows(_HITS, [list(ids)])}
 
     def chunk_counts(self) -> dict[int, int]:
         """document id → number of its chunks, for live documents that have any."""
@@ -383,6 +318,13 @@ class Queries:
         )
         return dict(self._rows(sql, [token, actor, method]))
 
+
+_HITS = (
+    "select c.id, c.text, c.page, c.section, c.idx, "
+    "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count "
+    "from (select unnest(?::bigint[]) as wanted) "
+    "join chunks c on c.id = wanted join documents d on d.id = c.document_id"
+)
 
 _INDEX_ROWS = (
     "select c.id, c.document_id, d.kb, d.title, c.section, c.text "
