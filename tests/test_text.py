@@ -136,7 +136,7 @@ def test_every_string_is_a_query(text: str) -> None:
         assert not STOP_WORDS & set(query.terms)
 
 
-@pytest.mark.skipif(not NAUGHTY.exists(), reason="the shared data is absent")
+@pytest.mark.skipif(not NAUGHTY.exists(), reason="KBPROC_TEST_DATA names no such folder")
 def test_naughty_strings_are_queries_and_texts() -> None:
     for path in NAUGHTY.rglob("*.json"):
         for text in json.loads(path.read_text()):
