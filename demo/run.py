@@ -58,7 +58,7 @@ def over_stdio(files: Path) -> None:
     print(f"   ingested {added['added']} files, {added['chunks']} chunks")
     if added["added"] != len(list(files.iterdir())):
         sys.exit(f"not every file was read: {added}")
-    print("   embedding (the first time, the model is exported once: half a minute)…")
+    print("   embedding (the first time, the model is exported once)…")
     started = time.perf_counter()
     kb.ask("doc.wait", timeout_ms=300_000)
     print(f"   every chunk has its vector after {time.perf_counter() - started:.1f} s")

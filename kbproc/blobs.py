@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from kbproc.errors import KbprocError
+from kbproc.files import sync_folder
 
 
 def digest(data: bytes) -> str:
@@ -46,7 +47,7 @@ class Blobs:
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The source could not be stored: {error.strerror}."
@@ -94,12 +95,4 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True, mode=0o700)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(folder.parent)

@@ -187,3 +187,12 @@ def read(path: Path, most: int) -> bytes:
             hint="Raise max_file_bytes, or split the file.",
         )
     return data
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in it durable. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

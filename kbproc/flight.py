@@ -12,48 +12,24 @@ from typing import TYPE_CHECKING, Any
 from kbproc import rpc
 from kbproc.call import Answer, Emit, Parked, run
 from kbproc.errors import KbprocError
-from kbproc.host import Host
+from kbproc.stream import Stream
 
 if TYPE_CHECKING:
     from kbproc.server import Connection
 
-_PROGRESS_EVERY_MS = 100.0
-
 Reply = Callable[[bytes | None], None]
 
 
-class Stream:
-    """The events of one request, numbered without a gap."""
-
-    def __init__(self, connection: Connection, id: rpc.Id, host: Host) -> None:
-        self._connection = connection
-        self._id = id
-        self._host = host
-        self._index = 0
-        self._started = self._last_progress = host.monotonic_ms()
-
-    def _eta(self, now: float, current: int, total: int | None) -> int | None:
-        """Milliseconds that are left if it goes on as it went."""
-        if not current or total is None:
-            return None
-        return round((now - self._started) / current * (total - current))
-
-    def emit(self, name: str, fields: dict[str, Any]) -> None:
-        """Progress is thinned out before it is numbered; other events wait for room."""
-        outbox = self._connection.outbox
-        if name == "progress":
-            now, last = self._host.monotonic_ms(), fields.pop("last", False)
-            if not last and (outbox.congested or now - self._last_progress < _PROGRESS_EVERY_MS):
-                return
-            self._last_progress = now
-            fields["eta_ms"] = self._eta(now, fields["current"], fields["total"])
-        elif outbox.congested:
-            outbox.wait_for_room(lambda: self._id in self._connection.cancelled)
-        stamped = {"request_id": self._id, "index": self._index, **fields}
-        line = self._connection.service.wire.event(name, stamped)
-        if line is not None:
-            self._index += 1
-            outbox.send(line)
+def _stream(connection: Connection, id: rpc.Id) -> Stream:
+    outbox, service = connection.outbox, connection.service
+    return Stream(
+        wire=service.wire,
+        id=id,
+        host=service.host,
+        send=outbox.send,
+        crowded=lambda: outbox.congested,
+        wait=lambda: outbox.wait_for_room(lambda: id in connection.cancelled),
+    )
 
 
 class Flight:
@@ -76,7 +52,7 @@ class Flight:
         service = connection.service
         emit: Emit = _silent
         if id is not None:
-            self._stream = Stream(connection, id, service.host)
+            self._stream = _stream(connection, id)
             emit = self._stream.emit
         self.call = service.call(connection.peer, emit, self.is_cancelled)
 

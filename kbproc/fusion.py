@@ -65,12 +65,6 @@ def rrf(
     return _fused(None if mode == "vector" else fts, None if mode == "fts" else vector)
 
 
-def ranks(scores: Mapping[int, float]) -> dict[int, int]:
-    """Chunk id → rank from 1, greatest score first, equals by chunk id."""
-    ordered = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))
-    return {chunk_id: rank for rank, chunk_id in enumerate(ordered, 1)}
-
-
 def ordered(fused: Mapping[int, Fused]) -> list[tuple[int, Fused]]:
     """(chunk id, score) by score as shown, equals by chunk id."""
     return sorted(fused.items(), key=lambda item: (-item[1].score, item[0]))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from kbproc.errors import KbprocError
+from kbproc.files import sync_folder
 from kbproc.words import plural
 
 SEGMENT_BYTES = 64 << 20
@@ -149,7 +150,7 @@ class Log:
         """
         if not folder.exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
         log = cls(folder, START, "")
         segments = log.segments()
         if not segments:
@@ -311,7 +312,7 @@ class Log:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
         try:
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError:
             self.close()  # so that the next write tries again before it acknowledges anything
             raise
@@ -325,14 +326,6 @@ class Log:
             self._size = size
         except OSError as error:
             self.failed = error
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _cut_torn_tail(segment: Path, known: Position) -> None:

@@ -24,10 +24,10 @@ from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.registry import Registry
 from kbproc.store import Store
+from kbproc.stream import Stream
 
 OnEvent = Callable[[dict[str, Any]], None]
 _ID = 1
-_PROGRESS_EVERY_MS = 100.0
 _POLL_SECONDS = 0.2
 
 
@@ -68,7 +68,12 @@ class InProcess:
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         try:
             found = self._registry.find(name)
-            emit = _Events(self._wire, self._host, on_event).emit
+            emit = Stream(
+                wire=self._wire,
+                id=_ID,
+                host=self._host,
+                send=lambda line: on_event(msgspec.json.decode(line)["params"]),
+            ).emit
             if found.streams:
                 emit("init", {})
             line = self._wire.result(_ID, found, self._answer(name, params, emit))
@@ -128,35 +133,6 @@ class InProcess:
             if parked.timeout_ms is not None:
                 left = min(left, (parked.timeout_ms - passed) / 1000)
             store.wait_for_change(left)
-
-
-class _Events:
-    """A request's events, numbered without a gap, as they would come over the wire."""
-
-    def __init__(self, wire: rpc.Wire, host: Host, on_event: OnEvent) -> None:
-        self._wire = wire
-        self._host = host
-        self._on_event = on_event
-        self._index = 0
-        self._started = host.monotonic_ms()
-        self._last_progress = float("-inf")
-
-    def emit(self, name: str, fields: dict[str, Any]) -> None:
-        if name == "progress":
-            now = self._host.monotonic_ms()
-            if not fields.pop("last", False) and now - self._last_progress < _PROGRESS_EVERY_MS:
-                return
-            self._last_progress = now
-            fields["eta_ms"] = self._eta(now, fields["current"], fields["total"])
-        line = self._wire.event(name, {"request_id": _ID, "index": self._index, **fields})
-        if line is not None:
-            self._index += 1
-            self._on_event(msgspec.json.decode(line)["params"])
-
-    def _eta(self, now: float, current: int, total: int | None) -> int | None:
-        if not current or total is None:
-            return None
-        return round((now - self._started) / current * (total - current))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.fusion import Fused, blend, ordered, ranks, rrf
+from kbproc.fusion import Fused, blend, ordered, rrf
 
 LAST_PLACE = 1e-6 + 1e-12
 cosines = st.none() | st.floats(-1, 1)
@@ -54,7 +54,6 @@ def test_a_perfect_match_scores_1() -> None:
 
 
 def test_equals_go_by_chunk_id() -> None:
-    assert ranks({7: 1.0, 3: 2.0, 5: 1.0}) == {3: 1, 5: 2, 7: 3}
     fused = {9: Fused(0.5, 0.5, None), 4: Fused(0.5, 0.5, None), 1: Fused(0.25, 0.25, None)}
     assert [chunk_id for chunk_id, _ in ordered(fused)] == [4, 9, 1]
 

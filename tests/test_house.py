@@ -25,7 +25,7 @@ FLOORS: dict[int, str] = {
     "ingest ingest_result content fetch search candidates search_hints doctor pending tidy",
     5: "registry params call methods flags describe schema",
     6: "rpc outbox pool lines flight waiting server coprocess serve argv help texts options output "
-    "completion terminal cli perform oneshot gen __main__",
+    "stream completion terminal cli perform oneshot gen __main__",
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
