@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.errors import KbprocError
 from kbproc.model import Scalar
 from kbproc.words import plural
 
@@ -73,6 +74,7 @@ class DocWritten(_Event, frozen=True, tag="doc.written"):
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
     pages: int | None = None
+    created_at: str | None = None  # of a document that was made before it came here
 
 
 class DocChanged(_Event, frozen=True, tag="doc.changed"):
@@ -114,6 +116,44 @@ class FileCleared(_Event, frozen=True, tag="file.cleared"):
     path: str
 
 
+class DocPurged(_Event, frozen=True, tag="doc.purged"):
+    """Erased for good: from here on nothing but their ids is left of these documents."""
+
+    ids: list[int]
+
+
+class PurgeEnded(_Event, frozen=True, tag="purge.ended"):
+    """Every file has been rewritten without what the record `purge` names."""
+
+    purge: int
+
+
+class Erased(_Event, frozen=True, tag="text.erased"):
+    """Stands where a purge took an event away; `next_*` keep ids from being used again."""
+
+    was: str
+    purge: int
+    document_id: int | None = None
+    next_document: int = 1
+    next_chunk: int = 1
+
+
+class ModelUsed(_Event, frozen=True, tag="model.used"):
+    """store.toml named another embedding model."""
+
+    kind: str
+    name: str
+
+
+class LogRepaired(_Event, frozen=True, tag="log.repaired"):
+    """Records that were damaged beyond reading were given up; `next_*` as in `Erased`."""
+
+    lost: list[tuple[int, int]]
+    aside: str
+    next_document: int = 1
+    next_chunk: int = 1
+
+
 Event = (
     KbCreated
     | KbUpdated
@@ -124,6 +164,11 @@ Event = (
     | ChunkDeleted
     | FileFailed
     | FileCleared
+    | DocPurged
+    | PurgeEnded
+    | Erased
+    | ModelUsed
+    | LogRepaired
 )
 
 # Old tag → what turns its members into the next shape's, tag included.
@@ -140,11 +185,18 @@ def encode(events: Iterable[Event]) -> msgspec.Raw:
 def decode(raw: bytes | msgspec.Raw) -> list[Event]:
     """Today's events from a record's bytes, however old.
 
-    Raises msgspec.ValidationError for a tag that no version knows.
+    Raises store.incompatible for what a later version wrote.
     """
-    if not UPCASTS:
-        return _decoder.decode(raw)
-    return msgspec.convert([upcast(item) for item in msgspec.json.decode(raw)], list[Event])
+    try:
+        if not UPCASTS:
+            return _decoder.decode(raw)
+        return msgspec.convert([upcast(item) for item in msgspec.json.decode(raw)], list[Event])
+    except msgspec.ValidationError as error:
+        raise KbprocError(
+            "store.incompatible",
+            f"The log holds an event that this kbproc can't read: {error}.",
+            hint="A later kbproc has written it: install that one.",
+        ) from error
 
 
 def upcast(item: dict[str, Any]) -> dict[str, Any]:
@@ -172,13 +224,39 @@ def summary(event: Event) -> str:
             return f"hide document {event.id}"
         case ChunkDeleted():
             return f"hide {plural(len(event.ids), 'chunk')} of document {event.document_id}"
+        case DocPurged():
+            return f"erase {plural(len(event.ids), 'document')} for good"
+        case FileFailed():
+            return f"note that {event.path} can't be read"
+        case FileCleared():
+            return f"forget that {event.path} could not be read"
+    return _summary_of_store(event)
+
+
+def _summary_of_store(event: Event) -> str:
+    match event:
         case KbCreated():
             return f"create knowledge base {event.slug}"
         case KbUpdated():
             return f"update knowledge base {event.slug}"
         case KbDeleted():
             return f"delete knowledge base {event.slug}"
-        case FileFailed():
-            return f"note that {event.path} can't be read"
-        case FileCleared():
-            return f"forget that {event.path} could not be read"
+        case PurgeEnded():
+            return f"finish the purge of record {event.purge}"
+        case Erased():
+            return f"erased by record {event.purge}"
+        case ModelUsed():
+            return f"embed with {event.name}"
+        case LogRepaired():
+            return f"give up {plural(len(event.lost), 'damaged stretch', 'damaged stretches')}"
+    raise TypeError(event)
+
+
+def document_of(event: Event) -> int | None:
+    """The one document that it concerns, if there is one."""
+    match event:
+        case DocWritten() | DocChanged() | DocDeleted():
+            return event.id
+        case ChunkDeleted() | Erased():
+            return event.document_id
+    return None

@@ -1,42 +1,28 @@
 """The append-only log: the truth that everything else is made from.
 
-Owns: segments, records as bytes, seq, the hash chain, fsync, the torn tail.
-Refuses to know: event types and what they mean; `events` and `result` pass
-through as raw JSON.
-
-A line is `{"seq","ts","actor","method","token","params_hash","result","salt",
-"events","prev","hash"}`. `body` = blake2b-128(salt ‖ result ‖ events) and
-`hash` = blake2b-128(prev ‖ envelope ‖ body): whoever erases the text later
-keeps `body`, and the chain still verifies.
+Owns: segments, finding a record in them, append, fsync, the torn tail.
+Refuses to know: event types and what they mean, and what a line looks like
+(records.py).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from kbproc import failpoints, records
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 from kbproc.files import sync_folder
+from kbproc.records import GENESIS, START, Draft, Position, Record
+from kbproc.segments import check, cut_torn_tail, decode_line, lines_from, lines_from_end
 from kbproc.words import plural
 
+__all__ = ["GENESIS", "START", "Draft", "Log", "Position", "Record"]
+
 SEGMENT_BYTES = 64 << 20
-GENESIS = "0" * 32
-_BLOCK = 1 << 16
-
-
-class Position(NamedTuple):
-    """A place in the log: the last record's seq and hash."""
-
-    seq: int
-    hash: str
-
-
-START = Position(0, GENESIS)
 
 
 class Mark(NamedTuple):
@@ -47,86 +33,8 @@ class Mark(NamedTuple):
     last_ts: str
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A record before the log has numbered and chained it."""
-
-    ts: str
-    actor: str
-    method: str
-    salt: str
-    events: msgspec.Raw
-    token: str | None = None
-    params_hash: str | None = None
-    result: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log."""
-
-    seq: int
-    ts: str
-    actor: str
-    method: str
-    token: str | None
-    params_hash: str | None
-    result: msgspec.Raw
-    salt: str
-    events: msgspec.Raw
-    prev: str
-    hash: str
-
-    @property
-    def position(self) -> Position:
-        return Position(self.seq, self.hash)
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
-
-
-def _hash(prev: str, seq: int, draft: Draft | Record) -> str:
-    body = blake2b(bytes.fromhex(draft.salt), digest_size=16)
-    body.update(bytes(draft.result))
-    body.update(bytes(draft.events))
-    envelope = (seq, draft.ts, draft.actor, draft.method, draft.token, draft.params_hash)
-    chained = blake2b(bytes.fromhex(prev), digest_size=16)
-    chained.update(_encode(envelope))
-    chained.update(body.digest())
-    return chained.hexdigest()
-
-
-def _seal(draft: Draft, prev: Position) -> Record:
-    seq = prev.seq + 1
-    fields = msgspec.structs.asdict(draft)
-    return Record(seq=seq, prev=prev.hash, hash=_hash(prev.hash, seq, draft), **fields)
-
-
-def _corrupt(segment: Path, message: str, **detail: object) -> KbprocError:
-    return KbprocError(
-        "store.corrupt",
-        f"The log segment {segment.name} {message}.",
-        detail={"segment": segment.name, **detail},
-    )
-
-
 def _refused(error: OSError) -> KbprocError:
     return KbprocError("store.io", f"The log could not be written: {error.strerror}.")
-
-
-def _lines_from_end(path: Path) -> Iterator[bytes]:
-    """The file's lines without their newline, last first, reading only as far as asked."""
-    with path.open("rb") as file:
-        position = file.seek(0, os.SEEK_END)
-        rest = b""
-        while position > 0:
-            step = min(max(_BLOCK, len(rest)), position)
-            position -= step
-            file.seek(position)
-            parts = (file.read(step) + rest).split(b"\n")
-            rest = parts[0]
-            yield from (line for line in reversed(parts[1:]) if line)
-        if rest:
-            yield rest
 
 
 class Log:
@@ -139,6 +47,7 @@ class Log:
         self.failed: OSError | None = None
         self._fd = -1
         self._size = 0
+        self._full = False
 
     @classmethod
     def open(cls, folder: Path, known: Position = START) -> Log:
@@ -161,7 +70,7 @@ class Log:
                     detail={"expected_seq": known.seq},
                 )
             return log
-        _cut_torn_tail(segments[-1], known)
+        cut_torn_tail(segments[-1], known)
         if segments[-1].stat().st_size == 0 and len(segments) > 1:
             segments.pop().unlink()
         log._verify_tail(known)
@@ -192,33 +101,37 @@ class Log:
     def _last_seq(self) -> int:
         """Of the last record on disk, whether it fits or not."""
         for segment in reversed(self.segments()):
-            for line in _lines_from_end(segment):
-                return _decode_line(segment, None, line).seq
+            for line in lines_from_end(segment):
+                return decode_line(segment, None, line).seq
         return 0
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, after_seq: int = 0) -> Iterator[Record]:
-        """Records with seq > `after_seq`, in order, each checked against the one before.
+    def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
+        """Records with `after_seq` < seq ≤ `to_seq`, in order, each checked.
 
-        Raises store.corrupt with segment, line and seq.
+        Beyond the last synced record a writer may be in the middle of a line: name
+        `to_seq` where one may be at work. Raises store.corrupt with segment, line and seq.
         """
-        segments = self.segments()
-        first = 0
-        for index, segment in enumerate(segments):
-            if int(segment.stem) <= after_seq + 1:
-                first = index
-        previous: Position | None = START if after_seq == 0 else None
-        for index, segment in enumerate(segments[first:], first):
-            near_end = index == len(segments) - 1 and after_seq > 0
-            lines = _tail_lines(segment, after_seq) if near_end else _numbered_lines(segment)
-            for number, line in lines:
-                record = _decode_line(segment, number, line)
+        previous = START if after_seq == 0 else None
+        for segment in self._segments_from(after_seq + 1):
+            for offset, line in lines_from(segment, after_seq + 1 if previous is None else 0):
+                record = decode_line(segment, offset, line)
                 if record.seq <= after_seq:
                     continue
-                _check(segment, number, record, previous)
+                if to_seq is not None and record.seq > to_seq:
+                    return
+                check(segment, offset, record, previous, after_seq)
                 previous = record.position
                 yield record
+                if record.seq == to_seq:
+                    return
+
+    def _segments_from(self, seq: int) -> list[Path]:
+        """The one that holds this record, and all after it."""
+        segments = self.segments()
+        before = [i for i, segment in enumerate(segments) if int(segment.stem) <= seq]
+        return segments[before[-1] if before else 0 :]
 
     def verify(self) -> int:
         """Checks every record up to `head`; returns how many. Raises store.corrupt.
@@ -226,10 +139,8 @@ class Log:
         Beyond `head` a writer may be in the middle of a line.
         """
         head, seq = self.head.seq, 0
-        for record in self.read() if head else ():
+        for record in self.read(to_seq=head) if head else ():
             seq = record.seq
-            if seq >= head:
-                break
         if seq < head:
             raise KbprocError(
                 "store.corrupt", f"The log ends at seq {seq}, not at {head}.",
@@ -246,27 +157,35 @@ class Log:
         """
         if self.failed is not None:
             raise _refused(self.failed)
-        records: list[Record] = []
+        sealed: list[Record] = []
         head = self.head
         for draft in drafts:
-            records.append(_seal(draft, head))
-            head = records[-1].position
-        data = b"".join(_encode(record) + b"\n" for record in records)
+            sealed.append(records.seal(draft, head))
+            head = sealed[-1].position
+        data = b"".join(records.encode(record) + b"\n" for record in sealed)
         start = self._size
         try:
             if self._fd < 0:
                 self._open_segment()
                 start = self._size
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._fd, view) :]
+            self._write(data)
         except OSError as error:
             self._cut_to(start)
             raise _refused(error) from error
         self._size += len(data)
         self.head = head
-        self.last_ts = records[-1].ts if records else self.last_ts
-        return records
+        self.last_ts = sealed[-1].ts if sealed else self.last_ts
+        reach("log.written")
+        return sealed
+
+    def _write(self, data: bytes) -> None:
+        reach("log.write")
+        view = memoryview(data)
+        if failpoints.armed():
+            view = view[os.write(self._fd, view[: len(view) // 2]) :]
+            reach("log.torn")
+        while view:
+            view = view[os.write(self._fd, view) :]
 
     def mark(self) -> Mark:
         """Where the log stands, for `rollback` of what was appended since and not synced.
@@ -276,7 +195,7 @@ class Log:
         if self.failed is not None:
             raise _refused(self.failed)
         try:
-            if self._fd < 0 or self._size >= SEGMENT_BYTES:
+            if self._fd < 0 or self._size >= SEGMENT_BYTES or self._full:
                 self._open_segment()
         except OSError as error:
             raise _refused(error) from error
@@ -292,10 +211,16 @@ class Log:
         if self._fd < 0:
             return
         try:
+            reach("log.sync")
             os.fdatasync(self._fd)
         except OSError as error:
             self.failed = error
             raise _refused(error) from error
+        reach("log.synced")
+
+    def end_segment(self) -> None:
+        """What comes next goes into a new one, so that nobody writes to those there are."""
+        self._full = True
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -304,13 +229,15 @@ class Log:
 
     def _open_segment(self) -> None:
         segments = self.segments()
-        if segments and segments[-1].stat().st_size < SEGMENT_BYTES:
+        if segments and segments[-1].stat().st_size < SEGMENT_BYTES and not self._full:
             path = segments[-1]
         else:
+            reach("log.segment")
             path = self.folder / f"{self.head.seq + 1:012d}.ndjson"
         self.close()
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
+        self._full = False
         try:
             sync_folder(self.folder)
         except OSError:
@@ -326,64 +253,3 @@ class Log:
             self._size = size
         except OSError as error:
             self.failed = error
-
-
-def _cut_torn_tail(segment: Path, known: Position) -> None:
-    """Cuts off an unfinished last line: it was never acknowledged.
-
-    One that a view has applied was: then it is damage, and stays for a salvage.
-    """
-    size = segment.stat().st_size
-    if not size:
-        return
-    with segment.open("rb+") as file:
-        file.seek(size - 1)
-        if file.read(1) == b"\n":
-            return
-        lines = _lines_from_end(segment)
-        torn, whole = next(lines, b""), next(lines, None)
-        last = _decode_line(segment, None, whole).seq if whole else int(segment.stem) - 1
-        if last < known.seq:
-            raise _corrupt(
-                segment, f"is damaged after seq {last}", expected_seq=known.seq, last_seq=last
-            )
-        file.truncate(size - len(torn))
-        os.fsync(file.fileno())
-
-
-def _numbered_lines(segment: Path) -> Iterator[tuple[int, bytes]]:
-    with segment.open("rb") as file:
-        yield from enumerate(file, 1)
-
-
-def _tail_lines(segment: Path, after_seq: int) -> Iterator[tuple[int | None, bytes]]:
-    """The lines after `after_seq`, found from the file's end; their numbers are unknown."""
-    found: list[bytes] = []
-    for line in _lines_from_end(segment):
-        found.append(line)
-        if _decode_line(segment, None, line).seq <= after_seq + 1:
-            break
-    yield from ((None, line) for line in reversed(found))
-
-
-def _decode_line(segment: Path, number: int | None, line: bytes) -> Record:
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _corrupt(
-            segment, f"holds a line that can't be read (line {number}): {error}", line=number
-        ) from error
-
-
-def _check(segment: Path, number: int | None, record: Record, previous: Position | None) -> None:
-    where = {"line": number, "seq": record.seq}
-    if previous is not None and record.seq != previous.seq + 1:
-        raise _corrupt(segment, f"goes from seq {previous.seq} to {record.seq}", **where)
-    if previous is not None and record.prev != previous.hash:
-        raise _corrupt(segment, f"breaks the chain at seq {record.seq}", **where)
-    try:
-        right = _hash(record.prev, record.seq, record) == record.hash
-    except ValueError:
-        right = False
-    if not right:
-        raise _corrupt(segment, f"holds a damaged record at seq {record.seq}", **where)

@@ -20,7 +20,7 @@ from kbproc import events as ev
 from kbproc.log import START, Position, Record
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 1
+CATALOG_VERSION = 2
 
 _SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -39,9 +39,11 @@ create table failures(kb varchar, path varchar, error varchar, message varchar,
                       sha256 varchar, failed_at varchar);
 create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
                     seq bigint, result varchar);
+create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
+                    kb varchar, document_id bigint, revision int);
 """
 
-_TABLES = ("head", "kbs", "documents", "chunks", "failures", "tokens")
+TABLES = ("head", "kbs", "documents", "chunks", "failures", "tokens", "events")
 
 
 class Catalog:
@@ -73,7 +75,7 @@ class Catalog:
 
     def _look(self) -> None:
         """Raises duckdb.Error if tables are missing or a damaged file can't show their start."""
-        for name in _TABLES:
+        for name in TABLES:
             self._db.execute(f"from {name} limit 1").fetchall()
 
     def reset(self) -> None:
@@ -119,7 +121,7 @@ class Catalog:
         self.rollback()
         self._db.execute("begin")
         self._in_transaction = True
-        for name in _TABLES:
+        for name in TABLES:
             self._db.execute(f"truncate {name}")
         self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
 
@@ -131,8 +133,9 @@ class Catalog:
         fold = _Fold(self._db)
         last: Record | None = None
         for record in records:
-            for event in ev.decode(record.events):
+            for index, event in enumerate(ev.decode(record.events)):
                 fold.event(record, event)
+                fold.note(record, index, event)
             fold.token(record)
             last = record
         fold.flush()
@@ -152,6 +155,7 @@ class _Fold:
         self._documents: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
         self._replaced: list[int] = []
+        self._events: list[tuple[Any, ...]] = []
         self.next_document = 1
         self.next_chunk = 1
 
@@ -171,9 +175,25 @@ class _Fold:
                 self._kb(record, event)
             case ev.FileFailed() | ev.FileCleared():
                 self._file(record, event)
+            case ev.DocPurged():
+                self._purged(record, event)
+            case ev.Erased() | ev.LogRepaired():
+                self.next_document = max(self.next_document, event.next_document)
+                self.next_chunk = max(self.next_chunk, event.next_chunk)
+
+    def note(self, record: Record, index: int, event: ev.Event) -> None:
+        """One row of the table of events: what happened, never what it said."""
+        ids = event.ids if isinstance(event, ev.DocPurged) else [ev.document_of(event)]
+        for id in ids:
+            self._events.append(
+                (
+                    record.seq, index, record.ts, record.actor, record.method, ev.tag_of(event),
+                    getattr(event, "kb", None), id, getattr(event, "revision", None),
+                )
+            )  # fmt: skip
 
     def _written(self, record: Record, event: ev.DocWritten) -> None:
-        created_at, created_by = record.ts, record.actor
+        created_at, created_by = event.created_at or record.ts, record.actor
         if event.revision > 1:
             self.flush()
             row = self._db.execute(
@@ -221,6 +241,20 @@ class _Fold:
             "update documents set deleted_at = ?, chunk_count = 0, touched = ? where id = ?",
             [record.ts, record.seq, event.id],
         )
+
+    def _purged(self, record: Record, event: ev.DocPurged) -> None:
+        """The same rows are left whether the documents were still in the log or not."""
+        ids = [event.ids]
+        for table, column in (("chunks", "document_id"), ("documents", "id")):
+            sql = f"delete from {table} where {column} in (select unnest(?::bigint[]))"  # noqa: S608
+            self._db.execute(sql, ids)
+        for id in event.ids:
+            self._documents.append(
+                (
+                    id, "", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "",
+                    record.ts, "", record.ts, record.seq,
+                )
+            )  # fmt: skip
 
     def _chunks_deleted(self, record: Record, event: ev.ChunkDeleted) -> None:
         self._db.execute("delete from chunks where id in (select unnest(?::bigint[]))", [event.ids])
@@ -279,8 +313,10 @@ class _Fold:
             self._replaced.clear()
         insert(self._db, "documents", self._documents)
         insert(self._db, "chunks", self._chunks)
+        insert(self._db, "events", self._events)
         self._documents.clear()
         self._chunks.clear()
+        self._events.clear()
 
 
 def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from kbproc.log import Position
+from kbproc.views.catalog import TABLES
 from kbproc.views.filters import DocumentFilter
 
 Ids = NDArray[np.int64]
@@ -100,6 +101,20 @@ class TokenRow(Struct, frozen=True):
     params_hash: str
     seq: int
     result: str | None
+
+
+class EventRow(Struct, frozen=True):
+    """That something happened; what it said is in the log. `idx` counts within the record."""
+
+    seq: int
+    idx: int
+    ts: str
+    actor: str
+    method: str
+    type: str
+    kb: str | None
+    document_id: int | None
+    revision: int | None
 
 
 class Head(Struct, frozen=True):
@@ -266,6 +281,39 @@ class Queries:
         )
         return dict(self._rows(sql, [list(ids)]))
 
+    # ------------------------------------------------------------------- events
+
+    def seq_at(self, ts: str) -> int:
+        """The last position at that moment; 0 before the first."""
+        return int(self._rows("select coalesce(max(seq), 0) from events where ts <= ?", [ts])[0][0])
+
+    def ts_of(self, seq: int) -> str:
+        """The moment of the last record up to `seq`; "" before the first."""
+        rows = self._rows("select coalesce(max(ts), '') from events where seq <= ?", [seq])
+        return str(rows[0][0])
+
+    def events_of_document(self, id: int, after_seq: int = 0) -> list[EventRow]:
+        """In order, its purge too."""
+        sql = "from events where document_id = ? and seq > ? order by seq, idx"
+        return [EventRow(*row) for row in self._rows(sql, [id, after_seq])]
+
+    def events_of_records(self, seqs: Sequence[int]) -> list[EventRow]:
+        sql = "from events where seq in (select unnest(?::bigint[])) order by seq, idx"
+        return [EventRow(*row) for row in self._rows(sql, [list(seqs)])]
+
+    def records_by(self, actor: str, since: str) -> list[int]:
+        """The records of an actor from that moment on, that say anything."""
+        sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
+        return [row[0] for row in self._rows(sql, [actor, since])]
+
+    def unfinished_purges(self) -> list[int]:
+        """Records whose purge was not brought to its end."""
+        sql = (
+            "select distinct seq from events where type = 'doc.purged' and seq > (select "
+            "coalesce(max(seq), 0) from events where type = 'purge.ended') order by seq"
+        )
+        return [row[0] for row in self._rows(sql)]
+
     # ------------------------------------------------------- for the other views
 
     def touched_since(self, seq: int) -> list[int]:
@@ -295,7 +343,7 @@ class Queries:
         from hashlib import sha256
 
         hash = sha256()
-        for table in ("head", "kbs", "documents", "chunks", "failures", "tokens"):
+        for table in TABLES:
             for row in self._cursor.execute(f"from {table} order by all").fetchall():
                 hash.update(repr(row).encode())
         return hash.hexdigest()

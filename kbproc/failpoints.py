@@ -1,0 +1,63 @@
+"""Named places where a process may die or the disk refuse.
+
+Owns: their names, what each stands before or after, and what a test has armed.
+Refuses to know: what is tried there. Unarmed, reaching one costs a function call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Name → what has happened when it is reached.
+FAILPOINTS = {
+    "log.segment": "a new segment is about to be made",
+    "log.write": "records are about to be written",
+    "log.torn": "half of the records' bytes are written",
+    "log.written": "records are written, not synced",
+    "log.sync": "the log is about to be synced",
+    "log.synced": "the log is synced, the views do not show it",
+    "catalog.applied": "records are folded into the catalog's open transaction",
+    "catalog.commit": "the catalog is about to commit",
+    "catalog.committed": "the catalog has committed",
+    "fulltext.commit": "the full-text index is about to commit",
+    "fulltext.committed": "the full-text index has committed, its position is not saved",
+    "fulltext.saved": "the full-text index's position is saved",
+    "fulltext.built": "a new full-text index is built, the old one in use",
+    "catalog.built": "a new catalog is built, the old one in use",
+    "views.swapped": "the views made afresh are in use, the old ones still on disk",
+    "vectors.applied": "the vector view has followed",
+    "vectors.save": "the vector view is about to be saved",
+    "vectors.saved": "the vector view's new file is written, not renamed",
+    "pack.write": "vectors are about to be written to the pack",
+    "pack.written": "vectors are written to the pack",
+    "pack.erase": "vectors are about to be erased from the pack",
+    "blob.write": "a source is about to be written",
+    "blob.written": "a source is written under a temporary name",
+    "blob.named": "a source has its name, which is not synced",
+    "purge.recorded": "a purge is in the log, nothing is erased",
+    "purge.segment": "a segment without the erased text is written, not renamed",
+    "purge.log": "the log is rewritten, the sources still there",
+    "purge.blobs": "the sources are gone, their vectors still there",
+    "purge.pack": "the vectors are gone, the views still hold the text",
+    "purge.views": "the views are made afresh, the purge is not marked as ended",
+    "model.embedded": "every chunk has its vector under the new model, the old one in use",
+    "model.settings": "store.toml names the new model, the old one in use",
+    "backup.copied": "a backup is copied under a temporary name",
+}
+
+_armed: Callable[[str], None] | None = None
+
+
+def arm(tried: Callable[[str], None] | None) -> None:
+    """From now on `tried` is called with the name of each place reached; None disarms."""
+    global _armed  # noqa: PLW0603
+    _armed = tried
+
+
+def armed() -> bool:
+    return _armed is not None
+
+
+def reach(name: str) -> None:
+    if _armed is not None:
+        _armed(name)

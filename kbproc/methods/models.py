@@ -1,0 +1,3 @@
+"""Embedding models: model.list, model.use."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Forgetting for good: store.purge."""
+
+from __future__ import annotations
