@@ -37,7 +37,7 @@ class Search:
 
         self._embedder = embedder
         self._db = duckdb.connect(
-            str(folder / "catalog.duckdb"), read_only=True, config={"threads": 1}
+            str(folder / "catalog-000001.duckdb"), read_only=True, config={"threads": 1}
         )
         generation = json.loads((folder / "fulltext" / "current.json").read_text())["generation"]
         self._index = tantivy.Index.open(str(folder / "fulltext" / generation))

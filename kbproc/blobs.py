@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 from kbproc.files import sync_folder
 
 
@@ -43,10 +44,13 @@ class Blobs:
         try:
             _make_folder(target.parent)
             try:
+                reach("blob.write")
                 _write(temporary, data)
+                reach("blob.written")
                 temporary.replace(target)
             finally:
                 temporary.unlink(missing_ok=True)
+            reach("blob.named")
             sync_folder(target.parent)
         except OSError as error:
             raise KbprocError(
@@ -58,6 +62,18 @@ class Blobs:
         """Stores `data` again if its blob is lost; raises store.io."""
         if not self.path(sha256).exists():
             self.put(data)
+
+    def erase(self, sha256: str) -> None:
+        """Removes the bytes for good, if they are there; raises OSError."""
+        path = self.path(sha256)
+        if path.exists():
+            path.unlink()
+            sync_folder(path.parent)
+
+    def sweep(self) -> None:
+        """Removes what a process left unfinished when it died; raises OSError."""
+        for path in self.folder.glob("*/*/*.tmp"):
+            path.unlink(missing_ok=True)
 
     def get(self, sha256: str) -> bytes:
         """Raises store.corrupt if the blob is missing or is not what its name says."""

@@ -7,7 +7,9 @@ Refuses to know: pipes, flags, tools, and what handlers do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,13 +18,22 @@ from msgspec import UNSET, Struct, UnsetType
 from kbproc import commit as pipeline
 from kbproc.errors import KbprocError
 from kbproc.host import Host
-from kbproc.model import Freshness, Params, Plan, ReadParams, WriteParams
+from kbproc.model import (
+    Freshness,
+    Params,
+    PastListParams,
+    PastParams,
+    Plan,
+    ReadParams,
+    WriteParams,
+)
 from kbproc.params import decode_params
 from kbproc.registry import Method, Registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kbproc.past import State
     from kbproc.store import Store
 
 
@@ -67,6 +78,18 @@ class Answer(Struct, frozen=True, kw_only=True):
     meta: Meta
 
 
+class Tail(Struct, frozen=True, kw_only=True):
+    """What makes a wait a stream that never ends by itself: `ready` sends and stays false.
+
+    `ready` must not block: it sends a bounded part and only while the client is
+    not `crowded`. `more` is true if it has stopped short: then it is asked again as
+    soon as there is room. `detail` goes into the error that ends it.
+    """
+
+    more: Callable[[], bool]
+    detail: Callable[[], dict[str, Any]]
+
+
 class Wait(Struct, frozen=True, kw_only=True):
     """A handler's way to wait; see `Parked`."""
 
@@ -74,6 +97,7 @@ class Wait(Struct, frozen=True, kw_only=True):
     resume: Callable[[], Reply]
     timeout_ms: int | None
     expired: Callable[[], KbprocError]
+    tail: Tail | None = None
 
 
 class Parked(Struct, frozen=True, kw_only=True):
@@ -87,6 +111,11 @@ class Parked(Struct, frozen=True, kw_only=True):
     resume: Callable[[], Answer | Parked]
     timeout_ms: int | None
     expired: Callable[[], KbprocError]
+    tail: Tail | None = None
+
+    def detail(self) -> dict[str, Any]:
+        """Of the error that ends the waiting."""
+        return {} if self.tail is None else self.tail.detail()
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -125,6 +154,9 @@ class Call:
         self.now = now
         self.cancelled = cancelled
         self.settings = settings or {}
+        # What the way to the client can take; whoever owns that way says so.
+        self.crowded: Callable[[], bool] = lambda: False
+        self.max_line_bytes = sys.maxsize
         self._open_store = open_store
         self._store: Store | None = None
 
@@ -134,6 +166,18 @@ class Call:
         if self._store is None:
             self._store = self._open_store()
         return self._store
+
+    @contextlib.contextmanager
+    def state(self, params: PastParams | PastListParams) -> Iterator[State]:
+        """The store as the params mean it: now, or as it was. Raises input.invalid_params."""
+        from kbproc.past import resolve
+
+        if params.as_of is None:
+            yield self.store
+            return
+        seq, _ = resolve(self.store, params.as_of, self.now)
+        with self.store.pasts.at(seq) as past:
+            yield past
 
     def check_cancelled(self, **detail: Any) -> None:
         """Raises operation.cancelled; `detail` says what stays."""
@@ -174,6 +218,7 @@ def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:
             resume=lambda: _answer(call, found, params, reply.resume(), started),
             timeout_ms=reply.timeout_ms,
             expired=reply.expired,
+            tail=reply.tail,
         )
     return _answer(call, found, params, reply, started)
 

@@ -35,6 +35,7 @@ __all__ = ["decode_cursor", "encode_cursor", "page"]  # with documents come list
 
 if TYPE_CHECKING:
     from kbproc.embedding import Embedding
+    from kbproc.past import PastEmbedding
     from kbproc.views.filters import DocumentFilter
     from kbproc.views.queries import ChunkRow, DocumentRow, Queries
 
@@ -173,10 +174,22 @@ def require(queries: Queries, id: int, *, field: str = "$.params.id") -> Documen
             "resource.not_found", f"There is no document {id}.", field=field,
             hint="See doc.list for the documents there are.",
         )  # fmt: skip
+    if is_purged(row):
+        raise KbprocError(
+            "resource.not_found", f"Document {id} was purged at {row.deleted_at}.", field=field,
+            hint="It is gone for good; doc.history tells who purged it.",
+            detail={"purged_at": row.deleted_at},
+        )  # fmt: skip
     raise KbprocError(
         "resource.not_found", f"Document {id} was deleted at {row.deleted_at}.", field=field,
+        hint="doc.restore brings it back; as_of shows it as it was.",
         detail={"deleted_at": row.deleted_at},
     )  # fmt: skip
+
+
+def is_purged(row: DocumentRow) -> bool:
+    """Nothing is left of it but its id."""
+    return not row.type
 
 
 def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[DocumentRow]:
@@ -205,7 +218,7 @@ def check_revision(row: DocumentRow, expected: int | None) -> None:
         )
 
 
-def shown(row: DocumentRow, embedding: Embedding) -> Document:
+def shown(row: DocumentRow, embedding: Embedding | PastEmbedding) -> Document:
     return Document(
         id=row.id,
         kb=row.kb,

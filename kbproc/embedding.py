@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from kbproc.chunk import embed_text
 from kbproc.errors import KbprocError
 from kbproc.model import IndexStatus
 from kbproc.pending import Pending
+from kbproc.quiet import Quiet, be_nice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 WORKERS = 2
 _BATCH = 16
 _RETRY_SECONDS = 30.0
-_NICE = 10
 _DEFAULT_TOKENS = 256
 _logger = logging.getLogger(__name__)
 
@@ -79,6 +77,7 @@ class Embedding:
         self._failed: dict[int, tuple[int, str]] = {}
         self._threads: list[threading.Thread] = []
         self._searching = 0
+        self.quiet = Quiet()
         self._closing = False
         if self.spec.kind != "none":
             self._look()
@@ -101,7 +100,16 @@ class Embedding:
         self.pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
         self.state = "ready"
 
+    def move_to(self, store: Home) -> None:
+        """It was built beside a store and is in use from now on."""
+        self._store = store
+
     # -------------------------------------------------------------- what is told
+
+    @property
+    def models_folder(self) -> Path:
+        """Where exported models are kept for all stores."""
+        return self._cache
 
     @property
     def model_name(self) -> str | None:
@@ -245,7 +253,10 @@ class Embedding:
 
     def string(self, row: IndexRow) -> str:
         """The exact string that is embedded, and that a vector is cached under."""
-        return embed_text(row.title, row.section, row.text, max_tokens=self.max_tokens)
+        return self.string_of(row.title, row.section, row.text)
+
+    def string_of(self, title: str, section: str | None, text: str) -> str:
+        return embed_text(title, section, text, max_tokens=self.max_tokens)
 
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
@@ -261,7 +272,7 @@ class Embedding:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        _be_nice()
+        be_nice()
         try:
             self._prepare_and_attach()
         except KbprocError as error:
@@ -289,8 +300,11 @@ class Embedding:
 
     def _embed_batch(self, ids: list[int]) -> None:
         try:
-            rows = self._store.index_rows(ids)
-            self._keep(rows, self._embed_rows(rows))
+            with self.quiet.working():
+                rows = self._store.index_rows(ids)
+                keys = self._keep(rows, self._embed_rows(rows))
+            if self._store.vectors is not None:
+                self._store.vectors.embedded(keys)
         except KbprocError as error:
             self._give_up(ids, error)
         except Exception:
@@ -313,15 +327,20 @@ class Embedding:
         self.problem = None
         return vectors
 
-    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
+    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:
         import numpy as np
 
-        if not rows or self.pack is None or self._store.vectors is None:
-            return
+        if not rows or self.pack is None:
+            return []
         keys = [self.pack.key(self.string(row)) for row in rows]
         with self._changed:
             self.pack.append(keys, np.stack(vectors))
-        self._store.vectors.embedded(keys)
+        return keys
+
+    def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
+        """Vectors for chunks of another view than the live one; raises model.unavailable."""
+        with self.quiet.working():
+            view.embedded(self._keep(rows, self._embed_rows(rows)))
 
     def _give_up(self, ids: list[int], error: KbprocError) -> None:
         """A model that is away may come back; what it refuses, it refuses for good."""
@@ -373,10 +392,3 @@ class Embedding:
             self._embedder.close()
         if self.pack is not None:
             self.pack.close()
-
-
-def _be_nice() -> None:
-    """On Linux a thread has its own priority: searches get the processor first."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -218,6 +218,11 @@ class Log:
             raise _refused(error) from error
         reach("log.synced")
 
+    def sweep(self) -> None:
+        """Removes what a process left unfinished when it died; raises OSError."""
+        for path in self.folder.glob("*.tmp"):
+            path.unlink()
+
     def end_segment(self) -> None:
         """What comes next goes into a new one, so that nobody writes to those there are."""
         self._full = True

@@ -77,6 +77,24 @@ class ListParams(ReadParams, kw_only=True, frozen=True):
     ) = None
 
 
+AsOf = Annotated[
+    Annotated[int, Meta(ge=0, le=2**53)] | Instant,
+    Meta(
+        description="what it would have answered then: a log position or an RFC 3339 time",
+    ),
+]
+
+
+class PastParams(ReadParams, kw_only=True, frozen=True):
+    """Of a read that can look back."""
+
+    as_of: AsOf | None = None
+
+
+class PastListParams(ListParams, kw_only=True, frozen=True):
+    as_of: AsOf | None = None
+
+
 class WriteParams(Params, kw_only=True, frozen=True):
     client_token: (
         Annotated[

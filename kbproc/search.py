@@ -17,7 +17,7 @@ from kbproc import documents as docs
 from kbproc import fusion
 from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.documents import Kbs
-from kbproc.model import DocumentId, Freshness, ReadParams, Tags
+from kbproc.model import DocumentId, Freshness, PastParams, Tags
 from kbproc.search_hints import why_nothing
 from kbproc.snapshot import Moved, Snapshot
 from kbproc.snippets import snippet
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.store import Store
+    from kbproc.embedding import Embedding
+    from kbproc.past import PastEmbedding, State
     from kbproc.views.base import Restriction
     from kbproc.views.queries import HitRow
+    from kbproc.views.vectors import Vectors
 
 _MOST_FETCHED = 10_000
 
@@ -37,7 +39,7 @@ _MOST_FETCHED = 10_000
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Search(ReadParams, kw_only=True, frozen=True):
+class Search(PastParams, kw_only=True, frozen=True):
     """What every kind of search can be asked."""
 
     query: Annotated[
@@ -163,28 +165,37 @@ class Found(Struct, frozen=True, kw_only=True):
     freshness: Freshness
 
 
-def run(store: Store, params: Search) -> Found:
+def run(state: State, params: Search) -> Found:
     """Raises resource.not_found for an unknown knowledge base."""
-    with store.embedding.searching():
+    with state.embedding.searching():
         try:
-            with store.reading() as snapshot:
-                return _Searching(store, snapshot, params).found()
+            with state.reading() as snapshot:
+                return _Searching(state, snapshot, params).found()
         except Moved:
-            with store.reading() as snapshot:
+            with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(store, snapshot, params).found()
+                return _Searching(state, snapshot, params).found()
+
+
+def _model_of(state: State) -> tuple[Embedding | PastEmbedding, Vectors | None]:
+    """The model and the vectors made by it: another may be swapped in this very moment."""
+    while True:
+        embedding, vectors = state.embedding, state.vectors
+        if vectors is None or vectors.pack is embedding.pack:
+            return embedding, vectors
 
 
 class _Searching:
     """One search over one snapshot."""
 
-    def __init__(self, store: Store, snapshot: Snapshot, params: Search) -> None:
-        self.store = store
+    def __init__(self, state: State, snapshot: Snapshot, params: Search) -> None:
+        self.state = state
         self.snapshot = snapshot
         self.params = params
         self.query = parse_query(params.query)
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
+        self.embedding, self.vectors = _model_of(state)
 
     def found(self) -> Found:
         if self.params.kb is not None:
@@ -213,7 +224,7 @@ class _Searching:
                 pool=pool,
                 notice=self.notice,
             )
-        freshness = self.store.freshness(self.snapshot)
+        freshness = self.state.freshness(self.snapshot)
         return Found(
             results=results, has_more=more, hint=hint, notice=self.notice, freshness=freshness
         )
@@ -223,8 +234,8 @@ class _Searching:
         self.vector: NDArray[np.float32] | None = None
         if self.params.mode == "fts":
             return "fts"
-        self.vector, why = self.store.embedding.query_vector(self.params.query)
-        if self.vector is None or self.store.vectors is None:
+        self.vector, why = self.embedding.query_vector(self.params.query)
+        if self.vector is None or self.vectors is None:
             why = why or "No vector is there yet."
             if self.params.mode == "vector":
                 self.notice.append(f"Mode vector can't be served. {why}")
@@ -240,11 +251,11 @@ class _Searching:
             limit = _MOST_FETCHED if params.narrows else self.wanted + 1
             limit = max(limit, size) if params.per_document else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
-        if self.vector is None or self.store.vectors is None:
+        if self.vector is None or self.vectors is None:
             return Pool(candidates=[], bound=0.0, total=0, exact=False)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
-            vectors=self.store.vectors.snapshot(),
+            vectors=self.vectors.snapshot(),
             query=self.query,
             vector=self.vector,
             restriction=restriction,

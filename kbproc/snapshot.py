@@ -1,18 +1,20 @@
 """What one read sees.
 
-Owns: a published position with its full-text index, and pinning the catalog
-to the same position.
+Owns: a published position with its full-text index, pinning the catalog to the
+same position, and the cursors that readers are lent.
 Refuses to know: who publishes.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.errors import KbprocError
 
 if TYPE_CHECKING:
+    from kbproc.views.catalog import Catalog
     from kbproc.views.fulltext_search import FullTextSnapshot
     from kbproc.views.queries import Head, HitRow, Queries
 
@@ -34,6 +36,52 @@ class Published:
         return self.head.seq
 
 
+class Readers:
+    """The cursors of one catalog, each lent to one reader at a time.
+
+    A retired catalog stays for those who are reading it and goes with the last.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._idle: list[Queries] = []
+        self._lent = 0
+        self._retired = False
+        self._lock = threading.Lock()
+
+    def borrow(self) -> Queries:
+        from kbproc.views.queries import Queries
+
+        with self._lock:
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        return Queries(self.catalog.cursor())
+
+    def give_back(self, queries: Queries) -> None:
+        with self._lock:
+            self._lent -= 1
+            if not self._retired:
+                self._idle.append(queries)
+                return
+        queries.close()
+        self._close_if_unused()
+
+    def retire(self) -> None:
+        with self._lock:
+            self._retired = True
+            idle, self._idle = self._idle, []
+        for queries in idle:
+            queries.close()
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        with self._lock:
+            unused = self._retired and not self._lent
+        if unused:
+            self.catalog.close()
+
+
 class Shown(Protocol):
     """What a store shows to readers.
 
@@ -44,9 +92,8 @@ class Shown(Protocol):
     published: Published
     version: int
     broken: KbprocError | None
+    readers: Readers
 
-    def borrow(self) -> Queries: ...
-    def give_back(self, queries: Queries) -> None: ...
     def wait_for(self, seq: int, timeout_s: float | None) -> bool: ...
 
 
@@ -60,6 +107,7 @@ class Snapshot:
     def __init__(self, store: Shown) -> None:
         self._store = store
         self._queries: Queries | None = None
+        self._readers = store.readers
         self._committed = False
         self._version = store.version  # read first: see Shown
         self._published = store.published
@@ -89,11 +137,12 @@ class Snapshot:
         """Chunks with their documents at `seq`; what is gone is left out. Raises Moved."""
         if self._queries is not None:
             return self._queries.hits(ids)
-        queries = self._store.borrow()
+        readers = self._store.readers
+        queries = readers.borrow()
         try:
             found = queries.hits(ids)
         finally:
-            self._store.give_back(queries)
+            readers.give_back(queries)
         if self._version % 2 or self._version != self._store.version:
             raise Moved
         return found
@@ -103,26 +152,30 @@ class Snapshot:
         self.queries  # noqa: B018
 
     def _pin(self) -> Queries:
-        queries = self._store.borrow()
-        while True:
-            published = self._store.published
-            queries.begin()
-            if queries.head().seq == published.seq:
-                break
-            queries.end()  # a commit is being shown this very moment
+        queries = self._begin()
+        while queries.head().seq != (published := self._store.published).seq:
+            self._end(queries)  # a commit is being shown this very moment
             if self._store.broken is not None:
-                self._store.give_back(queries)
                 raise self._store.broken
             self._store.wait_for(published.seq + 1, 1.0)
+            queries = self._begin()
         if self._committed and published.seq != self._published.seq:
-            queries.end()
-            self._store.give_back(queries)
+            self._end(queries)
             raise Moved
         self._published = published
         return queries
 
+    def _begin(self) -> Queries:
+        self._readers = self._store.readers
+        queries = self._readers.borrow()
+        queries.begin()
+        return queries
+
+    def _end(self, queries: Queries) -> None:
+        queries.end()
+        self._readers.give_back(queries)
+
     def close(self) -> None:
         if self._queries is not None:
-            self._queries.end()
-            self._store.give_back(self._queries)
+            self._end(self._queries)
             self._queries = None

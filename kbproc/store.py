@@ -1,7 +1,7 @@
 """The store: one folder, one writer, many readers.
 
 Owns: opening and locking, the writers' lane with its shared fsync, what
-readers see and when, catching up and rebuilding the views.
+readers see and when, and that the views follow.
 Refuses to know: methods, tokens, plans, JSON-RPC.
 
 The order of every commit: fold into the catalog's open transaction and into
@@ -15,18 +15,20 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbproc import catchup
+from kbproc import catchup, purge, rebuild
 from kbproc.blobs import Blobs
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 from kbproc.host import Host
 from kbproc.lane import Lane, T, Ticket, birth, take_turn
 from kbproc.log import Log
 from kbproc.model import Freshness
-from kbproc.snapshot import Published, Snapshot
+from kbproc.past import Pasts
+from kbproc.snapshot import Published, Readers, Snapshot
 from kbproc.storefiles import read_settings, size_of, take_folder
 from kbproc.tidy import Tidy
 
@@ -52,6 +54,7 @@ class Store:
         self.blobs = Blobs(folder / "blobs")
         self.log: Log
         self.catalog: Catalog
+        self.readers: Readers
         self.fulltext: FullText
         self.vectors: Vectors | None = None
         self.embedding: Embedding
@@ -59,13 +62,14 @@ class Store:
         self.version = 0
         self.settings: dict[str, Any] = {}
         self._lock_fd = lock
+        self.pasts = Pasts(self)
         self._lane = threading.RLock()
+        self._exclusive = threading.Lock()
         self._queue: list[Ticket[Any]] = []
         self._queue_lock = threading.Lock()
         self._shown = threading.Condition()
         self._watchers: list[Callable[[], None]] = []
         self._parsers: ParserPool | None = None
-        self._cursors: list[Queries] = []
         self._closed = threading.Event()
         self._tidy = Tidy(self)
         self.broken: KbprocError | None = None
@@ -93,7 +97,9 @@ class Store:
 
     def _open(self, model: dict[str, Any] | None) -> None:
         self.settings = read_settings(self.folder / "store.toml", model)
+        self.blobs.sweep()
         self._open_views()
+        purge.resume(self)
         if self.log.head.seq == 0:
             self.commit(birth)
 
@@ -102,14 +108,15 @@ class Store:
         from kbproc.views.fulltext import FullText
 
         views = self.folder / "views"
-        self.catalog = catchup.open_catalog(views / "catalog.duckdb")
+        self.catalog = catchup.open_catalog(views)
+        self.readers = Readers(self.catalog)
         self.log = Log.open(self.folder / "log", self.catalog.position)
         catchup.replay(self.log, self.catalog)
         self.fulltext = FullText.open(views / "fulltext")
-        self._catch_up(self.fulltext, self.rebuild_fulltext)
+        self._catch_up(self.fulltext)
         self.fulltext.commit()
         self.embedding = Embedding(self, self.settings.get("model", {}), self.cache)
-        self._publish()
+        self.publish()
         if self.embedding.pack is not None:
             self.attach_vectors()
 
@@ -119,7 +126,7 @@ class Store:
 
         with self._lane:
             self.vectors = Vectors.open(self.folder / "views", self._pack())
-            self._catch_up(self.vectors, self.rebuild_vectors)
+            self._catch_up(self.vectors)
         self.embedding.wake()
 
     def _pack(self) -> VectorPack:
@@ -127,62 +134,67 @@ class Store:
             raise KbprocError("model.unavailable", "The embedding model is not ready.")
         return self.embedding.pack
 
-    def _catch_up(self, index: FullText | Vectors, rebuild: Callable[[], None]) -> None:
+    def _catch_up(self, index: FullText | Vectors) -> None:
         """Brings an index to the catalog's position: the changed documents, or all."""
         if index.position == self.catalog.position:
             return
         if catchup.may_go_on(self.log, index.position):
-            self._reindex(index, index.position.seq)
+            self.reindex(index, index.position.seq)
+            return
+        rows = catchup.all_rows(self.catalog)
+        if index is self.vectors:
+            self.vectors.rebuild(self.embedding.vector_rows(rows), self.catalog.position)
         else:
-            rebuild()
+            self.fulltext.rebuild(catchup.fulltext_rows(rows), self.catalog.position)
 
     def _writer_queries(self) -> Queries:
         from kbproc.views.queries import Queries
 
         return Queries(self.catalog.writer)
 
-    def _reindex(self, index: FullText | Vectors, since: int) -> bool:
+    def reindex(self, index: FullText | Vectors, since: int) -> bool:
         """Tells `index` which documents have changed since; True if any have."""
         touched, rows = catchup.changed_rows(self._writer_queries(), since)
         position = self.catalog.position
-        if index is self.vectors:
-            self.vectors.apply(touched, self.embedding.vector_rows(rows), position)
-        elif touched:
-            self.fulltext.apply(touched, catchup.fulltext_rows(rows), position)
+        if index is self.fulltext:
+            if touched:
+                self.fulltext.apply(touched, catchup.fulltext_rows(rows), position)
+        else:
+            index.apply(touched, self.embedding.vector_rows(rows), position)  # type: ignore[arg-type]
         return bool(touched)
 
-    def rebuild_fulltext(self) -> None:
-        """The full-text index afresh, beside the old one, in chunk order: also compaction."""
-        self.fulltext.rebuild(catchup.fulltext_rows(self._all_rows()), self.catalog.position)
+    # --------------------------------------------------------------- upkeep
 
-    def rebuild_vectors(self) -> None:
-        """The vector index afresh from the pack; nothing is embedded again."""
-        if self.vectors is not None:
-            rows = self.embedding.vector_rows(self._all_rows())
-            self.vectors.rebuild(rows, self.catalog.position)
+    @contextlib.contextmanager
+    def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """For upkeep of the whole store: one at a time; `check` may raise while it waits."""
+        while not self._exclusive.acquire(timeout=0.1):
+            check()
+        try:
+            yield
+        finally:
+            self._exclusive.release()
 
-    def _all_rows(self) -> Iterable[IndexRow]:
-        from kbproc.views.queries import Queries
-
-        return Queries(self.catalog.cursor()).all_index_rows()
-
-    def rebuild(self, progress: Callable[[str], None] = lambda stage: None) -> None:
-        """Every view afresh; reads go on with the old ones until each is swapped in."""
+    @contextlib.contextmanager
+    def lane(self) -> Iterator[None]:
+        """Writers wait; whatever they have written is durable and shown."""
         with self._lane:
-            progress("catalog")
-            with self._showing():
-                catchup.replay_all(self.log, self.catalog)
-            progress("fulltext")
-            self.rebuild_fulltext()
-            progress("vectors")
-            self.rebuild_vectors()
-            self._publish()
+            yield
+
+    def rebuild(self, tell: Callable[[str], None] = lambda stage: None) -> None:
+        """Every view afresh, while reads and writes go on."""
+        with self.exclusive():
+            rebuild.rebuild(self, tell)
 
     def compact(self) -> None:
-        """Rebuilds the full-text index, so that its statistics forget deleted chunks."""
-        with self._lane:
-            self.rebuild_fulltext()
-            self._publish()
+        with self.exclusive():
+            rebuild.compact(self)
+
+    def swap_vectors(self, vectors: Vectors) -> None:
+        """In the lane. A vector that is packed meanwhile is looked for once more."""
+        self.reindex(vectors, vectors.position.seq)
+        self.vectors = vectors
+        vectors.settle()
 
     def start_tidying(self) -> None:
         self._tidy.start()
@@ -192,18 +204,6 @@ class Store:
         self._tidy.once()
 
     # ------------------------------------------------------------------ reading
-
-    def borrow(self) -> Queries:
-        """A cursor for one reader, who gives it back."""
-        from kbproc.views.queries import Queries
-
-        try:
-            return self._cursors.pop()
-        except IndexError:
-            return Queries(self.catalog.cursor())
-
-    def give_back(self, queries: Queries) -> None:
-        self._cursors.append(queries)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -275,8 +275,15 @@ class Store:
                 )
             return self._parsers
 
+    def close_parsers(self) -> None:
+        """Those that run end with what they have; the next who needs one starts it."""
+        with self._queue_lock:
+            parsers, self._parsers = self._parsers, None
+        if parsers is not None:
+            _quietly(parsers.close)
+
     @contextlib.contextmanager
-    def _showing(self) -> Iterator[None]:
+    def showing(self) -> Iterator[None]:
         """Around every change to what readers see: see snapshot.Shown."""
         self.version += 1
         try:
@@ -284,7 +291,7 @@ class Store:
         finally:
             self.version += 1
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         head = self._writer_queries().head()
         with self._shown:
             self.published = Published(head, self.fulltext.snapshot())
@@ -331,7 +338,7 @@ class Store:
                 take_turn(ticket, Lane(self.host, self.log, self.catalog))
             if self.log.head.seq == mark.head.seq:
                 return
-            touched = self._reindex(self.fulltext, before)
+            touched = self.reindex(self.fulltext, before)
             self.log.sync()
         except BaseException:
             self.log.rollback(mark)
@@ -345,11 +352,12 @@ class Store:
         try:
             if touched:
                 self.fulltext.commit()
-            with self._showing():
+            with self.showing():
                 self.catalog.commit()
-                self._publish()
+                self.publish()
             if self.vectors is not None:
-                self._reindex(self.vectors, since)
+                self.reindex(self.vectors, since)
+                reach("vectors.applied")
                 self.embedding.wake()
             self.changed()
         except Exception as error:
@@ -374,10 +382,8 @@ class Store:
         self._tidy.close()
         if self.vectors is not None and self.broken is None:
             _quietly(self.vectors.save)
-        if self._parsers is not None:
-            _quietly(self._parsers.close)
-        for queries in self._cursors:
-            _quietly(queries.close)
+        self.close_parsers()
+        _quietly(self.pasts.close)
         for part in ("embedding", "fulltext", "catalog", "log"):
             if hasattr(self, part):
                 _quietly(getattr(self, part).close)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.errors import KbprocError
+from kbproc.files import sync_folder
 
 FORMAT = 1
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
@@ -72,7 +73,7 @@ def take_lock(path: Path, pid: int) -> int:
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
     if not path.exists():
-        _write_settings(path, model or DEFAULT_MODEL)
+        write_settings(path, model or DEFAULT_MODEL)
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -87,7 +88,8 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
     return settings
 
 
-def _write_settings(path: Path, model: dict[str, Any]) -> None:
+def write_settings(path: Path, model: dict[str, Any]) -> None:
+    """Names the model, atomically and durably. Raises OSError."""
     lines = [f"format = {FORMAT}", "", "[model]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
     temporary = path.with_suffix(".tmp")
@@ -97,3 +99,4 @@ def _write_settings(path: Path, model: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    sync_folder(path.parent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.errors import KbprocError
@@ -32,6 +33,7 @@ class House(Protocol):
     @property
     def seq(self) -> int: ...
     def compact(self) -> None: ...
+    def exclusive(self) -> AbstractContextManager[None]: ...
 
 
 class Tidy:
@@ -66,6 +68,10 @@ class Tidy:
     def once(self) -> None:
         if self._house.fulltext.dead_ratio > DEAD_SHARE:
             self._house.compact()
+        with self._house.exclusive():
+            self._tidy_vectors()
+
+    def _tidy_vectors(self) -> None:
         vectors = self._house.vectors
         if vectors is None:
             return

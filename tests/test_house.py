@@ -23,7 +23,7 @@ FLOORS: dict[int, str] = {
     3: "views",
     4: "store lane catchup snapshot storefiles embedding commit documents revision paging "
     "ingest ingest_result content fetch search candidates search_hints doctor pending tidy "
-    "rebuild past purge salvage history feed sqlquery sqlworker backup portable switch",
+    "rebuild past purge salvage history restore revert feed sqlquery sqlworker backup portable switch quiet",
     5: "registry params call methods flags describe schema",
     6: "rpc outbox pool lines flight waiting server coprocess serve argv help texts options output "
     "stream completion terminal cli perform oneshot gen __main__",

@@ -149,7 +149,7 @@ def gone(path: Path) -> None:
 @pytest.mark.parametrize(
     ("view", "harm"),
     [
-        *(("catalog.duckdb", harm) for harm in (gone, empty, garbage, half)),
+        *(("catalog-000001.duckdb", harm) for harm in (gone, empty, garbage, half)),
         *(("fulltext", harm) for harm in (gone, garbage, half)),
         ("fulltext/current.json", gone),
         ("fulltext/current.json", half),
@@ -186,7 +186,7 @@ def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> 
     fill(one, 4)
     before = listed(one)
     one.close()
-    path = one.store.folder / "views" / "catalog.duckdb"
+    path = one.store.folder / "views" / "catalog-000001.duckdb"
     path.unlink()
     with duckdb.connect(str(path)) as db:
         db.execute("create table head(something varchar)")
@@ -220,7 +220,7 @@ def test_a_catalog_that_lags_behind_catches_up(open_session: OpenSession, tmp_pa
     two.store.compact()
     before = answers(two), listed(two)
     two.close()
-    for lagging in ("catalog.duckdb", "fulltext", "vectors.manifest"):
+    for lagging in ("catalog-000001.duckdb", "fulltext", "vectors.manifest"):
         target, older = views / lagging, tmp_path / "older" / lagging
         gone(target)
         shutil.copytree(older, target) if older.is_dir() else shutil.copy(older, target)
@@ -246,7 +246,7 @@ def test_a_log_that_was_cut_is_not_served(open_session: OpenSession, tmp_path: P
     data = segment.read_bytes()
     segment.write_bytes(data[: data.rstrip(b"\n").rfind(b"\n") + 1])
     assert refused("store.corrupt", one.store.folder).detail["expected_seq"] == 6
-    gone(one.store.folder / "views" / "catalog.duckdb")
+    gone(one.store.folder / "views" / "catalog-000001.duckdb")
     refused("store.corrupt", one.store.folder)
     segment.write_bytes(data)
 
@@ -429,7 +429,7 @@ def test_a_rebuild_that_fails_leaves_what_was(
         raise KbprocError("store.io", "no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.store.fulltext, "rebuild", fail)
+        patch.setattr(session.store.fulltext, "build", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     with monkeypatch.context() as patch:
         patch.setattr("kbproc.views.catalog._Fold.flush", fail)

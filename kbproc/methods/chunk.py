@@ -16,8 +16,8 @@ from kbproc.model import (
     ChunkView,
     DestructiveParams,
     DocumentId,
-    ListParams,
-    ReadParams,
+    PastListParams,
+    PastParams,
 )
 from kbproc.registry import Example, method
 from kbproc.words import plural, there_is_no
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 
 
-class ListChunks(ListParams, kw_only=True, frozen=True):
+class ListChunks(PastListParams, kw_only=True, frozen=True):
     document_id: DocumentId
 
 
-class GetChunk(ReadParams, kw_only=True, frozen=True):
+class GetChunk(PastParams, kw_only=True, frozen=True):
     id: ChunkId
     before: Neighbours = 0
     after: Neighbours = 0
@@ -90,7 +90,7 @@ def _missing(ids: list[int], field: str) -> KbprocError:
 )
 def list_chunks(call: Call, params: ListChunks) -> Reply:
     after = decode_cursor(params.cursor, int)
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         row = require(snapshot.queries, params.document_id, field="$.params.document_id")
         found = snapshot.queries.chunks_of(row.id, after, params.limit + 1)
         rows, more = page(found, params.limit)
@@ -118,7 +118,7 @@ def list_chunks(call: Call, params: ListChunks) -> Reply:
     ],
 )
 def get(call: Call, params: GetChunk) -> Reply:
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         row = snapshot.queries.chunks([params.id]).get(params.id)
         if row is None:
             raise _missing([params.id], "$.params.id")

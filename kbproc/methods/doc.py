@@ -19,8 +19,9 @@ from kbproc.model import (
     Document,
     DocumentId,
     IndexStatus,
-    ListParams,
     Metadata,
+    PastListParams,
+    PastParams,
     ReadParams,
     Tags,
     Title,
@@ -37,7 +38,7 @@ DOWNLOAD_BYTES = 1 << 20
 Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
 
 
-class ListDocuments(ListParams, kw_only=True, frozen=True):
+class ListDocuments(PastListParams, kw_only=True, frozen=True):
     kb: Annotated[docs.Kbs, Meta(description="one or several; all if left out")] | None = None
     types: docs.Types | None = None
     tags: Tags | None = None
@@ -51,7 +52,7 @@ class ListDocuments(ListParams, kw_only=True, frozen=True):
     created_before: docs.CreatedBefore | None = None
 
 
-class Get(ReadParams, kw_only=True, frozen=True):
+class Get(PastParams, kw_only=True, frozen=True):
     id: DocumentId
     text: Annotated[bool, Meta(description="the whole text as well")] = False
     offset: Annotated[int, Meta(ge=0, description="first character of the text")] = 0
@@ -74,7 +75,7 @@ class Delete(DestructiveParams, kw_only=True, frozen=True):
     where: Annotated[Selection, Meta(description="all documents that match")] | None = None
 
 
-class Download(ReadParams, kw_only=True, frozen=True):
+class Download(PastParams, kw_only=True, frozen=True):
     id: DocumentId
     offset: Annotated[int, Meta(ge=0, description="first byte")] = 0
     length: Annotated[int, Meta(ge=1, le=8 << 20, description="most bytes")] = DOWNLOAD_BYTES
@@ -128,8 +129,8 @@ class Waited(Struct, kw_only=True, frozen=True):
 )
 def list_documents(call: Call, params: ListDocuments) -> Reply:
     after = decode_cursor(params.cursor, int)
-    embedding = call.store.embedding
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
+        embedding = state.embedding
         docs.require_kbs(snapshot.queries, params.kb)
         wanted = docs.filter_of(params, **embedding.ids_with_status(params.status))
         found = snapshot.queries.documents(wanted, after=after, limit=params.limit + 1)
@@ -161,9 +162,9 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
 def get(call: Call, params: Get) -> Reply:
     import msgspec
 
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         row = docs.require(snapshot.queries, params.id)
-        fields = msgspec.structs.asdict(docs.shown(row, call.store.embedding))
+        fields = msgspec.structs.asdict(docs.shown(row, state.embedding))
         if params.text:
             text = docs.whole_text(snapshot.queries.chunks_of(row.id))
             fields["text"] = text[params.offset : params.offset + params.length]
@@ -285,7 +286,7 @@ def delete(call: Call, params: Delete) -> Decide:
 def download(call: Call, params: Download) -> Reply:
     import base64
 
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         row = docs.require(snapshot.queries, params.id)
         seq = snapshot.seq
     data = call.store.blobs.get(row.sha256)

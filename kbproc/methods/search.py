@@ -25,7 +25,8 @@ from kbproc.search import Results, Search
     ],
 )
 def search(call: Call, params: Search) -> Reply:
-    found = service.run(call.store, params)
+    with call.state(params) as state:
+        found = service.run(state, params)
     results = found.results
     return Reply(
         data=results,

@@ -8,11 +8,11 @@ from msgspec import Meta, Struct
 
 from kbproc.call import Call, Reply
 from kbproc.documents import Kbs, decode_cursor, encode_cursor, kbs_of, page, require_kbs
-from kbproc.model import ListParams
+from kbproc.model import PastListParams
 from kbproc.registry import Example, method
 
 
-class ListTags(ListParams, kw_only=True, frozen=True):
+class ListTags(PastListParams, kw_only=True, frozen=True):
     kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
         None
     )
@@ -36,7 +36,7 @@ class TagCount(Struct, kw_only=True, frozen=True):
 )
 def list_tags(call: Call, params: ListTags) -> Reply:
     after = decode_cursor(params.cursor, str)
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         require_kbs(snapshot.queries, params.kb)
         found = snapshot.queries.tags(kbs_of(params.kb), after, params.limit + 1)
         rows, more = page(found, params.limit)

@@ -17,6 +17,7 @@ import duckdb
 import msgspec
 
 from kbproc import events as ev
+from kbproc.failpoints import reach
 from kbproc.log import START, Position, Record
 
 # A change here makes every catalog rebuild itself from the log on the next open.
@@ -101,8 +102,10 @@ class Catalog:
 
     def commit(self) -> None:
         if self._in_transaction:
+            reach("catalog.commit")
             self._db.execute("commit")
             self._in_transaction = False
+            reach("catalog.committed")
 
     def rollback(self) -> None:
         if self._in_transaction:
@@ -115,15 +118,6 @@ class Catalog:
         self._db.close()
 
     # ----------------------------------------------------------------- the fold
-
-    def begin_afresh(self) -> None:
-        """Opens a transaction in which the catalog is empty; readers keep what they see."""
-        self.rollback()
-        self._db.execute("begin")
-        self._in_transaction = True
-        for name in TABLES:
-            self._db.execute(f"truncate {name}")
-        self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
 
     def apply(self, records: Iterable[Record]) -> None:
         """Folds `records` in, in order; shown to readers only by `commit`."""
@@ -139,6 +133,7 @@ class Catalog:
             fold.token(record)
             last = record
         fold.flush()
+        reach("catalog.applied")
         if last is not None:
             self._db.execute(
                 "update head set seq = ?, hash = ?, ts = ?, next_document = greatest("

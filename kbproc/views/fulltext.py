@@ -23,6 +23,7 @@ import numpy as np
 import tantivy
 
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 from kbproc.text import ANALYSIS_VERSION, analyse
 from kbproc.views.base import START, Position
 from kbproc.views.fulltext_search import FullTextHits, FullTextSnapshot, TermMatch
@@ -46,6 +47,14 @@ class FullTextRow(NamedTuple):
     title: str
     section: str | None
     text: str
+
+
+class Built(NamedTuple):
+    """An index that is ready to take the live one's place."""
+
+    name: str
+    made: tantivy.Index
+    position: Position
 
 
 class FullText:
@@ -118,9 +127,12 @@ class FullText:
         if self._staged is None:
             return
         with _as_store_io("commit"):
+            reach("fulltext.commit")
             if self._writer is not None:
                 self._writer.commit()
+            reach("fulltext.committed")
             self._save(self._staged)
+            reach("fulltext.saved")
             self._index.reload()
 
     def rollback(self) -> None:
@@ -131,11 +143,14 @@ class FullText:
         self._staged = None
 
     def rebuild(self, rows: Iterable[FullTextRow], position: Position) -> None:
-        """Replaces the index by one made of `rows`, in chunk id order, in a single segment.
+        """Replaces the index by one made of `rows`; see `build` and `adopt`."""
+        self.adopt(self.build(rows, position))
 
-        Two indexes rebuilt from the same rows give the same scores to the bit. Until the
-        swap, and after a failure, the old one stands; snapshots of it go on reading.
-        Whatever is staged is dropped. Raises store.io.
+    def build(self, rows: Iterable[FullTextRow], position: Position) -> Built:
+        """An index of `rows` at `position`, in chunk id order, in a single segment.
+
+        Two indexes built from the same rows give the same scores to the bit. The live
+        one is not touched. Raises store.io.
         """
         name = self._next_name()
         try:
@@ -149,11 +164,19 @@ class FullText:
         except BaseException:
             shutil.rmtree(self._folder / name, ignore_errors=True)
             raise
+        reach("fulltext.built")
+        return Built(name, index, position)
+
+    def adopt(self, built: Built) -> None:
+        """Puts `built` in the place of the index; snapshots of the old one go on reading.
+
+        Whatever is staged is dropped. Raises store.io.
+        """
         self.close()
-        index.reload()
-        self._index, self._name = index, name
+        built.made.reload()
+        self._index, self._name = built.made, built.name
         with _as_store_io("rebuild"):
-            self._save(position)
+            self._save(built.position)
         self._sweep()
 
     def snapshot(self) -> FullTextSnapshot:

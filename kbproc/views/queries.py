@@ -301,6 +301,15 @@ class Queries:
         sql = "from events where seq in (select unnest(?::bigint[])) order by seq, idx"
         return [EventRow(*row) for row in self._rows(sql, [list(seqs)])]
 
+    def matching_records(
+        self, after_seq: int, limit: int, types: Sequence[str] | None, actor: str | None,
+        document_id: int | None,
+    ) -> list[int]:  # fmt: skip
+        """In order, once for each event that fits; of an actor alone, what has no event too."""
+        only = None if types is None else list(types)
+        values = [after_seq, only, only, actor, actor, document_id, document_id, limit]
+        return [row[0] for row in self._rows(_MATCHING, values)]
+
     def records_by(self, actor: str, since: str) -> list[int]:
         """The records of an actor from that moment on, that say anything."""
         sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
@@ -366,6 +375,14 @@ class Queries:
         )
         return dict(self._rows(sql, [token, actor, method]))
 
+
+_MATCHING = (
+    "select seq from (select seq, type, actor, document_id from events union all "
+    "select seq, '', actor, null from tokens) where seq > ? "
+    "and (?::varchar[] is null or list_contains(?::varchar[], type)) "
+    "and (?::varchar is null or actor = ?) and (?::bigint is null or document_id = ?) "
+    "order by seq limit ?"
+)
 
 _HITS = (
     "select c.id, c.text, c.page, c.section, c.idx, "

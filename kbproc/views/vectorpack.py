@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 
 MAGIC = b"kbprocVP"
 VERSION = 1
@@ -137,7 +138,9 @@ class VectorPack:
             records["vector"] = vectors[list(new.values())]
             records["crc"] = _checksums(records)
             with _disk("write", self.path):
+                reach("pack.write")
                 self._write(self._count, records.tobytes())
+            reach("pack.written")
             first = self._count
             self._count += len(new)
             self._row_of.update(zip(new, range(first, self._count), strict=True))
@@ -157,6 +160,7 @@ class VectorPack:
             for key in wanted:
                 self._row_of.pop(key, None)
             for row in found:
+                reach("pack.erase")
                 self._write(row, blank.tobytes())
             os.fsync(self._fd)
         return len(found)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.errors import KbprocError
+from kbproc.failpoints import reach
 from kbproc.views.base import START, Position
 from kbproc.views.vectorgraph import (
     Graph,
@@ -141,6 +142,11 @@ class Vectors:
             self._publish()
         return len(ready)
 
+    def settle(self) -> None:
+        """Looks again for vectors that have come to the pack behind this view's back."""
+        with self._lock:
+            self.embedded(list(self._waiting_by_key))
+
     def pending(self, *, newest_first: bool = True, limit: int | None = None) -> list[int]:
         """Chunk ids that wait for a vector, in order of arrival or its reverse."""
         with self._lock:
@@ -192,6 +198,7 @@ class Vectors:
             state, pending = self._snapshot, list(self._pending.values())
             file = self._graph_file
         try:
+            reach("vectors.save")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if state.graph and not file:
                 file = write_graph(self.folder, state.graph)
@@ -212,6 +219,7 @@ class Vectors:
             body = msgspec.msgpack.encode(saved)
             with replacing(self.folder / _MANIFEST) as stream:
                 stream.write(_digest(body) + body)
+                reach("vectors.saved")
             drop_stale(self.folder, saved.graph)
         except OSError as error:
             raise KbprocError("store.io", f"cannot save {self.folder}: {error.strerror}") from error

@@ -1,0 +1,242 @@
+"""Forgetting for good: no file holds it, everything else stays, nothing stops half-way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc import doctor, failpoints
+from kbproc.errors import KbprocError
+from tests.conftest import OpenSession
+from tests.talk import Session
+from tests.test_store import answers, fill
+
+PHRASE = "xylophone quarantine"
+WORDS = ("xylophone", "quarantine", "Xylophone")
+
+
+def holding(folder: Path, *phrases: str) -> list[str]:
+    """Files below that hold one of `phrases`, compressed or not, in any of some codings."""
+    wanted = [p.encode(coding) for p in phrases for coding in ("utf-8", "utf-16-le")]
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if any(w.lower() in text.lower() for text in (data, *unpacked(data)) for w in wanted):
+            found.append(str(path.relative_to(folder)))
+    return found
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """What zlib, gzip or lz4 streams in it hold; tantivy and DuckDB may compress."""
+    found = []
+    for start in range(min(len(data), 1 << 20)):
+        if data[start : start + 2] in (b"\x78\x9c", b"\x78\x01", b"\x78\xda", b"\x1f\x8b"):
+            try:
+                unpack = gzip.decompress if data[start] == 0x1F else zlib.decompress
+                found.append(unpack(data[start:]))
+            except (OSError, zlib.error, EOFError):
+                continue
+    return found
+
+
+def purge(session: Session, *ids: int, **more: Any) -> Any:
+    plan = session.error("store.purge", document_ids=list(ids), **more)["plan"]
+    return session.data("store.purge", document_ids=list(ids), **more, confirm=plan["plan_hash"])
+
+
+def secret(session: Session, tmp_path: Path) -> list[int]:
+    """The phrase in every place where a document can hold it; the documents' ids."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "xylophone.md").write_text(f"# Xylophone\n\nThe {PHRASE} again.\n")
+    (tmp_path / "docs" / "harmless.md").write_text("# Harmless\n\nNothing here.\n")
+    session.data("doc.ingest", paths=["docs"], client_token="in")
+    made = session.data(
+        "doc.create", title=f"The {PHRASE}", text=f"A text of {PHRASE}. " * 30, tags=["xylophone"],
+        metadata={"why": PHRASE}, source_id=PHRASE, client_token="made",
+    )["id"]  # fmt: skip
+    plain = session.data("doc.create", title="Plain", text=f"First the {PHRASE}.")["id"]
+    session.embedded()
+    session.data("doc.update", id=plain, text="then something else", title="Other")
+    session.data("doc.update", id=made, title=f"Another {PHRASE}", client_token="title")
+    hidden = session.data("doc.create", title="Hidden", text=f"{PHRASE} hidden")["id"]
+    plan = session.error("doc.delete", ids=[hidden])["plan"]
+    session.data("doc.delete", ids=[hidden], confirm=plan["plan_hash"])
+    session.embedded()
+    session.data("search", query=PHRASE, as_of=session.store.seq)
+    listed = session.data("doc.list")
+    ingested = [d["id"] for d in listed if "xylophone" in (d["source"]["path"] or "")]
+    return [*ingested, made, plain, hidden]
+
+
+def test_no_file_holds_the_phrase(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    fill(session, 6)
+    before = answers(session), session.data("doc.list")
+    ids = secret(session, tmp_path)
+    store = session.store
+    assert len(holding(store.folder, *WORDS)) > 3
+    done = purge(session, *ids)
+    assert done["purged"] == 4
+    assert done["records"] >= 5
+    assert done["sources"] == 5
+    assert holding(store.folder, *WORDS) == []
+    assert store.log.verify() == store.seq
+    assert not any(doctor.compare(store).values())
+    listed = session.data("doc.list")
+    assert [d for d in listed if d["title"] != "Harmless"] == before[1]
+    kept = answers(session)
+    session.close()
+    assert holding(store.folder, *WORDS) == []
+    again = open_session()
+    assert answers(again) == kept
+    assert again.store.log.verify() == again.store.seq
+    assert holding(again.store.folder, *WORDS) == []
+
+
+def test_what_is_purged_stays_so(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    first = session.data("doc.create", title="Keep", text="kept text", client_token="keep")["id"]
+    ids = secret(session, tmp_path)
+    purge(session, *ids)
+    error = session.error("doc.get", id=ids[0])
+    assert error["type"] == "resource.not_found"
+    assert "purged" in error["message"]
+    repeated = session.error(
+        "doc.create", title=f"The {PHRASE}", text=f"A text of {PHRASE}. " * 30, tags=["xylophone"],
+        metadata={"why": PHRASE}, source_id=PHRASE, client_token="made",
+    )  # fmt: skip
+    assert repeated["type"] == "resource.not_found"
+    assert "purged" in repeated["message"]
+    ingested = session.ask("doc.ingest", paths=["docs"], client_token="in")
+    assert "purged" in ingested["error"]["data"]["message"]
+    same = session.ask("doc.create", title="Keep", text="kept text", client_token="keep")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (first, True)
+    new = session.data("doc.create", title="New", text="new")["id"]
+    assert new > max(ids)
+    assert session.data("search", query=PHRASE, mode="fts", as_of=session.store.seq - 3)[
+        "results"] == []  # fmt: skip
+    purge_again = session.data("store.purge", document_ids=ids)
+    assert purge_again["purged"] == 0
+    shutil.rmtree(session.store.folder / "views")
+    session.close()
+    again = open_session()
+    assert again.data("doc.get", id=first)["title"] == "Keep"
+    assert again.data("doc.create", title="Next", text="next")["id"] == new + 1
+
+
+def test_the_same_bytes_elsewhere_stay(session: Session) -> None:
+    one = session.data("doc.create", title="One", text="shared text")["id"]
+    two = session.data("doc.create", title="Two", text="shared text")["id"]
+    done = purge(session, one)
+    assert done["sources"] == 0
+    assert session.data("doc.download", id=two)["size_bytes"] == len("shared text")
+
+
+def test_the_plan_names_what_goes(session: Session) -> None:
+    id = session.data("doc.create", title="Doomed", text="x")["id"]
+    error = session.error("store.purge", document_ids=[id])
+    assert error["type"] == "input.confirmation_required"
+    assert error["plan"]["targets"][0]["name"] == "Doomed"
+    session.data("doc.update", id=id, title="Changed since")
+    late = session.error("store.purge", document_ids=[id], confirm=error["plan"]["plan_hash"])
+    assert late["type"] == "resource.plan_stale"
+    assert session.error("store.purge", document_ids=[77])["type"] == "resource.not_found"
+
+
+class Dead(BaseException):
+    """The process dies here."""
+
+
+PURGE_POINTS = [
+    name for name in failpoints.FAILPOINTS
+    if name.startswith("purge.") or name in ("pack.erase", "catalog.built", "fulltext.built",
+                                             "views.swapped", "vectors.save")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", PURGE_POINTS)
+def test_killed_half_way_it_ends_on_reopen(
+    open_session: OpenSession, tmp_path: Path, point: str
+) -> None:
+    """The folder as it stands at the point is what a kill -9 leaves."""
+    session = open_session()
+    fill(session, 3)
+    ids = secret(session, tmp_path)
+    copy = tmp_path / "killed"
+
+    def die(name: str) -> None:
+        if name == point and not copy.exists():
+            shutil.copytree(session.store.folder, copy)
+
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    failpoints.arm(die)
+    try:
+        session.data("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    assert copy.exists(), f"{point} was never reached"
+    (copy / "lock").unlink()
+    again = open_session(copy)
+    assert holding(copy, *WORDS) == []
+    assert again.store.log.verify() == again.store.seq
+    assert json.dumps(again.data("doc.list")) == json.dumps(session.data("doc.list"))
+    assert answers(again) == answers(session)
+
+
+@pytest.mark.parametrize("point", ["purge.segment", "purge.log", "purge.vectors", "catalog.built"])
+def test_a_full_disk_half_way(open_session: OpenSession, tmp_path: Path, point: str) -> None:
+    session = open_session()
+    ids = secret(session, tmp_path)
+
+    def refuse(name: str) -> None:
+        if name == point:
+            raise OSError(28, "No space left on device")
+
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    failpoints.arm(refuse)
+    try:
+        error = session.error("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    assert error["type"] == "store.io"
+    assert session.data("search", query=PHRASE, mode="fts")["results"] == []
+    done = session.ask("store.purge", document_ids=ids)
+    assert "result" in done, done
+    assert holding(session.store.folder, *WORDS) == []
+
+
+def test_one_that_was_cut_off_ends_with_the_next(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    ids = secret(session, tmp_path)
+    plan = session.error("store.purge", document_ids=ids[:1])["plan"]
+
+    def refuse(name: str) -> None:
+        if name == "purge.log":
+            raise OSError(28, "No space left on device")
+
+    failpoints.arm(refuse)
+    try:
+        session.error("store.purge", document_ids=ids[:1], confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    purge(session, *ids[1:])
+    assert holding(session.store.folder, *WORDS) == []
+    with session.store.reading() as snapshot:
+        assert snapshot.queries.unfinished_purges() == []
+
+
+def test_without_a_model(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session(model="none")
+    id = session.data("doc.create", title="The " + PHRASE, text=PHRASE)["id"]
+    purge(session, id)
+    assert holding(session.store.folder, *WORDS) == []
+    with pytest.raises(KbprocError):
+        session.store.blobs.get("0" * 64)
