@@ -132,7 +132,8 @@ class Shell:
             return self._method_help(method)
         if parsed.last("--agents-md"):
             return self._agents_md(registry)
-        options = options_of(parsed, self._config, self._output)
+        own = {flag.name for flag in flags_of(method) if flag.param}
+        options = options_of(parsed, self._config, self._output, own)
         return self._perform(registry, method, params_of(method, parsed), options)
 
     def _perform(

@@ -20,6 +20,7 @@ from kbproc.model import check_metadata, clean_tags
 from kbproc.revision import Content, Ids, written
 
 if TYPE_CHECKING:
+    from kbproc.parse.worker import ParsedChunks
     from kbproc.store import Store
     from kbproc.views.queries import DocumentRow
 
@@ -50,7 +51,7 @@ def read_content(
 
     Raises what the parser raises; a document without any text is a failure too.
     """
-    parsed = store.parsers.parse(data, doc_type, name, title)
+    parsed = _parsed(store, data, doc_type, name, title)
     if not parsed.chunks:
         raise KbprocError("operation.failed", f"{name} holds no text.",
                           hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
@@ -68,6 +69,16 @@ def read_content(
         metadata=_usable_metadata(parsed.metadata),
         pages=parsed.pages,
     )
+
+
+def _parsed(store: Store, data: bytes, doc_type: str, name: str, title: str | None) -> ParsedChunks:
+    from kbproc.parse.pool import Retired
+
+    while True:
+        try:
+            return store.parsers.parse(data, doc_type, name, title)
+        except Retired:  # another model has come meanwhile, and another length of chunks
+            continue
 
 
 def _usable_tags(tags: Iterable[str]) -> list[str]:

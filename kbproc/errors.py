@@ -99,7 +99,8 @@ ERRORS: dict[str, ErrorType] = {
             2,
             201,
             "the log or a blob does not verify",
-            "Run kbproc doctor: it names what is damaged and what can be salvaged.",
+            "Run kbproc doctor: it names what is damaged. Then run kbproc doctor --repair, which "
+            "keeps the damaged original aside, or restore a backup.",
         ),
         _row(
             "store.incompatible",

@@ -42,6 +42,11 @@ FAILPOINTS = {
     "purge.views": "the views are made afresh, the purge is not marked as ended",
     "model.embedded": "every chunk has its vector under the new model, the old one in use",
     "model.settings": "store.toml names the new model, the old one in use",
+    "salvage.written": "a repaired log is written beside the damaged one",
+    "salvage.decided": "a repair is decided, the damaged log still in place",
+    "salvage.views": "a repair has removed the views",
+    "salvage.aside": "the damaged log is set aside, the repaired one not in its place",
+    "salvage.swapped": "the repaired log is in its place",
     "backup.copied": "a backup is copied under a temporary name",
 }
 

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 Reply = Callable[[bytes | None], None]
 
 
-def _stream(connection: Connection, id: rpc.Id) -> Stream:
-    outbox, service = connection.outbox, connection.service
-    return Stream(
-        wire=service.wire,
-        id=id,
-        host=service.host,
-        send=outbox.send,
-        crowded=lambda: outbox.congested,
-        wait=lambda: outbox.wait_for_room(lambda: id in connection.cancelled),
-    )
-
-
 class Flight:
     """One request from its line to its answer."""
 
@@ -52,18 +40,45 @@ class Flight:
         service = connection.service
         emit: Emit = _silent
         if id is not None:
-            self._stream = _stream(connection, id)
+            self._stream = self._make_stream(id)
             emit = self._stream.emit
         self.call = service.call(connection.peer, emit, self.is_cancelled)
+        self.call.crowded = self.is_crowded
+        self.call.max_line_bytes = service.wire.max_line_bytes
+
+    def _make_stream(self, id: rpc.Id) -> Stream:
+        return Stream(
+            wire=self._connection.service.wire,
+            id=id,
+            host=self._connection.service.host,
+            send=self._connection.outbox.send,
+            crowded=self.is_crowded,
+            wait=self._wait_for_room,
+        )
+
+    def _wait_for_room(self) -> None:
+        """Not while it is parked: all that is parked shares one thread."""
+        if not self.parked:
+            self._connection.outbox.wait_for_room(self.is_cancelled)
 
     def is_cancelled(self) -> bool:
         return self.id in self._connection.cancelled
 
-    def check_waiting(self) -> None:
+    def is_crowded(self) -> bool:
+        """True if the client has much to read before it gets to anything new."""
+        return self._connection.outbox.congested
+
+    def tell_room(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when it is crowded no more."""
+        self._connection.outbox.on_room = tell
+
+    def check_waiting(self, detail: dict[str, Any]) -> None:
         """Raises operation.cancelled: what waits ends with its connection."""
         if self._connection.ending:
-            raise KbprocError("operation.cancelled", "The connection ended meanwhile.")
-        self.call.check_cancelled()
+            raise KbprocError(
+                "operation.cancelled", "The connection ended meanwhile.", detail=detail
+            )
+        self.call.check_cancelled(**detail)
 
     def run(self) -> None:
         self._settle(self._begin)

@@ -1,12 +1,13 @@
 """The writers' lane: who may write now, and what a turn may use.
 
-Owns: the newest state for deciding, appending with an immediate fold, turns and
-their outcomes.
+Owns: the newest state for deciding, appending with an immediate fold, turns,
+their order and their outcomes.
 Refuses to know: the shared fsync and what readers see (store.py).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -77,6 +78,43 @@ class Ticket(Generic[T]):
         self.done = False
         self.result: T | None = None
         self.error: BaseException | None = None
+
+
+class Turns:
+    """Writers in the order they came; whoever holds the lane works for all who wait."""
+
+    def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
+        """`run` gives each ticket its turn, and makes what they appended durable."""
+        self.lane = threading.RLock()
+        self._run = run
+        self._queue: list[Ticket[Any]] = []
+        self._changing = threading.Lock()
+
+    def take(self, work: Callable[[Lane], T]) -> T:
+        """Raises whatever `work` raised, or what `run` raised."""
+        ticket = Ticket(work)
+        with self._changing:
+            self._queue.append(ticket)
+        with self.lane:
+            if not ticket.done:
+                self._drain()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result  # type: ignore[return-value]
+
+    def _drain(self) -> None:
+        with self._changing:
+            tickets, self._queue = self._queue, []
+        try:
+            self._run(tickets)
+        except BaseException as error:
+            for ticket in tickets:
+                ticket.error = ticket.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for ticket in tickets:
+                ticket.done = True
 
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:

@@ -112,6 +112,7 @@ class InProcess:
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
+            settings={"folder": self._config.store},
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
@@ -120,14 +121,21 @@ class InProcess:
         return reached
 
     def _wait(self, store: Store, parked: Parked) -> None:
-        """Nobody else can write meanwhile: once all is embedded, waiting is in vain."""
+        """Nobody else can write meanwhile: once all is embedded, waiting is in vain.
+
+        A stream goes on all the same, until its time is over or the person ends it.
+        """
         started = self._host.monotonic_ms()
-        store.embedding.start()
+        if parked.tail is None:
+            store.embedding.start()
         while not parked.ready():
             passed = self._host.monotonic_ms() - started
             if parked.timeout_ms is not None and passed >= parked.timeout_ms:
                 raise parked.expired()
-            if not store.embedding.pending_count and not parked.ready():
+            if parked.tail is not None:
+                if parked.tail.more():
+                    continue
+            elif not store.embedding.pending_count and not parked.ready():
                 raise parked.expired()
             left = _POLL_SECONDS
             if parked.timeout_ms is not None:

@@ -8,6 +8,7 @@ Refuses to know: which command it is and what it answers.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +42,17 @@ class Options(Struct, frozen=True, kw_only=True):
     store: str | None = None
 
 
-def options_of(parsed: Parsed, config: Config, output: Output) -> Options:
-    """Raises input.invalid_params for a value that a flag can't have."""
+def options_of(
+    parsed: Parsed, config: Config, output: Output, own: Collection[str] = ()
+) -> Options:
+    """`own`: flags that are the command's and not the shell's, though the shell has one too.
+
+    Raises input.invalid_params for a value that a flag can't have.
+    """
     told: dict[str, Any] = {}
     if (store := parsed.last("--store")) is not None:
         told["store"] = Path(store).expanduser()
-    if (actor := parsed.last("--actor")) is not None:
+    if (actor := parsed.last("--actor")) is not None and "--actor" not in own:
         told["actor"] = actor
     if (level := parsed.last("--log-level")) is not None:
         told["log_level"] = settings.parse_log_level(level, field="--log-level")

@@ -16,6 +16,7 @@ from kbproc.pipes import write_all
 
 _ATOMIC = select.PIPE_BUF
 _CONGESTED = 256
+_CONGESTED_BYTES = 4 << 20
 _FULL_BYTES = 32 << 20
 
 
@@ -30,6 +31,8 @@ class Outbox:
         self._writing = False
         self._closed = False
         self._thread: threading.Thread | None = None
+        # Told once what was congested is so no more; it must not block.
+        self.on_room: Callable[[], None] = lambda: None
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
@@ -50,7 +53,7 @@ class Outbox:
 
     @property
     def congested(self) -> bool:
-        return len(self._lines) > _CONGESTED
+        return len(self._lines) > _CONGESTED or self._bytes > _CONGESTED_BYTES
 
     @property
     def full(self) -> bool:
@@ -100,10 +103,13 @@ class Outbox:
                 if self._closed:
                     return
                 data = b"".join(self._lines)
+                had_room = not self.congested
                 self._lines.clear()
                 self._bytes = 0
                 self._writing = True
                 self._changed.notify_all()
+            if not had_room:
+                self.on_room()
             self._write(data)
             with self._changed:
                 self._writing = False

@@ -65,6 +65,7 @@ class Output:
     """The json format, and what all formats share."""
 
     for_people = False
+    follows = False  # a stream without an end: its items are all that is printed
 
     def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None) -> None:
         self.out = out
@@ -85,7 +86,16 @@ class Output:
         self._line(self.out, envelope(result))
 
     def event(self, event: dict[str, Any]) -> None:
-        """The envelope holds no events."""
+        """The envelope holds no events; a stream without an end has no envelope."""
+        if self.follows and event["type"] == "item":
+            self.item(event["item"])
+
+    def item(self, item: dict[str, Any]) -> None:
+        if self.jq is None:
+            self._line(self.out, item)
+            return
+        for line in self.jq(item):
+            write(self.out, line + "\n")
 
     def error(self, data: dict[str, Any]) -> None:
         self._line(self.err, {"ok": False, "error": data})
@@ -121,6 +131,8 @@ class Ndjson(Output):
     def event(self, event: dict[str, Any]) -> None:
         if self.jq is None:
             self._line(self.out, event)
+        else:
+            super().event(event)
 
     def error(self, data: dict[str, Any]) -> None:
         self._line(self.err, {"type": "error", "error": data})

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbproc import catchup
+from kbproc import catchup, checks
 from kbproc.errors import KbprocError
 from kbproc.model import Freshness, IndexStatus
 from kbproc.records import START, Position
@@ -53,6 +53,7 @@ class Past:
         from kbproc.views.fulltext import FullText
 
         self.folder = folder
+        checks.drop_damaged(folder)
         self.catalog = _catalog_at(store, folder, position)
         self.readers = Readers(self.catalog)
         self.fulltext: FullText = FullText.open(folder / "fulltext")

@@ -91,6 +91,7 @@ class _Request:
         return self._failed({**data_of(error), "exit_code": INTERRUPTED})
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._output.follows = self._method.streams and self._method.result is None
         with interrupts(self._session, writes=self._method.kind != "read") as pressed:
             response = self._session.ask(self._method.name, params, self._output.event)
         self._was_interrupted = pressed.is_set()

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbproc import catchup, purge, rebuild
+from kbproc import catchup, checks, purge, rebuild, salvage
 from kbproc.blobs import Blobs
 from kbproc.errors import KbprocError
 from kbproc.failpoints import reach
 from kbproc.host import Host
-from kbproc.lane import Lane, T, Ticket, birth, take_turn
+from kbproc.lane import Lane, T, Ticket, Turns, birth, take_turn
 from kbproc.log import Log
 from kbproc.model import Freshness
 from kbproc.past import Pasts
@@ -63,10 +63,9 @@ class Store:
         self.settings: dict[str, Any] = {}
         self._lock_fd = lock
         self.pasts = Pasts(self)
-        self._lane = threading.RLock()
+        self._turns = Turns(self._run)
         self._exclusive = threading.Lock()
-        self._queue: list[Ticket[Any]] = []
-        self._queue_lock = threading.Lock()
+        self._starting = threading.Lock()
         self._shown = threading.Condition()
         self._watchers: list[Callable[[], None]] = []
         self._parsers: ParserPool | None = None
@@ -96,8 +95,15 @@ class Store:
         return store
 
     def _open(self, model: dict[str, Any] | None) -> None:
+        try:
+            salvage.finish(self.folder)
+            checks.drop_damaged(self.folder / "views")
+            self.blobs.sweep()
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The store {self.folder} could not be opened: {error.strerror}."
+            ) from error
         self.settings = read_settings(self.folder / "store.toml", model)
-        self.blobs.sweep()
         self._open_views()
         purge.resume(self)
         if self.log.head.seq == 0:
@@ -124,7 +130,7 @@ class Store:
         """Opens the vector view, once the model's pack is there."""
         from kbproc.views.vectors import Vectors
 
-        with self._lane:
+        with self._turns.lane:
             self.vectors = Vectors.open(self.folder / "views", self._pack())
             self._catch_up(self.vectors)
         self.embedding.wake()
@@ -178,13 +184,19 @@ class Store:
     @contextlib.contextmanager
     def lane(self) -> Iterator[None]:
         """Writers wait; whatever they have written is durable and shown."""
-        with self._lane:
+        with self._turns.lane:
             yield
 
     def rebuild(self, tell: Callable[[str], None] = lambda stage: None) -> None:
         """Every view afresh, while reads and writes go on."""
         with self.exclusive():
             rebuild.rebuild(self, tell)
+            if self.vectors is not None:
+                self.vectors.save()
+
+    def damaged_views(self) -> list[str]:
+        with self.exclusive():
+            return checks.damaged_views(self)
 
     def compact(self) -> None:
         with self.exclusive():
@@ -267,7 +279,7 @@ class Store:
         """The processes that read documents; started when first needed."""
         from kbproc.parse.pool import ParserPool
 
-        with self._queue_lock:
+        with self._starting:
             if self._parsers is None:
                 tokenizer, tokens = self.embedding.tokenizer_path, self.embedding.max_tokens
                 self._parsers = ParserPool(
@@ -275,12 +287,12 @@ class Store:
                 )
             return self._parsers
 
-    def close_parsers(self) -> None:
-        """Those that run end with what they have; the next who needs one starts it."""
-        with self._queue_lock:
+    def retire_parsers(self) -> None:
+        """What is being read is read to its end; the next who needs one starts it."""
+        with self._starting:
             parsers, self._parsers = self._parsers, None
         if parsers is not None:
-            _quietly(parsers.close)
+            threading.Thread(target=parsers.retire, name="retire", daemon=True).start()
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -305,33 +317,11 @@ class Store:
         Writers that arrive meanwhile share the next fsync. Raises whatever
         `work` raised, or store.io with nothing of it kept.
         """
-        ticket = Ticket(work)
-        with self._queue_lock:
-            self._queue.append(ticket)
-        with self._lane:
-            if not ticket.done:
-                self._drain()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.result  # type: ignore[return-value]
-
-    def _drain(self) -> None:
-        with self._queue_lock:
-            tickets, self._queue = self._queue, []
-        try:
-            if self.broken is not None:
-                raise self.broken
-            self._run(tickets)
-        except BaseException as error:
-            for ticket in tickets:
-                ticket.error = ticket.error or error
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            for ticket in tickets:
-                ticket.done = True
+        return self._turns.take(work)
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
+        if self.broken is not None:
+            raise self.broken
         before, mark = self.published.seq if hasattr(self, "published") else 0, self.log.mark()
         try:
             for ticket in tickets:
@@ -382,7 +372,8 @@ class Store:
         self._tidy.close()
         if self.vectors is not None and self.broken is None:
             _quietly(self.vectors.save)
-        self.close_parsers()
+        if self._parsers is not None:
+            _quietly(self._parsers.close)
         _quietly(self.pasts.close)
         for part in ("embedding", "fulltext", "catalog", "log"):
             if hasattr(self, part):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbproc.errors import KbprocError
 from kbproc.failpoints import reach
 from kbproc.storefiles import write_settings
 
@@ -88,10 +89,13 @@ def use(
             write_settings(store.folder / "store.toml", settings)
             reach("model.settings")
             old = _swap(store, beside)
-    except BaseException:
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"store.toml could not be written: {error.strerror}."
+        ) from error
+    finally:
         if new is not store.embedding:
             new.close()
-        raise
     old.close()
     new.start()
     if store.vectors is not None:
@@ -136,5 +140,5 @@ def _swap(store: Store, beside: Beside) -> Embedding:
     if old.pack is beside.embedding.pack:
         old.pack = None
     store.pasts.close()
-    store.close_parsers()  # another model may take longer or shorter chunks
+    store.retire_parsers()  # another model may take longer or shorter chunks
     return old

@@ -44,6 +44,14 @@ class Text(Output):
             self.progress(event["stage"], event["current"], event["total"], event["message"])
         elif event["type"] == "warning":
             self.note(event["message"])
+        else:
+            super().event(event)
+
+    def item(self, item: dict[str, Any]) -> None:
+        if self.jq is None:
+            write(self.out, texts.record_line(item) + "\n")
+        else:
+            super().item(item)
 
     def error(self, data: dict[str, Any]) -> None:
         self.settled()

@@ -115,6 +115,12 @@ def _more(count: int) -> Iterator[str]:
         yield f"  … and {count} more"
 
 
+def record_line(record: dict[str, Any]) -> str:
+    """One record of the log."""
+    said = "; ".join(event["summary"] for event in record["events"]) or record["method"]
+    return plain(f"{record['seq']}  {record['ts']}  {record['actor']}  {said}")
+
+
 def plain(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 

@@ -1,7 +1,7 @@
 """What is better done while nobody waits.
 
 Owns: compacting the full-text index, folding the flat tail of vectors into
-their graph, saving the vector view; and waiting for a quiet moment.
+their graph, saving the vector view, looking for damage; and waiting for a quiet moment.
 Refuses to know: how any of it is done.
 """
 
@@ -33,6 +33,8 @@ class House(Protocol):
     @property
     def seq(self) -> int: ...
     def compact(self) -> None: ...
+    def rebuild(self) -> None: ...
+    def damaged_views(self) -> list[str]: ...
     def exclusive(self) -> AbstractContextManager[None]: ...
 
 
@@ -43,6 +45,7 @@ class Tidy:
         self._house = house
         self._closed = threading.Event()
         self._saved_seq = 0
+        self._looked = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -68,8 +71,18 @@ class Tidy:
     def once(self) -> None:
         if self._house.fulltext.dead_ratio > DEAD_SHARE:
             self._house.compact()
+        if not self._looked:
+            self._looked = True
+            self._heal()
         with self._house.exclusive():
             self._tidy_vectors()
+
+    def _heal(self) -> None:
+        """Once a start: what has rotted since is found before it is asked for."""
+        wrong = self._house.damaged_views()
+        if wrong:
+            _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
+            self._house.rebuild()
 
     def _tidy_vectors(self) -> None:
         vectors = self._house.vectors

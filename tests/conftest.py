@@ -47,8 +47,8 @@ def open_session(tmp_path: Path) -> Iterator[OpenSession]:
     """
     sessions: list[Session] = []
 
-    def open(store: Path | None = None, **options: Any) -> Session:
-        session = Session(store or tmp_path / "store", cwd=tmp_path, **options)
+    def open(store: Path | None = None, folder: Path = tmp_path, **options: Any) -> Session:
+        session = Session(store or tmp_path / "store", cwd=folder, **options)
         sessions.append(session)
         return session
 

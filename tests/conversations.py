@@ -214,6 +214,116 @@ def a_site(folder: Path) -> Iterator[None]:
 # ----------------------------------------------------------------- the conversations
 
 CONVERSATIONS: dict[str, Conversation] = {
+    "history": Conversation(
+        [
+            ask(1, "doc.create", title="Plan", text="We build a boat.", source_id="plan"),
+            WAIT,
+            ask(2, "doc.update", id=1, text="We build a ship."),
+            WAIT,
+            ask(3, "doc.update", id=1, tags=["done"]),
+            WAIT,
+            ask(4, "doc.delete", ids=[1]),
+            confirm(5, "doc.delete", ids=[1]),
+            ask(6, "doc.get", id=1),
+            ask(7, "doc.get", id=1, text=True, as_of=2),
+            ask(8, "search", query="boat", mode="fts", as_of=2),
+            ask(9, "search", query="ship", as_of=4),
+            ask(10, "tag.list", as_of=4),
+            ask(11, "doc.list", as_of=99),
+            ask(12, "doc.history", id=1),
+            ask(13, "doc.restore", ids=[1], dry_run=True),
+            ask(14, "doc.restore", ids=[1]),
+            WAIT,
+            ask(15, "doc.restore", ids=[1], revision=1),
+            ask(16, "doc.restore", ids=[9]),
+            ask(17, "events.revert", seqs=[7]),
+            confirm(18, "events.revert", seqs=[7]),
+            WAIT,
+            ask(19, "doc.get", id=1, text=True),
+            ask(20, "doc.history", id=1, limit=2),
+        ]
+    ),
+    "purge": Conversation(
+        [
+            ask(
+                1, "doc.create", title="Secret", text="The key is under the mat.", client_token="s"
+            ),
+            ask(2, "doc.create", title="Harmless", text="The weather is fine."),
+            WAIT,
+            ask(3, "store.purge", document_ids=[1], dry_run=True),
+            ask(4, "store.purge", document_ids=[1]),
+            confirm(5, "store.purge", document_ids=[1]),
+            ask(6, "doc.get", id=1),
+            ask(7, "doc.history", id=1),
+            ask(
+                8, "doc.create", title="Secret", text="The key is under the mat.", client_token="s"
+            ),
+            ask(9, "store.purge", document_ids=[1]),
+            ask(10, "store.purge", document_ids=[77]),
+            ask(11, "events.verify"),
+            ask(12, "events.read"),
+        ]
+    ),
+    "events": Conversation(
+        [
+            *INGESTED,
+            ask(2, "events.read", limit=1),
+            next_page(3, "events.read", limit=1),
+            ask(4, "events.read", types=["doc.written"], after_seq=1),
+            ask(5, "events.read", types=["doc.writen"]),
+            ask(6, "doc.create", title="Short", text="Few words.", client_token="t"),
+            ask(7, "events.read", after_seq=2, full=True),
+            ask(8, "events.verify"),
+            ask(9, "events.subscribe", after_seq=1, timeout_ms=0),
+            ask(10, "events.subscribe", after_seq=99, timeout_ms=0),
+        ]
+    ),
+    "sql": Conversation(
+        [
+            *INGESTED,
+            ask(2, "sql.query", sql="select id, title, tags from documents order by id", limit=2),
+            ask(
+                3,
+                "sql.query",
+                sql="select count(*) as n from chunks where text ilike ?",
+                params=["%git%"],
+            ),
+            ask(4, "sql.query", sql="delete from documents"),
+            ask(5, "sql.query", sql="select * from tokens"),
+            ask(6, "sql.query", sql="select titel from documents"),
+            ask(7, "sql.query", sql="select * from read_text('/etc/passwd')"),
+            ask(8, "sql.query", sql="select 1; select 2"),
+        ]
+    ),
+    "moving": Conversation(
+        [
+            ask(1, "doc.create", title="A", text="alpha", tags=["x"], source_id="a"),
+            WAIT,
+            ask(2, "store.backup", path="backup", dry_run=True),
+            ask(3, "store.backup", path="backup"),
+            ask(4, "store.backup", path="backup"),
+            ask(5, "store.export"),
+            ask(6, "store.export", path="all.ndjson"),
+            ask(7, "store.import", path="all.ndjson"),
+            ask(8, "doc.delete", ids=[1]),
+            confirm(9, "doc.delete", ids=[1]),
+            ask(10, "store.import", path="all.ndjson"),
+            ask(11, "store.import", path="docs/git-admin.md"),
+        ]
+    ),
+    "model_switch": Conversation(
+        [
+            ask(1, "doc.create", title="A", text="alpha beta"),
+            WAIT,
+            ask(2, "model.use", name="other", kind="hash", dim=24, dry_run=True),
+            ask(3, "model.use", name="other", kind="hash", dim=24),
+            ask(4, "search", query="alpha", mode="vector"),
+            ask(5, "model.use", name="other", kind="hash", dim=24),
+            ask(6, "model.use", name="/nowhere"),
+            ask(7, "status"),
+            ask(8, "model.list"),
+        ]
+    ),
     "process": Conversation(
         [
             ask(1, "ping"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
+import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
-from kbproc import serve
+from kbproc import failpoints, log, serve
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.doctor import OPTIONAL
 from kbproc.host import Host
@@ -47,11 +50,30 @@ class FixedHost(Host):
         return {name: "1.0.0" for name in measured if name not in OPTIONAL}
 
 
+def kill_at(point: str) -> None:
+    """`NAME` or `NAME:N`: the process dies when it comes there (for the Nth time)."""
+    name, _, times = point.partition(":")
+    left = itertools.count(int(times or 1), -1)
+
+    def die(reached: str) -> None:
+        if reached == name and next(left) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    failpoints.arm(die)
+
+
 def main() -> int:
     """`python -m tests.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's."""
     pipes = claim()
     store, model, *more = sys.argv[1:]
     options: dict[str, Any] = dict(item.split("=", 1) for item in more)
+    if "kill_at" in options:
+        kill_at(options["kill_at"])
+    if "segment_bytes" in options:
+        log.SEGMENT_BYTES = int(options["segment_bytes"])
+    if "file_bytes" in options:
+        most = int(options["file_bytes"])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     return serve.run(
         Config(store=Path(store), cache=Path(store).parent / "cache"),
         pipes,

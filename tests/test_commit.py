@@ -269,6 +269,12 @@ WRITES: dict[str, dict[str, Any]] = {
     "doc.reparse": {"ids": [1]},
     "chunk.delete": {"ids": [1]},
     "index.rebuild": {},
+    "model.use": {"name": "other", "kind": "hash"},
+    "doc.restore": {"ids": [4]},
+    "events.revert": {"seqs": [3]},
+    "store.purge": {"document_ids": [1]},
+    "store.backup": {"path": "backup"},
+    "store.import": {"path": "export.ndjson"},
 }
 
 
@@ -285,6 +291,10 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: st
     session.data("doc.create", title="Old", text="alpha beta", tags=["x"])
     session.data("doc.create", title="Other", text="gamma")
     session.data("doc.create", title="Third", text="delta")
+    session.data("doc.create", title="Gone", text="epsilon")
+    plan = session.error("doc.delete", ids=[4])["plan"]
+    session.data("doc.delete", ids=[4], confirm=plan["plan_hash"])
+    session.data("store.export", path="export.ndjson")
     before, seq = everything(session), session.store.seq
     answer = session.ask(method, **WRITES[method], dry_run=True, client_token="t")["result"]
     assert answer["data"] is None
@@ -297,9 +307,9 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: st
     }
     assert {k: v for k, v in everything(session).items() if k in before} == before
     assert session.store.seq == seq
-    done = session.ask(method, **WRITES[method], client_token="t", confirm=plan["plan_hash"]) if (
-        "delete" in method
-    ) else session.ask(method, **WRITES[method], client_token="t")  # fmt: skip
+    destructive = session.service.registry.methods[method].kind == "destructive"
+    approved = {"confirm": plan["plan_hash"]} if destructive else {}
+    done = session.ask(method, **WRITES[method], client_token="t", **approved)
     assert "duplicate" not in done["result"]["meta"], done
 
 
@@ -543,7 +553,7 @@ class Holding:
             thread = threading.Thread(target=run, args=(number, job))
             thread.start()
             threads.append(thread)
-            while len(self._store._queue) <= number and thread.is_alive():
+            while len(self._store._turns._queue) <= number and thread.is_alive():
                 thread.join(0.001)
 
         def wait() -> list[Any]:

@@ -207,7 +207,8 @@ def test_every_method_answers_in_a_golden() -> None:
         for message in _received()
         if "result" in message
     }
-    assert set(all_methods().methods) - answered == set()
+    ending = {name for name, method in all_methods().methods.items() if method.result is not None}
+    assert ending - answered == set()
 
 
 def test_every_error_type_is_in_a_golden() -> None:

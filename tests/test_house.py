@@ -18,12 +18,13 @@ PACKAGE = REPO / "kbproc"
 # A file imports only from its own floor or a lower one.
 FLOORS: dict[int, str] = {
     0: "__init__ errors model config pipes host logs words failpoints",
-    1: "events records segments log blobs gitignore files",
+    1: "events records segments log survey blobs gitignore files",
     2: "parse chunk embed embed_http embed_onnx onnx_export fusion text snippets",
     3: "views",
     4: "store lane catchup snapshot storefiles embedding commit documents revision paging "
     "ingest ingest_result content fetch search candidates search_hints doctor pending tidy "
-    "rebuild past purge salvage history restore revert feed sqlquery sqlworker backup portable switch quiet",
+    "rebuild past purge salvage recover checks history restore revert feed sqlquery sqlworker "
+    "backup portable exporting importing switch quiet",
     5: "registry params call methods flags describe schema",
     6: "rpc outbox pool lines flight waiting server coprocess serve argv help texts options output "
     "stream completion terminal cli perform oneshot gen __main__",

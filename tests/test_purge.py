@@ -14,6 +14,7 @@ import pytest
 from kbproc import doctor, failpoints
 from kbproc.errors import KbprocError
 from tests.conftest import OpenSession
+from tests.faults import as_killed
 from tests.talk import Session
 from tests.test_store import answers, fill
 
@@ -174,7 +175,7 @@ def test_killed_half_way_it_ends_on_reopen(
 
     def die(name: str) -> None:
         if name == point and not copy.exists():
-            shutil.copytree(session.store.folder, copy)
+            as_killed(session.store.folder, copy)
 
     plan = session.error("store.purge", document_ids=ids)["plan"]
     failpoints.arm(die)
@@ -183,7 +184,6 @@ def test_killed_half_way_it_ends_on_reopen(
     finally:
         failpoints.arm(None)
     assert copy.exists(), f"{point} was never reached"
-    (copy / "lock").unlink()
     again = open_session(copy)
     assert holding(copy, *WORDS) == []
     assert again.store.log.verify() == again.store.seq

@@ -290,7 +290,7 @@ def test_one_more_than_the_limit_is_overloaded(open_session: OpenSession) -> Non
     """Writes queue in the lane, which a test can hold."""
     session = open_session(max_in_flight=3)
     session.receive(), session.receive()
-    with session.store._lane:
+    with session.store.lane():
         for id in range(5):
             session.send(as_bytes(request(id, "kb.create", slug=f"kb-{id}")))
         refused = [json.loads(session.receive()) for _ in range(2)]
@@ -306,7 +306,7 @@ def test_one_more_than_the_limit_is_overloaded(open_session: OpenSession) -> Non
 def test_notifications_are_limited_too(open_session: OpenSession) -> None:
     session = open_session(max_in_flight=3)
     session.receive(), session.receive()
-    with session.store._lane:
+    with session.store.lane():
         for number in range(5):
             note = {"jsonrpc": "2.0", "method": "kb.create", "params": {"slug": f"kb-{number}"}}
             session.send(as_bytes(note))
@@ -318,7 +318,7 @@ def test_answers_come_out_of_order(open_session: OpenSession) -> None:
     """A read does not wait for a write, and short writes keep their order."""
     session = open_session()
     session.receive(), session.receive()
-    with session.store._lane:
+    with session.store.lane():
         session.send(as_bytes(request("write", "kb.create", slug="first")))
         session.send(as_bytes(request("write too", "kb.create", slug="second")))
         session.send(as_bytes(request("read", "ping")))
@@ -329,7 +329,7 @@ def test_answers_come_out_of_order(open_session: OpenSession) -> None:
 def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
     session = open_session()
     session.receive(), session.receive()
-    with session.store._lane:
+    with session.store.lane():
         session.send(as_bytes(request(1, "kb.create", slug="kept")))
         session.send(as_bytes(request(2, "kb.create", slug="dropped")))
         session.send(as_bytes(cancel(2)))

@@ -239,7 +239,8 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
     params=Delete,
     result=Deleted,
     summary="Hide documents from every read; the log keeps their text.",
-    when_to_use="When documents are wrong or no longer wanted. It does not erase anything.",
+    when_to_use="When documents are wrong or no longer wanted. It does not erase anything: "
+    "doc.restore brings them back, store.purge erases for good.",
     errors=["resource.not_found"],
     positional=["ids"],
     examples=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Meta, Struct
 from kbproc.call import Call, Reply
 from kbproc.commit import Decision, LongWrite, plan_of
 from kbproc.documents import targets_of
+from kbproc.errors import KbprocError
 from kbproc.model import ReadParams, WriteParams
 from kbproc.registry import Example, method
 
@@ -17,6 +19,10 @@ from kbproc.registry import Example, method
 class Doctor(ReadParams, kw_only=True, frozen=True):
     deep: Annotated[
         bool, Meta(description="also rebuild every view beside the live one and compare; slow")
+    ] = False
+    repair: Annotated[
+        bool,
+        Meta(description="salvage what can be salvaged; keeps the damaged original aside"),
     ] = False
 
 
@@ -53,19 +59,46 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
     when_to_use="When something does not work, before asking for help.",
     scope="store:read",
     needs_store=False,
-    examples=[Example(params={}, what="all checks")],
+    errors=["resource.conflict"],
+    examples=[
+        Example(params={}, what="all checks"),
+        Example(params={"repair": True}, exit=7, what="salvage; refused while a process serves"),
+    ],
 )
 def doctor(call: Call, params: Doctor) -> Reply:
     from kbproc.doctor import examine
 
+    folder: Path | None = call.settings.get("folder")
+    if params.repair:
+        _may_repair(call, folder)
     findings: list[Finding] = []
-    for found in examine(call.host, lambda: call.store, deep=params.deep):
+    for found in examine(
+        call.host, lambda: call.store, deep=params.deep, folder=folder, repair=params.repair
+    ):
         finding = Finding(**found)
         findings.append(finding)
         item: dict[str, Any] = msgspec.to_builtins(finding)
         call.emit("item", {"item": item})
     healthy = all(finding.status != "fail" for finding in findings)
     return Reply(data=Diagnosis(healthy=healthy, findings=findings), count=len(findings))
+
+
+def _may_repair(call: Call, folder: Path | None) -> None:
+    """Raises auth.insufficient_scope, resource.conflict."""
+    if "admin" not in call.peer.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "doctor with repair needs the scope admin.",
+            field="$.params.repair",
+            detail={"needed": "admin", "scopes": sorted(call.peer.scopes)},
+        )
+    if folder is None or call.peer.surface == "serve":
+        raise KbprocError(
+            "resource.conflict",
+            "A store can't be repaired while a process serves it.",
+            field="$.params.repair",
+            hint="Stop every kbproc that has the store open, then run kbproc doctor --repair.",
+        )
 
 
 @method(

@@ -1,3 +1,285 @@
 """The store as a whole, moved: store.backup, store.export, store.import."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc import __version__, exporting, files, importing, portable
+from kbproc import backup as copying
+from kbproc import documents as docs
+from kbproc.call import Call, Reply
+from kbproc.commit import Decision, Here, LongWrite, plan_of
+from kbproc.errors import KbprocError
+from kbproc.importing import Imported
+from kbproc.ingest import progress
+from kbproc.model import KbSlug, ReadParams, WriteParams
+from kbproc.registry import Example, method
+from kbproc.snapshot import Snapshot
+from kbproc.storefiles import FORMAT
+from kbproc.words import plural
+
+# A line that is an event must fit a line of the wire, with room for what is around it.
+_STREAM_BYTES = 8 << 20
+_FIELD = "$.params.path"
+
+NewPath = Annotated[str, Meta(min_length=1, max_length=4096, description="must not exist yet")]
+
+
+class BackUp(WriteParams, kw_only=True, frozen=True):
+    path: NewPath
+
+
+class BackedUp(Struct, kw_only=True, frozen=True):
+    """A copy of everything up to `seq`."""
+
+    path: str
+    seq: int
+    files: int
+    bytes: int
+
+
+class Export(ReadParams, kw_only=True, frozen=True):
+    path: NewPath | None = None
+    kb: Annotated[docs.Kbs, Meta(description="one or several; all if left out")] | None = None
+    sources: Annotated[bool, Meta(description="the original bytes as well")] = True
+
+
+class Exported(Struct, kw_only=True):
+    """Counts of what was exported, and of what was not; without `path` it went out as events."""
+
+    path: str | None
+    seq: int
+    kbs: int = 0
+    documents: int = 0
+    bytes: int = 0
+    sources_left_out: int = 0
+    documents_left_out: int = 0
+
+
+class Import(WriteParams, kw_only=True, frozen=True):
+    path: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="a file from store.export")
+    ]
+    kb: Annotated[KbSlug, Meta(description="put everything into this one")] | None = None
+    replace: Annotated[
+        bool, Meta(description="make a new revision of what is here with other content")
+    ] = False
+
+
+@method(
+    "store.backup",
+    kind="write",
+    streams=True,
+    scope="admin",
+    params=BackUp,
+    result=BackedUp,
+    summary="Copy the whole store to a new folder, while writes go on.",
+    when_to_use="Before an upgrade, and at regular times. Restoring is opening the copy; to move "
+    "documents into another store use store.export.",
+    errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
+    positional=["path"],
+    examples=[
+        Example(params={"path": "backup"}, what="to a new folder"),
+        Example(params={"path": "backup", "dry_run": True}, what="what would be copied"),
+        Example(params={"path": "docs"}, what="to a folder that is there already", exit=7),
+    ],
+)
+def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
+    target = _new_place(call, params.path)
+    with call.store.exclusive(call.check_cancelled):
+        stock = copying.take_stock(call.store, call.check_cancelled)
+        if params.dry_run:
+            said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
+            planned = Decision(events=[], data=None, changes=[f"{said}, to {target}"])
+            return Reply(data=None, seq=stock.seq, plan=plan_of(write.request, planned))
+        damaged = copying.copy(
+            stock,
+            target,
+            tell=lambda done, total, name: call.emit(
+                "progress", progress("copy", done, total, name)
+            ),
+            check=call.check_cancelled,
+        )
+    copied = [part for part in stock.parts if part.sha256 not in damaged]
+    data = BackedUp(
+        path=str(target), seq=stock.seq, files=len(copied), bytes=sum(p.size for p in copied)
+    )
+    outcome = write.end(data)
+    return Reply(
+        data=outcome.data,
+        seq=max(outcome.seq, data.seq),
+        hint=f"Restoring is opening it: kbproc --store {target} status",
+        notice=_lost([*stock.missing, *damaged]),
+    )
+
+
+def _lost(sources: list[str]) -> list[str] | None:
+    if not sources:
+        return None
+    lost = plural(len(sources), "source is", "sources are")
+    return [f"{lost} missing or damaged in the store, and so not in the copy. See kbproc doctor."]
+
+
+def _new_place(call: Call, path: str) -> Path:
+    """Raises resource.already_exists, resource.not_found, path.outside_root."""
+    target = files.locate(path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
+    if target.is_relative_to(call.store.folder.resolve()):
+        raise KbprocError(
+            "input.invalid_params", f"{target} lies inside the store itself.", field=_FIELD,
+            hint="Name a place outside of it, better still on another disk.",
+        )  # fmt: skip
+    if os.path.lexists(target):
+        raise exporting.exists(target)
+    if not target.parent.is_dir():
+        raise KbprocError(
+            "resource.not_found", f"There is no folder {target.parent}.", field=_FIELD,
+            hint="Make that folder first, or name another.",
+        )  # fmt: skip
+    return target
+
+
+@method(
+    "store.export",
+    streams=True,
+    scope="admin",
+    params=Export,
+    result=Exported,
+    summary="Write documents, tags and sources as portable NDJSON.",
+    when_to_use="To move documents into another store, or to read them with other programs. "
+    "Without path each line is an event.",
+    errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
+    positional=["path"],
+    examples=[
+        Example(params={"path": "all.ndjson"}, what="everything, to a new file"),
+        Example(params={"kb": "scratch", "sources": False}, what="one as events, texts only"),
+        Example(params={"path": "nowhere/all.ndjson"}, what="a folder that is not there", exit=5),
+    ],
+)
+def export(call: Call, params: Export) -> Reply:
+    target = None if params.path is None else _new_place(call, params.path)
+    with call.store.reading() as snapshot:
+        docs.require_kbs(snapshot.queries, params.kb)
+        result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
+        made = _lines(call, params, snapshot, result)
+        if target is not None:
+            exporting.write_new(target, (line.data for line in made))
+        else:
+            for line in made:
+                call.emit("item", {"item": msgspec.to_builtins(line.line)})
+    hint = None if target else "Name a path, or take the lines from the events of type item."
+    return Reply(data=result, seq=result.seq, hint=hint, notice=_left_out(result))
+
+
+def _lines(
+    call: Call, params: Export, snapshot: Snapshot, result: Exported
+) -> Iterator[exporting.Made]:
+    """Every line that goes out, counted."""
+    from kbproc.views.filters import DocumentFilter
+
+    wanted = DocumentFilter(kbs=docs.kbs_of(params.kb))
+    total, seen = snapshot.queries.count(wanted), 0
+    header = portable.Header(
+        version=portable.VERSION,
+        seq=snapshot.seq,
+        exported_at=call.now,
+        store_format=FORMAT,
+        kbproc=call.host.versions({"kbproc": __version__})["kbproc"],
+    )
+    in_file = params.path is not None
+    stream = min(_STREAM_BYTES, call.max_line_bytes // 2)
+    for made in exporting.lines(
+        call.store, snapshot.queries, header, wanted,
+        sources=params.sources, hashed=in_file,
+        most_bytes=portable.MAX_LINE_BYTES if in_file else stream,
+    ):  # fmt: skip
+        call.check_cancelled(documents=result.documents)
+        _count(call, result, made)
+        if made.id:
+            seen += 1
+            call.emit("progress", progress("export", seen, total, made.title))
+        if made.line is not None:
+            yield made
+
+
+def _count(call: Call, result: Exported, made: exporting.Made) -> None:
+    result.bytes += len(made.data)
+    result.kbs += isinstance(made.line, portable.Kb)
+    result.documents += isinstance(made.line, portable.Document)
+    result.sources_left_out += made.lacks_source
+    if made.line is None:
+        result.documents_left_out += 1
+        call.emit("warning", {"message": f"Document {made.id} is too long for a line."})
+
+
+def _left_out(result: Exported) -> list[str] | None:
+    said = []
+    if result.documents_left_out:
+        left = plural(result.documents_left_out, "document is", "documents are")
+        said.append(f"{left} too long for a line and left out.")
+    if result.sources_left_out:
+        left = plural(result.sources_left_out, "source is", "sources are")
+        said.append(f"{left} lost or too long for a line; only the text was exported.")
+    return said or None
+
+
+@method(
+    "store.import",
+    kind="write",
+    streams=True,
+    scope="admin",
+    idempotent=True,
+    params=Import,
+    result=Imported,
+    summary="Bring in documents that store.export has written.",
+    when_to_use="To bring documents from another store; what is here already stays as it is, so "
+    "importing twice changes nothing. Documents get new ids; the answer maps them.",
+    errors=[
+        "resource.not_found",
+        "path.outside_root",
+        "input.unsupported_type",
+        "input.too_large",
+        "store.incompatible",
+    ],
+    positional=["path"],
+    examples=[
+        Example(params={"path": "nowhere.ndjson"}, what="a file that does not exist", exit=5),
+        Example(params={"path": "docs/git-admin.md"}, what="a file that is no export", exit=1),
+    ],
+)
+def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
+    path = files.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
+    work = importing.Import(kb=params.kb, replace=params.replace)
+    with portable.open_file(path) as file:
+        size = max(1, os.fstat(file.fileno()).st_size)
+
+        def tell(stage: str, offset: int, message: str) -> None:
+            call.emit("progress", progress(stage, offset, size, message))
+
+        contents = importing.survey(file, partial(tell, "check"), call.check_cancelled)
+        if params.dry_run:
+            with call.store.reading() as snapshot:
+                here = Here(snapshot.queries, call.now, snapshot.published.head)
+                planned = importing.plan(file, contents, work, here)
+                return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
+        result = importing.run(
+            call.store, file, contents, work, write,
+            tell=partial(tell, "import"), emit=call.emit, check=call.check_cancelled,
+        )  # fmt: skip
+    outcome = write.end(result)
+    return Reply(data=outcome.data, seq=outcome.seq, hint=_hint(result, params))
+
+
+def _hint(result: Imported, params: Import) -> str | None:
+    if not result.conflicts:
+        return None
+    many = plural(result.conflicts, "document is", "documents are")
+    if params.replace:
+        return f"{many} twice in the file once everything is put into {params.kb}; the first won."
+    return f"{many} here with other content and stayed so; replace: true takes the file's."

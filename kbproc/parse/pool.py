@@ -69,6 +69,7 @@ class ParserPool:
         self._lock = threading.Lock()
         self._running: set[_Worker] = set()
         self._closed = False
+        self._retired = False
 
     def parse(self, data: bytes, type: str, name: str, title: str | None = None) -> ParsedChunks:
         """Read one document; blocks until it is read. `title` overrides its own.
@@ -86,6 +87,8 @@ class ParserPool:
         try:
             answer = self._threads.submit(self._read, job).result()
         except (CancelledError, RuntimeError) as error:
+            if self._retired:
+                raise Retired from error
             if not self._closed:
                 raise
             raise _closed(name) from error
@@ -99,6 +102,12 @@ class ParserPool:
             )
         assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
         return answer.parsed
+
+    def retire(self) -> None:
+        """End the workers once what has been begun is read; `parse` raises Retired then."""
+        self._retired = True
+        self._threads.shutdown(wait=True)
+        self.close()
 
     def close(self) -> None:
         """End all workers now; a document that is being read ends in `operation.cancelled`."""
@@ -155,6 +164,10 @@ class ParserPool:
 
 def _closed(name: str) -> KbprocError:
     return KbprocError("operation.cancelled", f"{name} was not read: the parser is closing.")
+
+
+class Retired(Exception):
+    """Another pool has taken this one's place: ask that one."""
 
 
 class _Died(Exception):

@@ -150,6 +150,9 @@ class _Fold:
         self._documents: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
         self._replaced: list[int] = []
+        self._ids: set[int] = set()
+        self._gone: list[int] = []
+        self._gone_by, self._gone_at = START, ""
         self._events: list[tuple[Any, ...]] = []
         self.next_document = 1
         self.next_chunk = 1
@@ -158,12 +161,13 @@ class _Fold:
         if isinstance(event, ev.DocWritten):
             self._written(record, event)
             return
+        if isinstance(event, ev.DocDeleted):
+            self._deleted(record, event)
+            return
         self.flush()
         match event:
             case ev.DocChanged():
                 self._changed(record, event)
-            case ev.DocDeleted():
-                self._deleted(record, event)
             case ev.ChunkDeleted():
                 self._chunks_deleted(record, event)
             case ev.KbCreated() | ev.KbUpdated() | ev.KbDeleted():
@@ -189,14 +193,16 @@ class _Fold:
 
     def _written(self, record: Record, event: ev.DocWritten) -> None:
         created_at, created_by = event.created_at or record.ts, record.actor
-        if event.revision > 1:
+        if self._gone or event.id in self._ids:
             self.flush()
+        if event.revision > 1:
             row = self._db.execute(
                 "select created_at, created_by from documents where id = ?", [event.id]
             ).fetchone()
             if row:
                 created_at, created_by = row
             self._replaced.append(event.id)
+        self._ids.add(event.id)
         self._documents.append(
             (
                 event.id, event.kb, event.title, event.doc_type, event.path, event.url,
@@ -231,11 +237,22 @@ class _Fold:
         )  # fmt: skip
 
     def _deleted(self, record: Record, event: ev.DocDeleted) -> None:
-        self._db.execute("delete from chunks where document_id = ?", [event.id])
+        if self._documents or (self._gone and self._gone_by != record.position):
+            self.flush()
+        self._gone.append(event.id)
+        self._gone_by, self._gone_at = record.position, record.ts
+
+    def _flush_deleted(self) -> None:
+        if not self._gone:
+            return
+        listed = "in (select unnest(?::bigint[]))"
+        self._db.execute(f"delete from chunks where document_id {listed}", [self._gone])  # noqa: S608
         self._db.execute(
-            "update documents set deleted_at = ?, chunk_count = 0, touched = ? where id = ?",
-            [record.ts, record.seq, event.id],
+            "update documents set deleted_at = ?, chunk_count = 0, touched = ? "  # noqa: S608
+            f"where id {listed}",
+            [self._gone_at, self._gone_by.seq, self._gone],
         )
+        self._gone.clear()
 
     def _purged(self, record: Record, event: ev.DocPurged) -> None:
         """The same rows are left whether the documents were still in the log or not."""
@@ -297,6 +314,7 @@ class _Fold:
         )  # fmt: skip
 
     def flush(self) -> None:
+        self._flush_deleted()
         if self._replaced:
             ids = sorted(set(self._replaced))
             self._db.execute(
@@ -309,6 +327,7 @@ class _Fold:
         insert(self._db, "documents", self._documents)
         insert(self._db, "chunks", self._chunks)
         insert(self._db, "events", self._events)
+        self._ids.clear()
         self._documents.clear()
         self._chunks.clear()
         self._events.clear()

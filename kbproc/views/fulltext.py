@@ -26,6 +26,7 @@ from kbproc.errors import KbprocError
 from kbproc.failpoints import reach
 from kbproc.text import ANALYSIS_VERSION, analyse
 from kbproc.views.base import START, Position
+from kbproc.views.fulltext_digest import is_sealed, schema_sum, sealed
 from kbproc.views.fulltext_search import FullTextHits, FullTextSnapshot, TermMatch
 
 __all__ = ["FullText", "FullTextHits", "FullTextRow", "FullTextSnapshot", "TermMatch"]
@@ -87,7 +88,7 @@ class FullText:
     def _resume(self) -> bool:
         try:
             current = json.loads((self._folder / _CURRENT).read_bytes())
-            if current["version"] != [SCHEMA_VERSION, ANALYSIS_VERSION]:
+            if not is_sealed(current) or current["version"] != [SCHEMA_VERSION, ANALYSIS_VERSION]:
                 return False
             self._index = _prepared(tantivy.Index.open(str(self._folder / current["generation"])))
             self._name = current["generation"]
@@ -214,10 +215,11 @@ class FullText:
             "seq": position.seq,
             "hash": position.hash,
             "version": [SCHEMA_VERSION, ANALYSIS_VERSION],
+            "schema": schema_sum(self._folder / self._name),
         }
         beside = self._folder / f"{_CURRENT}.new"
         with beside.open("w") as file:
-            json.dump(current, file)
+            json.dump(sealed(current), file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._folder / _CURRENT)

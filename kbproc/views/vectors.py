@@ -34,7 +34,7 @@ from kbproc.views.vectorgraph import (
     write_graph,
 )
 from kbproc.views.vectorpack import VectorPack
-from kbproc.views.vectorsearch import SLOT, VectorSnapshot, member
+from kbproc.views.vectorsearch import SLOT, VectorSnapshot, grown, member
 
 FLAT_LIMIT = 20_000
 _FORMAT = 1
@@ -312,9 +312,9 @@ class Vectors:
         if not len(rows):
             return
         first, count = self._count, self._count + len(rows)
-        self._slots = _grown(self._slots, count)
-        self._alive = _grown(self._alive, count)
-        self._tail = _grown(self._tail, count - self._graph_size)
+        self._slots = grown(self._slots, count)
+        self._alive = grown(self._alive, count)
+        self._tail = grown(self._tail, count - self._graph_size)
         new = self._slots[first:count]
         new["chunk"] = [row.chunk_id for row in rows]
         new["document"] = [row.document_id for row in rows]
@@ -370,18 +370,6 @@ def _discard(waiting: dict[Any, set[int]], key: bytes | int, chunk: int) -> None
         chunks.discard(chunk)
         if not chunks:
             del waiting[key]
-
-
-def _grown(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array with room for `count` rows, doubled where it must be copied.
-
-    Rows beyond those published are free to write: no snapshot reaches them.
-    """
-    if count <= len(array):
-        return array
-    larger = np.zeros((max(count, 2 * len(array), 64), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def _units(pack: VectorPack, rows: NDArray[np.int64]) -> NDArray[np.float32]:

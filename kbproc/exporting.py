@@ -1,0 +1,210 @@
+"""A store's documents on their way out as portable lines.
+
+Owns: making the lines from one position, in batches; a new file for them that
+appears whole or not at all.
+Refuses to know: who asks for them, and how lines are read (portable.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kbproc.errors import KbprocError
+from kbproc.files import sync_folder
+from kbproc.portable import (
+    MAX_LINE_BYTES,
+    Chunk,
+    Document,
+    End,
+    Header,
+    Kb,
+    Line,
+    Origin,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from kbproc.store import Store
+    from kbproc.views.filters import DocumentFilter
+    from kbproc.views.queries import ChunkRow, DocumentRow, Queries
+
+_BATCH_ROWS = 200
+_BATCH_CHUNKS = 2000
+
+
+class Made(NamedTuple):
+    """A line on its way out; `line` is None for a document that fits no line."""
+
+    line: Line | None
+    data: bytes
+    id: int = 0
+    title: str = ""
+    lacks_source: bool = False
+
+
+def lines(
+    store: Store,
+    queries: Queries,
+    header: Header,
+    wanted: DocumentFilter,
+    *,
+    sources: bool,
+    most_bytes: int = MAX_LINE_BYTES,
+    hashed: bool = True,
+) -> Iterator[Made]:
+    """Every line in order, made from what `queries` sees; memory stays that of a batch.
+
+    A source that is lost, or that would make its line too long, is left out.
+    """
+    digest, documents = hashlib.sha256(), 0
+    for made in _before_end(store, queries, header, wanted, sources, most_bytes):
+        digest.update(made.data)
+        documents += isinstance(made.line, Document)
+        yield made
+    end = End(documents=documents, sha256=digest.hexdigest() if hashed else None)
+    yield Made(end, encode(end) + b"\n")
+
+
+def _before_end(
+    store: Store,
+    queries: Queries,
+    header: Header,
+    wanted: DocumentFilter,
+    sources: bool,
+    most_bytes: int,
+) -> Iterator[Made]:
+    yield Made(header, encode(header) + b"\n")
+    for row in queries.kbs():
+        if wanted.kbs is None or row.slug in wanted.kbs:
+            kb = Kb(slug=row.slug, name=row.name, description=row.description)
+            yield Made(kb, encode(kb) + b"\n")
+    for rows in _batches(queries, wanted):
+        chunks = chunks_of(queries, [row.id for row in rows])
+        for found in rows:
+            yield _document(store, found, chunks.get(found.id, []), sources, most_bytes)
+
+
+def _batches(queries: Queries, wanted: DocumentFilter) -> Iterator[list[DocumentRow]]:
+    """Documents by id, as many at a time as have few chunks together."""
+    after = 0
+    while rows := queries.documents(wanted, after=after, limit=_BATCH_ROWS):
+        batch: list[DocumentRow] = []
+        count = 0
+        for row in rows:
+            if batch and count + row.chunk_count > _BATCH_CHUNKS:
+                yield batch
+                batch, count = [], 0
+            batch.append(row)
+            count += row.chunk_count
+        yield batch
+        after = rows[-1].id
+
+
+def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]:
+    """document id → its chunks in order, for many at once."""
+    wanted = [row.chunk_id for row in queries.index_rows(ids)]
+    found = queries.chunks(wanted)
+    per_document: dict[int, list[ChunkRow]] = {}
+    for id in wanted:
+        per_document.setdefault(found[id].document_id, []).append(found[id])
+    return per_document
+
+
+def _document(
+    store: Store, row: DocumentRow, chunks: list[ChunkRow], sources: bool, most_bytes: int
+) -> Made:
+    source = _source(store, row, most_bytes) if sources else None
+    line = _line_of(row, chunks, source)
+    data = encode(line) + b"\n"
+    if len(data) > most_bytes and source is not None:
+        source, line = None, _line_of(row, chunks, None)
+        data = encode(line) + b"\n"
+    if len(data) > most_bytes:
+        return Made(None, b"", row.id, row.title)
+    return Made(line, data, row.id, row.title, sources and source is None)
+
+
+def _source(store: Store, row: DocumentRow, most_bytes: int) -> bytes | None:
+    if row.size_bytes * 4 // 3 > most_bytes:
+        return None
+    try:
+        return store.blobs.get(row.sha256)
+    except KbprocError as error:
+        if error.type != "store.corrupt":
+            raise
+        return None
+
+
+def _line_of(row: DocumentRow, chunks: list[ChunkRow], source: bytes | None) -> Document:
+    return Document(
+        id=row.id,
+        kb=row.kb,
+        title=row.title,
+        doc_type=row.type,  # type: ignore[arg-type]
+        source=Origin(path=row.path, url=row.url, source_id=row.source_id),
+        tags=list(row.tags),
+        metadata=msgspec.json.decode(row.metadata),
+        revision=row.revision,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        created_by=row.created_by,
+        parser=row.parser,
+        sha256=row.sha256,
+        size_bytes=row.size_bytes,
+        chunks=[
+            Chunk(text=c.text, page=c.page, section=c.section, overlap=c.overlap) for c in chunks
+        ],
+        pages=row.pages,
+        source_base64=source,
+    )
+
+
+def write_new(target: Path, parts: Iterable[bytes]) -> None:
+    """A new, durable file of mode 0600; nothing is left of one that fails.
+
+    Raises resource.already_exists, store.io.
+    """
+    temporary: Path | None = None
+    try:
+        fd, name = tempfile.mkstemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(fd, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        _name(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"{target} could not be written: {error.strerror or error}."
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _name(temporary: Path, target: Path) -> None:
+    """A link never takes another file's place; not every file system has them."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise exists(target) from None
+    except OSError:
+        if os.path.lexists(target):
+            raise exists(target) from None
+        temporary.rename(target)
+
+
+def exists(target: Path) -> KbprocError:
+    return KbprocError("resource.already_exists", f"{target} exists and is not overwritten.",
+                       field="$.params.path")  # fmt: skip

@@ -1,0 +1,63 @@
+"""One scenario that comes by every failpoint, and what must be true however it was disturbed.
+
+Every write carries a token: sent again from the start, what was done is answered
+as it was, and what was not is done, so the end is always the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Ask = Callable[..., dict[str, Any]]
+SMALL_SEGMENT = 4000
+
+WRITES: list[tuple[str, dict[str, Any]]] = [
+    ("kb.create", {"slug": "other"}),
+    ("doc.ingest", {"paths": ["docs"]}),
+    ("doc.create", {"title": "Secret", "text": "the secret of the lighthouse " * 30}),
+    ("doc.create", {"title": "Kept", "text": "the harbour is kept open", "kb": "other"}),
+    ("doc.update", {"id": 2, "text": "the second file, written anew by hand"}),
+    ("doc.update", {"id": 1, "title": "First", "tags": ["done"]}),
+    ("doc.delete", {"ids": [3]}),
+    ("index.rebuild", {}),
+    ("model.use", {"name": "other", "kind": "hash", "dim": 24}),
+    ("store.purge", {"document_ids": [4]}),
+    ("store.backup", {"path": "backup"}),
+    ("doc.create", {"title": "Last", "text": "the last of them"}),
+]
+
+READS: list[tuple[str, dict[str, Any]]] = [
+    ("doc.list", {}),
+    ("kb.list", {}),
+    ("tag.list", {}),
+    ("doc.get", {"id": 2, "text": True}),
+    ("search", {"query": "lighthouse harbour file", "limit": 20}),
+    ("search", {"query": "the second", "mode": "fts"}),
+    ("search", {"query": "secret lighthouse", "mode": "vector"}),
+]
+
+
+def prepare(folder: Path) -> None:
+    docs = folder / "docs"
+    docs.mkdir(parents=True)
+    for name in ("one", "two", "three"):
+        (docs / f"{name}.md").write_text(f"# {name}\n\nThis is file {name}.\n\n## More\n\n{name}\n")
+
+
+def write(ask: Ask, number: int) -> dict[str, Any]:
+    """The answer to write `number`, approved by a person where that is needed."""
+    method, params = WRITES[number]
+    params = {**params, "client_token": f"write-{number}"}
+    answer = ask(method, **params)
+    if answer.get("error", {}).get("data", {}).get("type") == "input.confirmation_required":
+        plan = answer["error"]["data"]["plan"]
+        answer = ask(method, **params, confirm=plan["plan_hash"])
+    return answer
+
+
+def answers(ask: Ask) -> list[str]:
+    """What the reads are answered; positions and other meta left out."""
+    return [json.dumps(ask(method, **params)["result"]["data"]) for method, params in READS]
