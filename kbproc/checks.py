@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,8 +88,16 @@ def is_whole_catalog(path: Path) -> bool:
     headers = [_has_its_checksum(data[at : at + _HEADER]) for at in range(0, 3 * _HEADER, _HEADER)]
     if not any(headers):
         return True
+    if len(data) < 3 * _HEADER + _blocks_in(data) * _BLOCK:
+        return False
     blocks = range(3 * _HEADER, len(data), _BLOCK)
     return all(headers) and all(_has_its_checksum(data[at : at + _BLOCK]) for at in blocks)
+
+
+def _blocks_in(data: bytes) -> int:
+    """As the newer of the two headers says: checksum, iteration, root, free list, blocks."""
+    both = [struct.unpack_from("<5Q", data, at) for at in (_HEADER, 2 * _HEADER)]
+    return int(max(both, key=lambda header: header[1])[4])
 
 
 def _has_its_checksum(block: bytes) -> bool:
@@ -125,9 +134,9 @@ def damaged_fulltext(folder: Path) -> list[str]:
     try:
         current = json.loads((folder / "current.json").read_bytes())
         generation = folder / current["generation"]
-        if "check" in current and not digest.is_sealed(current):
+        if not digest.is_sealed(current):  # nor is one that the first version wrote
             return ["current.json"]
-        if "schema" in current and digest.schema_sum(generation) != current["schema"]:
+        if digest.schema_sum(generation) != current["schema"]:
             return ["meta.json"]
     except FileNotFoundError:
         return []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,10 @@ def damaged_files(folder: Path) -> list[str]:
         wanted = [name for segment in meta["segments"] for name in _names(segment)]
     except (OSError, ValueError, KeyError, TypeError):
         return ["meta.json"]
-    return [name for name in wanted if not _is_whole(folder / name)]
+    versions = {name: _version(folder / name) for name in wanted}
+    # One tantivy wrote them all: a footer that says something else has rotted.
+    usual = Counter(filter(None, versions.values())).most_common(1)
+    return [name for name in wanted if not usual or versions[name] != usual[0][0]]
 
 
 def _terms(snapshot: FullTextSnapshot, field: str) -> set[str]:
@@ -126,12 +130,15 @@ def _names(segment: dict[str, object]) -> list[str]:
     return [stem + part for part in _PARTS] + gone
 
 
-def _is_whole(path: Path) -> bool:
+def _version(path: Path) -> str | None:
+    """What a sound file's footer says beside its checksum; None if the file is not sound."""
     try:
         data = path.read_bytes()
         length = int.from_bytes(data[-8:-4], "little")
         body = memoryview(data)[: -8 - length]
         footer = json.loads(data[-8 - length : -8])
-        return data[-4:] == _MAGIC and zlib.crc32(body) == footer["crc"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        if data[-4:] != _MAGIC or zlib.crc32(body) != footer.pop("crc"):
+            return None
+        return json.dumps(footer)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
