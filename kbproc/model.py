@@ -78,10 +78,8 @@ class ListParams(ReadParams, kw_only=True, frozen=True):
 
 
 AsOf = Annotated[
-    Annotated[int, Meta(ge=0, le=2**53)] | Instant,
-    Meta(
-        description="what it would have answered then: a log position or an RFC 3339 time",
-    ),
+    Annotated[int, Meta(ge=0, le=2**53)] | Annotated[str, Meta(max_length=40)],
+    Meta(description="what it would have answered then: a log position or an RFC 3339 time"),
 ]
 
 

@@ -36,6 +36,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "kb.list": ("slug", "name", "description", "updated_at"),
     "chunk.list": ("id", "chunk_index", "page", "section", "text"),
     "tag.list": ("name", "count"),
+    "doc.history": ("seq", "ts", "actor", "action", "revision", "summary"),
 }
 
 
@@ -57,6 +58,11 @@ def result_text(
             _print(page, ["Nothing was written."])
     elif name == "search":
         _search(page, params, data)
+    elif name == "events.read":
+        _print(page, [record_line(record) for record in data])
+    elif name == "sql.query":
+        names = [column["name"] for column in data["columns"]]
+        _table(page, [dict(zip(names, row, strict=True)) for row in data["rows"]], names)
     elif method is not None and get_origin(method.result) is dict:
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
     elif isinstance(data, list):

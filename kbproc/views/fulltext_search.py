@@ -22,6 +22,7 @@ import tantivy
 from numpy.typing import NDArray
 from tantivy import Occur
 
+from kbproc.errors import KbprocError
 from kbproc.text import Query, stems
 from kbproc.views.base import Restriction
 
@@ -77,8 +78,20 @@ class FullTextSnapshot:
 
     def chunk_ids(self) -> NDArray[np.int64]:
         """Every chunk's id, sorted."""
-        hits = self._searcher.search(tantivy.Query.all_query(), max(1, self.num_docs)).hits
+        hits = self._found(tantivy.Query.all_query(), max(1, self.num_docs)).hits
         return np.sort(np.array(self._column("chunk_id", hits), dtype=np.int64))
+
+    def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
+        """tantivy panics where a file of its index has rotted since it was opened."""
+        try:
+            return self._searcher.search(query, most, count=count)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise KbprocError(
+                "store.corrupt", "The full-text index is damaged.",
+                hint="Run kbproc index rebuild: it is made again from the log.",
+            ) from error  # fmt: skip
 
     def search(
         self,
@@ -106,12 +119,12 @@ class FullTextSnapshot:
         """(−score, chunk id), sorted: more than `wanted` if equal scores straddle the end."""
         take = wanted + 16
         while True:
-            found = self._searcher.search(query, take, count=True)
+            found = self._found(query, take, count=True)
             hits: Any = found.hits
             if len(hits) < take or hits[-1][0] < hits[wanted - 1][0]:
                 break
             take *= 4
-        return self._in_order(hits), found.count  # type: ignore[attr-defined]
+        return self._in_order(hits), found.count
 
     def _should_sift(self, query: Query, restriction: Restriction) -> bool:
         """Whether to fetch every match and drop what may not be seen, rather than to filter.
@@ -132,7 +145,7 @@ class FullTextSnapshot:
     def _sifted(
         self, query: tantivy.Query, restriction: Restriction
     ) -> tuple[list[tuple[float, int]], int]:
-        hits: Any = self._searcher.search(query, max(1, self.num_docs), count=False).hits
+        hits: Any = self._found(query, max(1, self.num_docs)).hits
         documents = np.array(self._column("document_id", hits), dtype=np.int64)
         seen = np.ones(len(documents), dtype=bool)
         if restriction.documents is not None:
@@ -201,7 +214,7 @@ class FullTextSnapshot:
         return self._searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
 
     def _scores_of(self, query: tantivy.Query, most: int) -> dict[int, float]:
-        hits = self._searcher.search(query, most, count=False).hits
+        hits = self._found(query, most).hits
         return dict(zip(self._column("chunk_id", hits), (hit[0] for hit in hits), strict=True))
 
     def _scored(self, query: Query) -> tantivy.Query | None:
