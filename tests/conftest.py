@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os._exit(int(session.exitstatus))
 
     atexit.register(leave)
+    # A shell that runs this in the background has SIGINT ignored, here and in what we start.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 OpenSession = Callable[..., Session]

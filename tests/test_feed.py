@@ -676,7 +676,7 @@ def test_a_shell_follows_until_its_time_is_over(run: Run) -> None:
     error = json.loads(err)["error"]
     assert (code, error["type"], error["detail"]) == (4, "operation.timeout", {"seq": 4})
     code, out, _ = run("events", "read", "--types", "kb.created", "--format", "text")
-    assert code == 0 and "kb.create" in out
+    assert code == 0 and "create knowledge base kb-1" in out
     assert run("events", "verify", "--jq", ".data.records")[:2] == (0, "4\n")
 
 
