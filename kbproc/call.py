@@ -28,6 +28,7 @@ from kbproc.model import (
     WriteParams,
 )
 from kbproc.params import decode_params
+from kbproc.readonly import refusal
 from kbproc.registry import Method, Registry
 
 if TYPE_CHECKING:
@@ -239,6 +240,8 @@ def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
     if not isinstance(params, WriteParams):
         reply: Reply | Wait = found.handler(call, params)
         return reply
+    if not params.dry_run and not found.elsewhere and call.store.read_only:
+        raise refusal(call.store.origin)
     request = pipeline.Request(
         method=found.name,
         actor=call.peer.actor,

@@ -172,7 +172,7 @@ class LongWrite:
                 self.seq = _append(lane, self.request, [], outcome)
             return earlier
 
-        if self.request.params.client_token is None:
+        if self.request.params.client_token is None or self.store.read_only:
             return None
         return self.store.commit(turn)
 

@@ -68,6 +68,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     store: Path
     cache: Path
+    runtime: Path = Path(f"/tmp/kbproc-{os.getuid()}")  # noqa: S108
     kb: str = DEFAULT_KB
     actor: str = DEFAULT_ACTOR
     format: str | None = None
@@ -89,6 +90,7 @@ def load(env: Mapping[str, str]) -> Config:
     return Config(
         store=Path(env.get("KBPROC_STORE") or data / "kbproc").expanduser(),
         cache=cache / "kbproc",
+        runtime=_runtime(env),
         kb=env.get("KBPROC_KB") or DEFAULT_KB,
         actor=env.get("KBPROC_AGENT") or DEFAULT_ACTOR,
         format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
@@ -96,6 +98,13 @@ def load(env: Mapping[str, str]) -> Config:
         agent_help=env.get("KBPROC_AGENT_HELP", "") not in {"", "0"},
         color="NO_COLOR" not in env,
     )
+
+
+def _runtime(env: Mapping[str, str]) -> Path:
+    """Where sockets lie that can't lie in their store."""
+    if given := env.get("XDG_RUNTIME_DIR"):
+        return Path(given) / "kbproc"
+    return Path(f"/tmp/kbproc-{os.getuid()}")  # noqa: S108
 
 
 def parse_format(value: str, *, field: str = "--format") -> str:

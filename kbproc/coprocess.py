@@ -6,6 +6,7 @@ Refuses to know: lines and requests (server.py), and the first line (serve.py).
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from pathlib import Path
@@ -19,25 +20,11 @@ from kbproc.config import Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.lines import Lines, Signals, Stop
-from kbproc.methods import registry as all_methods
 from kbproc.outbox import Outbox
-from kbproc.server import Connection, Service, serve_lines
-from kbproc.store import Store
+from kbproc.owner import Opened, Owner, ready
+from kbproc.server import Connection, serve_lines
 
 _SIGNAL_SECONDS = 0.05
-
-
-class Opened:
-    """The store, once it is open, or why it could not be."""
-
-    def __init__(self) -> None:
-        self.store: Store | None = None
-        self.error: KbprocError | None = None
-
-    def get(self) -> Store:
-        if self.store is None:
-            raise self.error or KbprocError("internal.error", "The store is not open.")
-        return self.store
 
 
 def peer_of(config: Config, host: Host, scopes: frozenset[str], root: str | None) -> Peer:
@@ -65,44 +52,34 @@ def run(
     allow_private_addresses: bool,
     host: Host,
     model: dict[str, Any] | None,
+    lock: int | KbprocError,
 ) -> int:
-    """Serves until stdin ends or a signal comes; returns the exit code."""
-    wire = rpc.Wire(max_line_bytes)
-    opened = Opened()
-    service = Service(
-        registry=all_methods(),
-        host=host,
-        open_store=opened.get,
-        wire=wire,
-        max_in_flight=max_in_flight,
-        settings={"allow_private_addresses": allow_private_addresses},
-    )
+    """`lock`: the store's, or why it could not be had.
+
+    Serves until stdin ends or a signal comes; returns the exit code."""
+    owner = Owner(config, host, model=model)
+    open_store = functools.partial(owner.open, lock)
+    wire = owner.service.wire.limited(max_line_bytes)
     peer = peer_of(config, host, scopes, root)
     # Not in this thread: DuckDB takes a signal that raises for the end of its query.
-    opening = threading.Thread(target=_open, args=(opened, config, host, model), daemon=True)
+    opening = threading.Thread(target=open_store, daemon=True)
     opening.start()
     try:
         while opening.is_alive():
             opening.join(_SIGNAL_SECONDS)
             signals.check()
-        _tell_ready(opened, outbox, wire)
-        code = serve_lines(Connection(service, peer, outbox), lines)
+        _tell_ready(owner.opened, outbox, wire)
+        connection = Connection(
+            owner.service, peer, outbox, wire=wire, max_in_flight=max_in_flight,
+            settings={"allow_private_addresses": allow_private_addresses},
+        )  # fmt: skip
+        code = serve_lines(connection, lines)
     except Stop as stop:  # before the first request could be read
         code = stop.exit_code
-    service.close()
-    if opened.store is not None and not opening.is_alive():
-        opened.store.close()
+    if not opening.is_alive():
+        owner.close()
     outbox.close()
     return code
-
-
-def _open(opened: Opened, config: Config, host: Host, model: dict[str, Any] | None) -> None:
-    try:
-        opened.store = Store.open(config.store, host=host, cache=config.cache, model=model)
-    except KbprocError as error:
-        opened.error = error
-    except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-        opened.error = rpc.unexpected(error)
 
 
 def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
@@ -113,8 +90,6 @@ def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
             wire.plain_event("error", {"error": msgspec.to_builtins(rpc.error_data(error))})
         )
         return
-    with store.reading() as snapshot:
-        freshness = store.freshness(snapshot)
-    outbox.send(wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness}))
+    outbox.send(ready(store, wire))
     store.embedding.start()
     store.start_tidying()

@@ -81,7 +81,8 @@ def examine(
         if folder is not None and error.type == "store.corrupt":
             yield from _inspect(folder, host)
         return
-    yield _finding("store", "pass", f"{store.folder} opens; format {store.settings['format']}")
+    opens = "opens, to be read only" if store.read_only else "opens"
+    yield _finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
     yield _blobs(store, deep)
@@ -150,10 +151,10 @@ def _libraries(host: Host) -> Found:
 
 
 def _permissions(store: Store) -> Found:
-    mode = stat.S_IMODE(store.folder.stat().st_mode)
+    mode = stat.S_IMODE(store.origin.stat().st_mode)
     if mode & 0o077:
         return _finding("permissions", "warn", f"others may look into the store ({mode:o})",
-                        f"chmod 700 {store.folder}")  # fmt: skip
+                        f"chmod 700 {store.origin}")  # fmt: skip
     return _finding("permissions", "pass", "only you may look into the store")
 
 

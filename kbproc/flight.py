@@ -42,13 +42,13 @@ class Flight:
         if id is not None:
             self._stream = self._make_stream(id)
             emit = self._stream.emit
-        self.call = service.call(connection.peer, emit, self.is_cancelled)
+        self.call = service.call(connection.peer, emit, self.is_cancelled, connection.settings)
         self.call.crowded = self.is_crowded
-        self.call.max_line_bytes = service.wire.max_line_bytes
+        self.call.max_line_bytes = connection.wire.max_line_bytes
 
     def _make_stream(self, id: rpc.Id) -> Stream:
         return Stream(
-            wire=self._connection.service.wire,
+            wire=self._connection.wire,
             id=id,
             host=self._connection.service.host,
             send=self._connection.outbox.send,
@@ -111,7 +111,7 @@ class Flight:
     def _succeed(self, answer: Answer) -> None:
         line = None
         if self.id is not None:
-            line = self._connection.service.wire.result(
+            line = self._connection.wire.result(
                 self.id, self.call.registry.methods[self.method], answer
             )
         self._deliver(line)
@@ -119,7 +119,7 @@ class Flight:
     def fail(self, error: KbprocError) -> None:
         line = None
         if self.id is not None:
-            line = self._connection.service.wire.error(self.id, error)
+            line = self._connection.wire.error(self.id, error)
         self._deliver(line)
 
     def _deliver(self, line: bytes | None) -> None:

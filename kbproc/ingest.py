@@ -91,7 +91,7 @@ def find_files(store: Store, work: Work) -> list[Path]:
             exclude=work.exclude,
         ):
             found[path] = None
-    own = store.folder.resolve()
+    own = store.origin.resolve()
     return [path for path in found if not path.is_relative_to(own)]
 
 

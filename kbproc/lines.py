@@ -57,7 +57,9 @@ class Signals:
 class Lines:
     """Splits a descriptor into lines; one over the limit is dropped, not kept in memory."""
 
-    def __init__(self, fd: int, limit: int, signals: Signals) -> None:
+    def __init__(self, fd: int, limit: int, signals: Signals, first: bytes = b"") -> None:
+        """`first`: bytes that were read already."""
+        self._first = first
         self._fd = fd
         self._limit = limit
         self._signals = signals
@@ -73,6 +75,9 @@ class Lines:
         return self._signals.pending is not None or bool(self._hangup.poll(0))
 
     def _read(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            return first
         self._poll.poll()
         self._signals.check()
         return os.read(self._fd, 1 << 16)

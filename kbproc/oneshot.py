@@ -9,6 +9,7 @@ connection to another process can take its place.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ from kbproc.call import Answer, Call, Emit, Parked, Peer, run
 from kbproc.config import Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
+from kbproc.owner import Owner
 from kbproc.registry import Registry
 from kbproc.store import Store
 from kbproc.stream import Stream
@@ -49,11 +51,15 @@ class Session(Protocol):
 class InProcess:
     """A session on a store that this process opens itself."""
 
-    def __init__(self, *, config: Config, registry: Registry, host: Host) -> None:
+    def __init__(
+        self, *, config: Config, registry: Registry, host: Host, lock: int | None = None
+    ) -> None:
+        """`lock`: the store's; others may attach then. Without it the store takes its own."""
         self._config = config
         self._registry = registry
         self._host = host
-        self._store: Store | None = None
+        self._lock = lock
+        self._owner: Owner | None = None
         self._cancelled = False
         self._wire = rpc.Wire(sys.maxsize)
         self._peer = Peer(
@@ -78,30 +84,39 @@ class InProcess:
                 emit("init", {})
             line = self._wire.result(_ID, found, self._answer(name, params, emit))
         except KbprocError as error:
-            line = self._wire.error(_ID, error)
+            return self.refused(error)
         except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-            line = self._wire.error(_ID, rpc.unexpected(error))
+            return self.refused(rpc.unexpected(error))
         response: dict[str, Any] = msgspec.json.decode(line)
+        return response
+
+    def refused(self, error: KbprocError) -> dict[str, Any]:
+        """The response that tells an error."""
+        response: dict[str, Any] = msgspec.json.decode(self._wire.error(_ID, error))
         return response
 
     def cancel(self) -> None:
         self._cancelled = True
 
     def drain(self, progress: Callable[[int, int], None]) -> int:
-        if self._store is None or not self._store.embedding.pending_count:
+        store = None if self._owner is None else self._owner.opened.store
+        if store is None or not store.embedding.pending_count:
             return 0
         with contextlib.suppress(KeyboardInterrupt):
-            self._store.embedding.drain(progress)
-        return self._store.embedding.pending_count
+            store.embedding.drain(progress)
+        return store.embedding.pending_count
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        if self._owner is not None:
+            self._owner.close()
+        elif self._lock is not None:
+            os.close(self._lock)
 
     def _open(self) -> Store:
-        if self._store is None:
-            self._store = Store.open(self._config.store, host=self._host, cache=self._config.cache)
-        return self._store
+        if self._owner is None:
+            self._owner = Owner(self._config, self._host, registry=self._registry)
+            self._owner.open(self._lock)
+        return self._owner.opened.get()
 
     def _answer(self, name: str, params: dict[str, Any], emit: Emit) -> Answer:
         call = Call(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.argv import argv_of
+from kbproc.attached import Anywhere
 from kbproc.errors import KbprocError
 from kbproc.host import Host
-from kbproc.oneshot import InProcess, Session, interrupts
+from kbproc.oneshot import Session, interrupts
 from kbproc.options import Options, fill
 from kbproc.registry import Method, Registry
 from kbproc.rpc import error_data
@@ -37,7 +38,7 @@ def perform(registry: Registry, method: Method, params: dict[str, Any], options:
     """Returns the exit code; raises KbprocError for what is refused before asking."""
     host = Host()
     _log(options, host)
-    session = InProcess(config=options.config, registry=registry, host=host)
+    session = Anywhere(config=options.config, registry=registry, host=host)
     request = _Request(registry, method, fill(method, params, options), options, session)
     try:
         return request.run()

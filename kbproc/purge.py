@@ -100,22 +100,13 @@ def finish(store: Store, tell: Tell = lambda stage: None) -> Erased:
 
     Raises store.io; then the store, opened again, begins anew.
     """
-    with store.reading() as snapshot:
-        seqs = snapshot.queries.unfinished_purges()
-    begun = [next(store.log.read(seq - 1, seq)) for seq in seqs]
-    purges = {
-        id: record.seq
-        for record in begun
-        for event in ev.decode(record.events)
-        if isinstance(event, ev.DocPurged)
-        for id in event.ids
-    }
+    begun = _begun(store)
     found = Erased()
     if not begun:
         return found
     reach("purge.recorded")
     try:
-        _erase(store, Trace(purges), found, tell)
+        _erase(store, _trace_of(begun), found, tell)
     except OSError as error:
         raise KbprocError(
             "store.io", f"The purge could not be brought to its end: {error.strerror}.",
@@ -124,6 +115,23 @@ def finish(store: Store, tell: Tell = lambda stage: None) -> Erased:
     ended = ev.PurgeEnded(purge=begun[-1].seq)
     store.commit(lambda lane: lane.append([ended], actor=begun[-1].actor, method="store.purge"))
     return found
+
+
+def _begun(store: Store) -> list[Record]:
+    """The records of purges that have not come to their end."""
+    with store.reading() as snapshot:
+        seqs = snapshot.queries.unfinished_purges()
+    return [next(store.log.read(seq - 1, seq)) for seq in seqs]
+
+
+def _trace_of(begun: list[Record]) -> Trace:
+    return Trace({
+        id: record.seq
+        for record in begun
+        for event in ev.decode(record.events)
+        if isinstance(event, ev.DocPurged)
+        for id in event.ids
+    })  # fmt: skip
 
 
 def _erase(store: Store, trace: Trace, found: Erased, tell: Tell) -> None:
@@ -229,11 +237,18 @@ def _erase_vectors(store: Store, trace: Trace) -> int:
 def _erase_views(store: Store) -> None:
     shutil.rmtree(store.folder / "views" / "sql", ignore_errors=True)
     rebuild.rebuild(store)
-    if store.vectors is not None:
-        store.vectors.save()
 
 
 def resume(store: Store) -> None:
-    """Brings to its end what was cut off. Raises store.*."""
+    """Brings to its end what was cut off. Raises store.*.
+
+    Of a read-only store the overlay's log alone: so the past does not tell of it either.
+    """
     store.log.sweep()
-    finish(store)
+    if not store.read_only:
+        finish(store)
+    elif begun := _begun(store):
+        trace = _trace_of(begun)
+        for record in store.log.read():
+            trace.follow(record)
+        _erase_log(store, trace, store.log.head.seq)

@@ -40,6 +40,8 @@ def rebuild(store: Store, tell: Tell = lambda stage: None) -> None:
             "store.io", f"The views could not be made afresh: {why}.",
             hint="The old ones stay in use. Make room and try again.",
         ) from error  # fmt: skip
+    if store.vectors is not None:
+        store.vectors.save()
 
 
 def _rebuild(store: Store, tell: Tell) -> None:

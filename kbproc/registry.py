@@ -48,6 +48,7 @@ class Method(Struct, frozen=True, kw_only=True):
     alias: str | None
     positional: tuple[str, ...]
     needs_store: bool
+    elsewhere: bool
     idempotent: bool
 
     @property
@@ -88,13 +89,15 @@ def method(
     alias: str | None = None,
     positional: Iterable[str] = (),
     needs_store: bool = True,
+    elsewhere: bool = False,
     idempotent: bool | None = None,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
     A read's handler is `(call, params) -> Reply`; a short write's is
     `(call, params) -> Decide`: slow work happens there, outside the lane; a
-    long write's is `(call, params, write) -> Reply`.
+    long write's is `(call, params, write) -> Reply`. `elsewhere`: it writes outside
+    of the store only, so that the store may be read-only.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -112,6 +115,7 @@ def method(
         "alias": alias,
         "positional": tuple(positional),
         "needs_store": needs_store,
+        "elsewhere": elsewhere,
         "idempotent": kind == "read" if idempotent is None else idempotent,
     }
 

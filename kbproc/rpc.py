@@ -9,6 +9,7 @@ Protocol: https://www.jsonrpc.org/specification, params by name only.
 
 from __future__ import annotations
 
+import copy
 import logging
 import traceback
 from typing import Any, Literal
@@ -200,6 +201,12 @@ class Wire:
     def __init__(self, max_line_bytes: int) -> None:
         self.max_line_bytes = max_line_bytes
         self._checker = Checker()
+
+    def limited(self, max_line_bytes: int) -> Wire:
+        """The same for a connection with another limit; schemas are compiled once."""
+        wire = copy.copy(self)
+        wire.max_line_bytes = max_line_bytes
+        return wire
 
     def result(self, id: Id, method: Method, answer: Answer) -> bytes:
         """The response without newline; a result that breaks its schema becomes internal.error."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from kbproc import blobs, records, recover
+from kbproc import blobs, readonly, records, recover
 from kbproc import events as ev
 from kbproc import log as logs
 from kbproc.errors import KbprocError
@@ -73,8 +73,20 @@ class Repair(Struct, frozen=True, kw_only=True):
 
 def inspect(folder: Path, host: Host) -> Damage:
     """What is damaged in the log and the sources. Raises store.locked, store.io."""
+    if readonly.is_read_only(folder):
+        return _inspect_overlay(folder, host)
     with _Bench(folder, host) as bench:
         return bench.damage
+
+
+def _inspect_overlay(folder: Path, host: Host) -> Damage:
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as overlay:
+        try:
+            readonly.fill(Path(overlay), folder)
+        except OSError as error:
+            raise KbprocError("store.io", f"The store can't be read: {error}.") from error
+        with _Bench(Path(overlay), host) as bench:
+            return bench.damage
 
 
 def repair(folder: Path, host: Host) -> Repair:
@@ -82,6 +94,8 @@ def repair(folder: Path, host: Host) -> Repair:
 
     Raises store.locked, store.io, store.incompatible.
     """
+    if readonly.is_read_only(folder):
+        raise readonly.refusal(folder)
     with _Bench(folder, host) as bench:
         return bench.repair()
 

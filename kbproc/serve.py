@@ -6,18 +6,25 @@ Refuses to know: everything after it (coprocess.py).
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbproc import __version__
+from kbproc import __version__, share
 from kbproc.config import CAPABILITIES, SCOPES, Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.lines import Lines, Signals
 from kbproc.model import PROTOCOL
 from kbproc.outbox import Outbox
+from kbproc.share import SHARE, Hello
+
+if TYPE_CHECKING:
+    from kbproc.owner import Owner
 
 PROTOCOLS = ("1",)
 
@@ -74,13 +81,26 @@ def run(
     signals = Signals()
     signals.install()
     outbox.send(first_line(config, allowed, host))
+    lines = Lines(reader, max_line_bytes, signals)
+    found = _found(config, host)
+    if isinstance(found, socket.socket):
+        hello = Hello(
+            share=SHARE, version=__version__, surface="serve", cwd=str(host.cwd()),
+            actor=config.actor, kb=config.kb, scopes=sorted(allowed),
+            root=_root(host, root), max_line_bytes=max_line_bytes, max_in_flight=max_in_flight,
+            allow_private_addresses=allow_private_addresses,
+        )  # fmt: skip
+        try:
+            return _attached(config, host, hello, found, lines, outbox)
+        except KbprocError as error:
+            found = error
     from kbproc import coprocess
     from kbproc.logs import log_to_stderr
 
     log_to_stderr(config.log_level, host)
     return coprocess.run(
         config,
-        Lines(reader, max_line_bytes, signals),
+        lines,
         outbox,
         signals=signals,
         root=root,
@@ -90,7 +110,46 @@ def run(
         allow_private_addresses=allow_private_addresses,
         host=host,
         model=model,
+        lock=found,
     )
+
+
+def _found(config: Config, host: Host) -> socket.socket | int | KbprocError:
+    """The owner of the store, or its lock, or why neither can be had."""
+    try:
+        return share.reach(config.store, host.pid())
+    except KbprocError as error:
+        return error
+
+
+def _root(host: Host, root: str | None) -> str:
+    return os.path.realpath(host.cwd() / Path(root or ".").expanduser())
+
+
+def _attached(
+    config: Config,
+    host: Host,
+    hello: Hello,
+    found: socket.socket,
+    lines: Lines,
+    outbox: Outbox,
+) -> int:
+    """Raises Gone, and what the owner refused with, before anything was read."""
+    from kbproc.relay import Relay
+
+    def own(lock: int) -> Owner:
+        from kbproc.logs import log_to_stderr
+        from kbproc.owner import Owner
+
+        log_to_stderr(config.log_level, host)
+        owner = Owner(config, host)
+        owner.open(lock)
+        return owner
+
+    relay = Relay(outbox, hello, reach=lambda: share.reach(config.store, host.pid()), own=own)
+    code = relay.run(found, lines)
+    outbox.close()
+    return code
 
 
 def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:

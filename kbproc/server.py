@@ -31,6 +31,8 @@ from kbproc.waiting import Waiting
 
 WORKERS = 8
 DRAIN_SECONDS = 10.0
+# An attached process drops a line that is too long itself, and says how long it was.
+SKIPPED = b"\x00too large "
 _logger = logging.getLogger(__name__)
 
 
@@ -60,7 +62,9 @@ class Service:
         for part in (self.waiting, self.pool):
             part.close()
 
-    def call(self, peer: Peer, emit: Emit, cancelled: Callable[[], bool]) -> Call:
+    def call(
+        self, peer: Peer, emit: Emit, cancelled: Callable[[], bool], settings: dict[str, Any]
+    ) -> Call:
         return Call(
             registry=self.registry,
             host=self.host,
@@ -69,29 +73,43 @@ class Service:
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,
-            settings=self.settings,
+            settings={**self.settings, **settings},
         )
 
 
 class Connection:
     """One client: its requests in flight, its outgoing lines."""
 
-    def __init__(self, service: Service, peer: Peer, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        service: Service,
+        peer: Peer,
+        outbox: Outbox,
+        *,
+        wire: rpc.Wire | None = None,
+        max_in_flight: int | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        """`wire`, `max_in_flight`, `settings`: this connection's own, else the service's."""
         self.service = service
         self.peer = peer
         self.outbox = outbox
+        self.wire = wire or service.wire
+        self.max_in_flight = service.max_in_flight if max_in_flight is None else max_in_flight
+        self.settings = settings or {}
         self.cancelled: set[rpc.Id] = set()
         self.ending = False
+        self._refusing = False
         self._in_flight: dict[rpc.Id | Flight, Flight] = {}
         self._unanswered = 0
         self._writer = Pool(1)  # one thread: short writes commit in arrival order
         # Its own: streams that wait for a client to read must not hold up another's.
-        self._streams = Pool(service.max_in_flight)
+        self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
 
     def receive(self, line: bytes) -> None:
         """One line from the client."""
-        if not line.strip():
+        if not line.strip() or self._refusing:
             return
         parsed = rpc.parse(line)
         if isinstance(parsed, list):
@@ -107,7 +125,7 @@ class Connection:
 
     def _take(self, message: rpc.Message, answer: Reply) -> None:
         if isinstance(message, rpc.Malformed):
-            answer(self.service.wire.error(message.id, message.error))
+            answer(self.wire.error(message.id, message.error))
         elif message.id is UNSET:
             self._notified(message)
             answer(None)
@@ -138,7 +156,7 @@ class Connection:
     def _start(self, message: rpc.Request, id: rpc.Id, answer: Reply) -> None:
         refusal = self._launch(Flight(self, message, id, answer))
         if refusal is not None:
-            answer(self.service.wire.error(id, refusal))
+            answer(self.wire.error(id, refusal))
 
     def _launch(self, flight: Flight) -> KbprocError | None:
         """Takes a place and a thread, or says why not."""
@@ -150,10 +168,10 @@ class Connection:
                     field="$.id",
                     hint="Give each request an id of its own, at least until it is answered.",
                 )
-            if self._places_taken() >= self.service.max_in_flight:
+            if self._places_taken() >= self.max_in_flight:
                 return KbprocError(
                     "server.overloaded",
-                    f"A connection may have {self.service.max_in_flight} requests in flight.",
+                    f"A connection may have {self.max_in_flight} requests in flight.",
                     retry_after_ms=100,
                 )
             self._in_flight[flight.key] = flight
@@ -197,6 +215,18 @@ class Connection:
         self._streams.close()
         self.outbox.flush(timeout_s if in_time else 0.0)
 
+    def hand_over(self, timeout_s: float) -> None:
+        """What can be answered in time is; the rest is dropped without a word.
+
+        Another process will be asked again: whoever waits must not hear of an end.
+        """
+        with self._changed:
+            self._refusing = True
+            self._changed.wait_for(lambda: not self._places_taken(), timeout_s)
+        self.outbox.flush(timeout_s)
+        self.outbox.close()
+        self.end(0.0)
+
     def _all_answered(self) -> bool:
         return self._unanswered == 0
 
@@ -223,7 +253,7 @@ class Batch:
 
     def _shrink(self) -> None:
         """Where the array would be longer than a line may be, its longest answers go."""
-        wire = self._connection.service.wire
+        wire = self._connection.wire
         size = 1 + sum(len(line) + 1 for _, line in self._answers.values())
         for place in sorted(self._answers, key=lambda place: -len(self._answers[place][1])):
             if size <= wire.max_line_bytes:
@@ -242,7 +272,9 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
         for line in lines:
             connection.outbox.wait_until_not_full(lines.ended)
             if isinstance(line, int):
-                connection.outbox.send(_too_large(connection.service, line))
+                connection.outbox.send(too_large(connection.wire, line))
+            elif line.startswith(SKIPPED):
+                connection.outbox.send(too_large(connection.wire, int(line[len(SKIPPED) :])))
             else:
                 connection.receive(line)
     except Stop as stop:
@@ -251,9 +283,9 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
     return code
 
 
-def _too_large(service: Service, size: int) -> bytes:
-    limit = service.wire.max_line_bytes
-    return service.wire.error(
+def too_large(wire: rpc.Wire, size: int) -> bytes:
+    limit = wire.max_line_bytes
+    return wire.error(
         None,
         KbprocError(
             "input.too_large",

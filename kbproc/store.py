@@ -16,10 +16,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbproc import catchup, checks, purge, rebuild, salvage
+from kbproc import catchup, checks, purge, readonly, rebuild, salvage
 from kbproc.blobs import Blobs
 from kbproc.errors import KbprocError
 from kbproc.failpoints import reach
@@ -29,7 +30,7 @@ from kbproc.log import Log
 from kbproc.model import Freshness
 from kbproc.past import Pasts
 from kbproc.snapshot import Published, Readers, Snapshot
-from kbproc.storefiles import read_settings, size_of, take_folder
+from kbproc.storefiles import read_settings, size_of
 from kbproc.tidy import Tidy
 
 if TYPE_CHECKING:
@@ -38,17 +39,22 @@ if TYPE_CHECKING:
     from kbproc.views.catalog import Catalog
     from kbproc.views.fulltext import FullText
     from kbproc.views.queries import IndexRow, Queries
-    from kbproc.views.vectorpack import VectorPack
     from kbproc.views.vectors import Vectors
 
 _logger = logging.getLogger(__name__)
 
 
 class Store:
-    """An open store; `open` makes one, `close` leaves everything on disk."""
+    """An open store; `open` makes one, `close` leaves everything on disk.
 
-    def __init__(self, folder: Path, host: Host, cache: Path, lock: int) -> None:
+    `folder` is where it works: `origin`, the folder that was named, or an overlay of
+    it if that is read-only.
+    """
+
+    def __init__(self, folder: Path, host: Host, cache: Path, lock: int, origin: Path) -> None:
         self.folder = folder
+        self.origin = origin
+        self.read_only = folder != origin
         self.host = host
         self.cache = cache
         self.blobs = Blobs(folder / "blobs")
@@ -77,7 +83,13 @@ class Store:
 
     @classmethod
     def open(
-        cls, folder: Path, *, host: Host, cache: Path, model: dict[str, Any] | None = None
+        cls,
+        folder: Path,
+        *,
+        host: Host,
+        cache: Path,
+        model: dict[str, Any] | None = None,
+        lock: int | None = None,
     ) -> Store:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
@@ -85,8 +97,8 @@ class Store:
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
-        lock = take_folder(folder, host.pid())
-        store = cls(folder, host, cache, lock)
+        place, lock = readonly.take(folder, host.pid()) if lock is None else (folder, lock)
+        store = cls(place, host, cache, lock, folder)
         try:
             store._open(model)
         except BaseException:
@@ -96,14 +108,17 @@ class Store:
 
     def _open(self, model: dict[str, Any] | None) -> None:
         try:
-            salvage.finish(self.folder)
-            checks.drop_damaged(self.folder / "views")
-            self.blobs.sweep()
+            if self.read_only:
+                readonly.fill(self.folder, self.origin)
+            else:
+                salvage.finish(self.folder)
+                checks.drop_damaged(self.folder / "views")
+                self.blobs.sweep()
         except OSError as error:
             raise KbprocError(
-                "store.io", f"The store {self.folder} could not be opened: {error.strerror}."
+                "store.io", f"The store {self.origin} could not be opened: {error.strerror}."
             ) from error
-        self.settings = read_settings(self.folder / "store.toml", model)
+        self.settings = read_settings(self.origin / "store.toml", model)
         self._open_views()
         purge.resume(self)
         if self.log.head.seq == 0:
@@ -123,22 +138,18 @@ class Store:
         self.fulltext.commit()
         self.embedding = Embedding(self, self.settings.get("model", {}), self.cache)
         self.publish()
-        if self.embedding.pack is not None:
-            self.attach_vectors()
+        self.attach_vectors()
 
     def attach_vectors(self) -> None:
         """Opens the vector view, once the model's pack is there."""
         from kbproc.views.vectors import Vectors
 
+        if self.embedding.pack is None:
+            return
         with self._turns.lane:
-            self.vectors = Vectors.open(self.folder / "views", self._pack())
+            self.vectors = Vectors.open(self.folder / "views", self.embedding.pack)
             self._catch_up(self.vectors)
         self.embedding.wake()
-
-    def _pack(self) -> VectorPack:
-        if self.embedding.pack is None:
-            raise KbprocError("model.unavailable", "The embedding model is not ready.")
-        return self.embedding.pack
 
     def _catch_up(self, index: FullText | Vectors) -> None:
         """Brings an index to the catalog's position: the changed documents, or all."""
@@ -181,18 +192,14 @@ class Store:
         finally:
             self._exclusive.release()
 
-    @contextlib.contextmanager
-    def lane(self) -> Iterator[None]:
+    def lane(self) -> AbstractContextManager[object]:
         """Writers wait; whatever they have written is durable and shown."""
-        with self._turns.lane:
-            yield
+        return self._turns.lane
 
     def rebuild(self, tell: Callable[[str], None] = lambda stage: None) -> None:
         """Every view afresh, while reads and writes go on."""
         with self.exclusive():
             rebuild.rebuild(self, tell)
-            if self.vectors is not None:
-                self.vectors.save()
 
     def damaged_views(self) -> list[str]:
         with self.exclusive():
@@ -254,7 +261,7 @@ class Store:
 
     def size_bytes(self) -> int:
         """What the store takes on disk."""
-        return size_of(self.folder)
+        return size_of(self.origin)
 
     @property
     def seq(self) -> int:
@@ -328,6 +335,8 @@ class Store:
                 take_turn(ticket, Lane(self.host, self.log, self.catalog))
             if self.log.head.seq == mark.head.seq:
                 return
+            if self.read_only:
+                raise readonly.refusal(self.origin)
             touched = self.reindex(self.fulltext, before)
             self.log.sync()
         except BaseException:
@@ -370,7 +379,7 @@ class Store:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self._closed.set()
         self._tidy.close()
-        if self.vectors is not None and self.broken is None:
+        if self.vectors is not None and self.broken is None and not self.read_only:
             _quietly(self.vectors.save)
         if self._parsers is not None:
             _quietly(self._parsers.close)
@@ -378,6 +387,8 @@ class Store:
         for part in ("embedding", "fulltext", "catalog", "log"):
             if hasattr(self, part):
                 _quietly(getattr(self, part).close)
+        if self.read_only:
+            readonly.remove_overlay(self.folder)
         os.close(self._lock_fd)
 
 

@@ -58,17 +58,34 @@ def take_lock(path: Path, pid: int) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         os.close(fd)
+        owner = holder(path.parent)[0]
         raise KbprocError(
             "store.locked",
             f"The store {path.parent} is open in another process"
-            + (f" (pid {holder})." if holder else "."),
+            + (f" (pid {owner})." if owner else "."),
             retry_after_ms=1000,
         ) from error
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{pid}\n".encode(), 0)
     return fd
+
+
+def sign_lock(fd: int, pid: int, socket: Path) -> None:
+    """Says in the lock file who holds it and where that process listens."""
+    data = f"{pid}\n".encode() + os.fsencode(socket) + b"\n"
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, data, 0)
+
+
+def holder(folder: Path) -> tuple[str, Path | None]:
+    """The pid and the socket that the lock file names, whether they are alive or not."""
+    try:
+        pid, _, rest = (folder / "lock").read_bytes().partition(b"\n")
+    except OSError:
+        return "", None
+    path, ended, _ = rest.partition(b"\n")
+    return pid.decode("ascii", "replace").strip(), Path(os.fsdecode(path)) if ended else None
 
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:

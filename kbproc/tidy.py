@@ -49,6 +49,8 @@ class Tidy:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        if self._thread is not None:
+            return
         self._thread = threading.Thread(target=self._run, name="tidy", daemon=True)
         self._thread.start()
 

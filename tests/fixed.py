@@ -62,8 +62,18 @@ def kill_at(point: str) -> None:
     failpoints.arm(die)
 
 
+def config_of(store: Path, options: dict[str, str]) -> Config:
+    named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
+    if "runtime" in options:
+        named["runtime"] = Path(options["runtime"])
+    return Config(store=store, cache=store.parent / "cache", **named)
+
+
 def main() -> int:
-    """`python -m tests.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's."""
+    """`python -m tests.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's.
+
+    `real=1`: with the clocks, pids and salts of every day.
+    """
     pipes = claim()
     store, model, *more = sys.argv[1:]
     options: dict[str, Any] = dict(item.split("=", 1) for item in more)
@@ -75,14 +85,15 @@ def main() -> int:
         most = int(options["file_bytes"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     return serve.run(
-        Config(store=Path(store), cache=Path(store).parent / "cache"),
+        config_of(Path(store), options),
         pipes,
         protocol=options.get("protocol"),
+        root=options.get("root"),
         scopes=options.get("scopes"),
         max_line_bytes=int(options.get("max_line_bytes", MAX_LINE_BYTES)),
         max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
         allow_private_addresses="allow_private" in options,
-        host=FixedHost(),
+        host=Host() if "real" in options else FixedHost(),
         model=model_of(model),
     )
 

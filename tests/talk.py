@@ -21,11 +21,12 @@ import msgspec
 
 from kbproc import rpc
 from kbproc.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
-from kbproc.coprocess import Opened, _open, _tell_ready, peer_of
+from kbproc.coprocess import _tell_ready, peer_of
 from kbproc.methods import registry as all_methods
+from kbproc.owner import Owner
 from kbproc.registry import Registry
 from kbproc.serve import first_line, parse_scopes
-from kbproc.server import Connection, Service, _too_large
+from kbproc.server import Connection, too_large
 from kbproc.store import Store
 from tests.fixed import FixedHost, model_of
 
@@ -173,19 +174,19 @@ class Session:
         host = FixedHost()
         config = Config(store=store, cache=store.parent / "cache")
         methods = registry or all_methods()
-        self.opened = Opened()
         self.outbox: Any = outbox or _List()
         self.wire = rpc.Wire(max_line_bytes)
         peer = peer_of(config, host, parse_scopes(scopes, methods.scopes), str(cwd))
         peer = msgspec.structs.replace(peer, cwd=cwd, root=cwd)
         self.outbox.send(first_line(config, peer.scopes, host))
-        _open(self.opened, config, host, model_of(model))
-        self.service = Service(
-            registry=methods, host=host, open_store=self.opened.get, wire=self.wire,
-            max_in_flight=max_in_flight, settings={"allow_private_addresses": allow_private},
-        )  # fmt: skip
+        owner = Owner(config, host, model=model_of(model), registry=methods)
+        owner.open()
+        self.opened, self.service = owner.opened, owner.service
+        self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
         _tell_ready(self.opened, self.outbox, self.wire)
-        self.connection = Connection(self.service, peer, self.outbox)
+        self.connection = Connection(
+            self.service, peer, self.outbox, settings={"allow_private_addresses": allow_private}
+        )
 
     @property
     def store(self) -> Store:
@@ -193,7 +194,7 @@ class Session:
 
     def send(self, line: bytes) -> None:
         if len(line) > self.wire.max_line_bytes:
-            self.outbox.send(_too_large(self.service, len(line)))
+            self.outbox.send(too_large(self.wire, len(line)))
         else:
             self.connection.receive(line)
 

@@ -24,16 +24,16 @@ FLOORS: dict[int, str] = {
     4: "store lane catchup snapshot storefiles embedding commit documents revision paging "
     "ingest ingest_result content fetch search candidates search_hints doctor pending tidy "
     "rebuild past purge salvage recover checks history restore revert feed sqlquery sqlworker "
-    "backup portable exporting importing switch quiet",
+    "backup portable exporting importing switch quiet readonly",
     5: "registry params call methods flags describe schema",
-    6: "rpc outbox pool lines flight waiting server coprocess serve argv help texts options output "
-    "stream completion terminal cli perform oneshot gen __main__",
+    6: "rpc outbox pool lines flight waiting server coprocess serve share owner relay attached "
+    "argv help texts options output stream completion terminal cli perform oneshot gen __main__",
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
 # Where any exception may be caught: the boundaries, beyond which nobody would see it.
 BOUNDARIES = {
-    "embedding.py", "rpc.py", "flight.py", "waiting.py", "coprocess.py", "store.py", "lane.py",
+    "embedding.py", "owner.py", "rpc.py", "flight.py", "waiting.py", "store.py", "lane.py",
     "oneshot.py", "perform.py", "cli.py", "parse/__init__.py", "parse/worker.py", "parse/docx.py",
     "parse/html.py", "parse/pdf.py", "views/fulltext_search.py", "onnx_export.py", "embed_onnx.py",
 }  # fmt: skip

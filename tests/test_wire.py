@@ -558,9 +558,9 @@ pipes = claim()
 print("a stray print", flush=True)
 os.write(1, b"another\\n")
 os.system("echo of a child")
-from kbproc import coprocess, pipes as pipes_module, serve
+from kbproc import owner, pipes as pipes_module, serve
 from tests import toys
-coprocess.all_methods = toys.registry
+owner.all_methods = toys.registry
 sys.argv = ["fixed", *sys.argv[1:]]
 import tests.fixed as fixed
 fixed.claim = lambda: pipes

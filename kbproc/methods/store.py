@@ -174,7 +174,7 @@ def status(call: Call, params: Status) -> Reply:
         queries, freshness = snapshot.queries, store.freshness(snapshot)
         documents = queries.by_type()
         data = StoreStatus(
-            store=str(store.folder),
+            store=str(store.origin),
             documents=documents,
             total_documents=sum(documents.values()),
             total_chunks=queries.chunk_total(),

@@ -80,6 +80,7 @@ class Import(WriteParams, kw_only=True, frozen=True):
     scope="admin",
     params=BackUp,
     result=BackedUp,
+    elsewhere=True,
     summary="Copy the whole store to a new folder, while writes go on.",
     when_to_use="Before an upgrade, and at regular times. Restoring is opening the copy; to move "
     "documents into another store use store.export.",
@@ -130,7 +131,7 @@ def _lost(sources: list[str]) -> list[str] | None:
 def _new_place(call: Call, path: str) -> Path:
     """Raises resource.already_exists, resource.not_found, path.outside_root."""
     target = files.locate(path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
-    if target.is_relative_to(call.store.folder.resolve()):
+    if target.is_relative_to(call.store.origin.resolve()):
         raise KbprocError(
             "input.invalid_params", f"{target} lies inside the store itself.", field=_FIELD,
             hint="Name a place outside of it, better still on another disk.",
