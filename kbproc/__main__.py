@@ -1,6 +1,7 @@
 """Where every kbproc process begins and ends.
 
-Owns: claiming the wire's pipes before anything heavy is imported, and leaving.
+Owns: claiming the wire's pipes before anything heavy is imported, trying the quick
+way of a call, and leaving.
 Refuses to know: what the surfaces do.
 """
 
@@ -15,6 +16,12 @@ def main() -> None:
     """The `kbproc` command."""
     argv = sys.argv[1:]
     pipes = None
+    if argv[:1] == ["call"]:
+        from kbproc.quick import call
+
+        code = call(argv)
+        if code is not None:
+            leave(code)
     if argv[:1] == ["serve"] and not {"-h", "--help"} & set(argv):
         pipes = claim()
     from kbproc.cli import main as run

@@ -12,7 +12,6 @@ import socket
 import struct
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +69,8 @@ def socket_path(store: Path, runtime: Path) -> Path:
 
 def other_path(store: Path, runtime: Path) -> Path:
     """For a store whose path is too long, or whose file system has no sockets."""
+    from hashlib import sha256
+
     runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = runtime.stat()
     if found.st_uid != os.getuid():

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from kbproc.errors import KbprocError
-from kbproc.files import sync_folder
 
 FORMAT = 1
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
@@ -89,6 +86,8 @@ def holder(folder: Path) -> tuple[str, Path | None]:
 
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
+    import tomllib  # not above: attached processes read no settings
+
     if not path.exists():
         write_settings(path, model or DEFAULT_MODEL)
     try:
@@ -107,6 +106,10 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
 
 def write_settings(path: Path, model: dict[str, Any]) -> None:
     """Names the model, atomically and durably. Raises OSError."""
+    import json
+
+    from kbproc.files import sync_folder
+
     lines = [f"format = {FORMAT}", "", "[model]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
     temporary = path.with_suffix(".tmp")
