@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import bulk_legs, wire_legs
+from bench import bulk_legs, shared_legs, wire_legs
 from bench.measure import Result, table
 from bench.wire_legs import Setting
 
@@ -27,6 +27,8 @@ LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "start": wire_legs.start,
     "call": wire_legs.call,
     "memory": wire_legs.memory,
+    "attached": shared_legs.attached,
+    "past": shared_legs.past,
     "ingest": bulk_legs.ingest,
     "embed": bulk_legs.embed,
     "rebuild": bulk_legs.rebuild,
