@@ -52,9 +52,9 @@ def run(
     allow_private_addresses: bool,
     host: Host,
     model: dict[str, Any] | None,
-    lock: int | KbprocError,
+    lock: int | KbprocError | None,
 ) -> int:
-    """`lock`: the store's, or why it could not be had.
+    """`lock`: the store's, None if it is read-only, or why it could not be had.
 
     Serves until stdin ends or a signal comes; returns the exit code."""
     owner = Owner(config, host, model=model)

@@ -32,7 +32,7 @@ from kbproc.store import Store
 from kbproc.storefiles import sign_lock
 
 _HELLO_SECONDS = 10.0
-_HAND_OVER_SECONDS = 2.0
+_HAND_OVER_SECONDS = 1.0
 _BACKLOG = 512
 _logger = logging.getLogger(__name__)
 

@@ -122,6 +122,9 @@ class Relay:
         self._was_ready = False
         self._ending = False
         self._ended = threading.Event()
+        self._asked_again = threading.Event()
+        self._asked_again.set()
+        self._failed: KbprocError | None = None
 
     def run(self, first: socket.socket, lines: Lines) -> int:
         """Until the client's last line or a signal; returns the exit code.
@@ -152,9 +155,15 @@ class Relay:
     # ------------------------------------------------------------------ to the owner
 
     def _send(self, line: bytes) -> None:
-        with self._sending:
-            line = self._remember(line)
-            self._push(line)
+        """After whatever has to be asked again: writes commit in the order they came."""
+        while True:
+            self._asked_again.wait()
+            with self._sending:
+                if self._asked_again.is_set():
+                    self._push(self._remember(line))
+                    break
+        if self._failed is not None:
+            self._fail(self._failed)
 
     def _push(self, line: bytes) -> None:
         if self._link is not None:
@@ -223,6 +232,8 @@ class Relay:
             try:
                 rest = self._take_over()
             except KbprocError as error:
+                self._failed = error
+                self._asked_again.set()
                 self._fail(error)
                 break
         self._ended.set()
@@ -296,6 +307,7 @@ class Relay:
         Raises KbprocError if the store can't be had any more.
         """
         with self._sending:
+            self._asked_again.clear()
             if self._link is not None:
                 self._link.close()
             rest = self._attached_anew()
@@ -322,6 +334,7 @@ class Relay:
                 self._push(line)
             if self._ending:
                 self._shut()
+            self._asked_again.set()
 
     def _reached(self) -> socket.socket:
         """Raises Gone, KbprocError."""

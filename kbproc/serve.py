@@ -21,6 +21,7 @@ from kbproc.host import Host
 from kbproc.lines import Lines, Signals
 from kbproc.model import PROTOCOL
 from kbproc.outbox import Outbox
+from kbproc.readonly import refusal
 from kbproc.share import SHARE, Hello
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def run(
     )
 
 
-def _found(config: Config, host: Host) -> socket.socket | int | KbprocError:
-    """The owner of the store, or its lock, or why neither can be had."""
+def _found(config: Config, host: Host) -> socket.socket | int | KbprocError | None:
+    """What `share.reach` has found, or why nothing can be had."""
     try:
         return share.reach(config.store, host.pid())
     except KbprocError as error:
@@ -146,7 +147,13 @@ def _attached(
         owner.open(lock)
         return owner
 
-    relay = Relay(outbox, hello, reach=lambda: share.reach(config.store, host.pid()), own=own)
+    def reach() -> socket.socket | int:
+        found = share.reach(config.store, host.pid())
+        if found is None:  # it could be written when this process attached
+            raise refusal(config.store)
+        return found
+
+    relay = Relay(outbox, hello, reach=reach, own=own)
     code = relay.run(found, lines)
     outbox.close()
     return code

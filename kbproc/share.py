@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.errors import KbprocError
+from kbproc.readonly import is_read_only
 from kbproc.storefiles import holder, take_folder
 
 SHARE = 1  # what is spoken between processes; no other number is understood
@@ -96,9 +97,10 @@ def connect_to(path: Path) -> socket.socket | None:
     return connection
 
 
-def reach(store: Path, pid: int) -> socket.socket | int:
+def reach(store: Path, pid: int) -> socket.socket | int | None:
     """A connection to the owner, or the lock: then this process is the owner.
 
+    None: the store is read-only, and every process opens it for itself.
     Raises store.io; store.locked if somebody holds the lock for long and does not listen.
     """
     started = time.monotonic()
@@ -106,6 +108,8 @@ def reach(store: Path, pid: int) -> socket.socket | int:
         connection = connect(store)
         if connection is not None:
             return connection
+        if is_read_only(store):
+            return None
         try:
             return take_folder(store, pid)
         except KbprocError as error:

@@ -33,6 +33,13 @@ def take_folder(folder: Path, pid: int) -> int:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise KbprocError(
+            "store.io",
+            f"There is no store in {folder}, and none can be made there: {error.strerror}.",
+            hint="Name another folder with --store or KBPROC_STORE.",
+        ) from error
+    try:
         return take_lock(folder / "lock", pid)
     except OSError as error:
         raise KbprocError(
