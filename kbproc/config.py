@@ -22,6 +22,7 @@ from kbproc.model import DEFAULT_KB
 DEFAULT_ACTOR = "user"
 MAX_LINE_BYTES = 16 << 20
 MAX_IN_FLIGHT = 64
+MAX_ID = 256  # characters of a request's id; a longer one is refused under no id
 LOG_LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("json", "ndjson", "text")
 

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc import share
+from kbproc.config import MAX_ID
 from kbproc.errors import KbprocError
 from kbproc.lines import Lines, Stop
 from kbproc.outbox import Outbox
@@ -177,14 +178,14 @@ class Relay:
                 return self._remember_batch(line)
             asked = _asked(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._note(None, line, "")
-            return line
+            return line  # it is refused under an id that can't be told from here
         if asked.method == "$/cancel":
             self._note_cancel(line)
-        if asked.id is UNSET:
+        if asked.id is UNSET or asked.id is None:
             return line
         line = self._with_token(line, asked.method)
-        self._note(asked.id, line, asked.method)
+        if isinstance(asked.id, int) or len(asked.id) <= MAX_ID:
+            self._note(asked.id, line, asked.method)
         return line
 
     def _remember_batch(self, line: bytes) -> bytes:
@@ -196,8 +197,8 @@ class Relay:
         ]
         line = b"[" + b",".join(made) + b"]"
         key = tuple(one.id for one in asked if one.id is not UNSET)
-        if key or not members:
-            self._note(key or None, line, "")
+        if key:
+            self._note(key, line, "")
         return line
 
     def _note(self, key: _Key, line: bytes, method: str) -> None:
@@ -284,9 +285,6 @@ class Relay:
         return [] if said else [line]
 
     def _settle(self, key: _Key) -> None:
-        if isinstance(key, tuple) and key not in self._in_flight:
-            # Members that were no requests are answered under no id.
-            key = next((k for k in self._in_flight if isinstance(k, tuple)), key)
         waiting = self._in_flight.get(key)
         if waiting:
             waiting.popleft()

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.call import Answer
+from kbproc.config import MAX_ID
 from kbproc.errors import KbprocError, Retry, Risk
 from kbproc.params import why_not_json
 from kbproc.registry import Method
@@ -26,7 +27,6 @@ from kbproc.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
 _logger = logging.getLogger(__name__)
 
 Id = int | str
-MAX_ID = 256
 MAX_BATCH = 1000
 _MOST_SHOWN = 100
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kbproc.config import SCOPES
 from tests.talk import REPO, Message, Process, as_bytes, request
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 LIVES = 600.0 if LONG else 120.0  # seconds that a client may live; then it is killed
 
@@ -40,6 +40,7 @@ class Client:
         self.events: dict[Any, list[Message]] = defaultdict(list)
         self.batches: list[list[Message]] = []
         self.ended = False
+        self.peers = [self]
         self._ids = itertools.count(1)
         self._sending = threading.Lock()
         self._heard = threading.Condition()
@@ -110,8 +111,11 @@ class Client:
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> None:
         with self._heard:
-            self._heard.wait_for(lambda: condition() or self.ended, PATIENCE)
-            assert condition(), f"{what} did not reach {self}; stderr: {self.told()}"
+            came = self._heard.wait_for(lambda: condition() or self.ended, PATIENCE)
+        if not came:
+            for peer in self.peers:
+                peer.kill(signal.SIGABRT)  # faulthandler then tells where all threads are
+        assert condition(), f"{what} did not reach {self}; stderr: {self.told()}"
 
     def ready(self) -> Client:
         self.wait_for(lambda: "ready" in self.types(), "ready")
@@ -193,6 +197,7 @@ class Crowd:
         """A client that may not be ready yet."""
         client = Client(self.store, cwd=cwd or self.folder, real=1, **options)
         self.clients.append(client)
+        client.peers = self.clients
         return client
 
     def join(self, **options: Any) -> Client:

@@ -26,8 +26,9 @@ FLOORS: dict[int, str] = {
     "rebuild past purge salvage recover checks history restore revert feed sqlquery sqlworker "
     "backup portable exporting importing switch quiet readonly",
     5: "registry params call methods flags describe schema",
-    6: "rpc outbox pool lines flight waiting server coprocess serve share owner relay attached quick "
-    "argv help texts options output stream completion terminal cli perform oneshot gen __main__",
+    6: "rpc outbox pool lines flight waiting server coprocess serve share owner relay attached "
+    "quick argv help texts options output stream completion terminal cli perform oneshot gen "
+    "__main__",
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
