@@ -181,7 +181,7 @@ def test_the_disk_refuses_there(
 # -------------------------------------------------------------- a disk that is full
 
 
-@pytest.mark.parametrize("kilobytes", [2400, 3000, 4000, 6000])
+@pytest.mark.parametrize("kilobytes", [2400, 4000])
 def test_a_small_disk(open_session: OpenSession, tmp_path: Path, kilobytes: int) -> None:
     """A real file system that runs full, for the libraries' system calls, too."""
     disk = tmp_path / "disk"
