@@ -95,26 +95,23 @@ class Anywhere:
         self._host = host
         self._link: InProcess | Attached | None = None
         self._alone = InProcess(config=config, registry=registry, host=host)
-        self._tokens = 0
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         method = self._registry.methods.get(name)
         if method is None or params.get("repair") or name in {"version", "describe", "schema"}:
             return self._alone.ask(name, params, on_event)
-        if method.kind != "read" and not params.get("dry_run"):
-            params = {"client_token": self._token(), **params}
+        writes = method.kind != "read" and not params.get("dry_run")
         while True:
             try:
-                return self._reached().ask(name, params, on_event)
+                link = self._reached()
+                if writes and isinstance(link, Attached) and "client_token" not in params:
+                    # Whoever is asked next must know what the one before has done.
+                    params = {"client_token": f"attached-{os.urandom(12).hex()}", **params}
+                return link.ask(name, params, on_event)
             except Gone:
                 self._link = None
             except KbprocError as error:
                 return self._alone.refused(error)
-
-    def _token(self) -> str:
-        """So that a write that must be asked again happens once."""
-        self._tokens += 1
-        return f"call-{os.urandom(8).hex()}-{self._tokens}"
 
     def cancel(self) -> None:
         for link in (self._link, self._alone):

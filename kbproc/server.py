@@ -63,7 +63,11 @@ class Service:
             part.close()
 
     def call(
-        self, peer: Peer, emit: Emit, cancelled: Callable[[], bool], settings: dict[str, Any]
+        self,
+        peer: Peer,
+        emit: Emit,
+        cancelled: Callable[[], bool],
+        settings: dict[str, Any] | None = None,
     ) -> Call:
         return Call(
             registry=self.registry,
@@ -73,7 +77,7 @@ class Service:
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,
-            settings={**self.settings, **settings},
+            settings={**self.settings, **(settings or {})},
         )
 
 
