@@ -120,6 +120,9 @@ def is_sound(record: Record) -> bool:
             return False
         if record.lost is not UNSET:
             return record.check is not UNSET and record.lost <= record.seq
+        hexes = [record.prev, record.salt] + ([] if record.body is UNSET else [record.body])
+        if any(bytes.fromhex(text).hex() != text for text in hexes):
+            return False  # a flipped bit can make a letter large and leave the number as it was
         body = _body(record) if record.body is UNSET else bytes.fromhex(record.body)
         return _chained(record.prev, record.seq, record, body) == record.hash
     except ValueError:  # what should be hexadecimal is not

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc import log as log_module
+from kbproc import records
 from kbproc.errors import KbprocError
 from kbproc.log import GENESIS, START, Draft, Log, Position, Record
 
@@ -508,3 +509,14 @@ def test_verify_does_not_stumble_over_a_record_that_is_being_written(
         verified.set()
         writer.join()
     assert log.verify() == 4
+
+
+def test_a_letter_made_large_is_damage(tmp_path: Path) -> None:
+    """One flipped bit turns b into B: the same number, and not what was written."""
+    log = Log.open(tmp_path)
+    record = next(
+        r for r in log.append([draft(n) for n in range(1, 41)]) if r.prev.upper() != r.prev
+    )
+    assert records.is_sound(record)
+    assert not records.is_sound(msgspec.structs.replace(record, prev=record.prev.upper()))
+    log.close()

@@ -117,7 +117,8 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
         busy = [Busy(crowd, number) for number in range(3)]
         for b in busy:
             b.wait()
-        assert not any(b.client.answers[id] for b in busy for id in (b.ingest, b.waits))
+        # Not the ingests: how far they are is the machine's business.
+        assert not any(b.client.answers[b.waits] for b in busy)
         started = time.monotonic()
         WAYS[way](owner)
         code = owner.gone()
