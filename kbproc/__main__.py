@@ -16,7 +16,7 @@ def main() -> None:
     """The `kbproc` command."""
     argv = sys.argv[1:]
     pipes = None
-    if argv[:1] == ["call"]:
+    if argv[:1] == ["call"] and sys.platform in {"linux", "darwin"}:  # cli refuses the others
         from kbproc.quick import call
 
         code = call(argv)

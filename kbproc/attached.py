@@ -8,6 +8,7 @@ Refuses to know: flags and formats, and how a store is opened (oneshot.py).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 from collections.abc import Callable
@@ -15,17 +16,13 @@ from typing import Any
 
 import msgspec
 
-from kbproc import __version__, share
-from kbproc.config import MAX_IN_FLIGHT, Config
+from kbproc import share
+from kbproc.config import Config
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.oneshot import InProcess, OnEvent
 from kbproc.registry import Registry
-from kbproc.share import SHARE, Gone, Hello
-
-_ID = 1
-_MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
-_BLOCK = 1 << 16
+from kbproc.share import Gone, Hello, Link
 
 
 class Attached:
@@ -33,22 +30,25 @@ class Attached:
 
     def __init__(self, connection: socket.socket, hello: Hello) -> None:
         """Raises what the owner refuses with."""
-        self._socket = connection
-        self._data = share.greet(connection, hello)[1]
+        self._link = Link(connection, hello)
+        # Counted: what Ctrl-C has left in flight may still be answered.
+        self._ids = itertools.count(1)
+        self._id = 0
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
-        self._send({"jsonrpc": "2.0", "id": _ID, "method": name, "params": params})
+        self._id = next(self._ids)
+        self._link.send({"jsonrpc": "2.0", "id": self._id, "method": name, "params": params})
         while True:
-            message: dict[str, Any] = msgspec.json.decode(self._line())
-            if "method" not in message:
+            message: dict[str, Any] = msgspec.json.decode(self._link.line())
+            if "method" not in message and message["id"] in {self._id, None}:
                 return message
-            event = message["params"]
-            if event.get("request_id") == _ID:
+            event = message.get("params", {})
+            if event.get("request_id") == self._id:
                 on_event(event)
 
     def cancel(self) -> None:
         with contextlib.suppress(Gone):
-            self._send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": _ID}})
+            self._link.send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": self._id}})
 
     def drain(self, progress: Callable[[int, int], None]) -> int:
         """The owner embeds; this only waits and watches."""
@@ -57,33 +57,14 @@ class Attached:
             if event["type"] == "progress":
                 progress(event["current"], event["total"])
 
-        with contextlib.suppress(KeyboardInterrupt, Gone):
+        with contextlib.suppress(KeyboardInterrupt):
             self.ask("doc.wait", {}, tell)
         status = self.ask("status", {}, lambda event: None)
         return int(status.get("result", {}).get("meta", {}).get("freshness", {})
                    .get("pending_embeddings", 0))  # fmt: skip
 
     def close(self) -> None:
-        self._socket.close()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        try:
-            self._socket.sendall(msgspec.json.encode(message) + b"\n")
-        except OSError as error:
-            raise Gone from error
-
-    def _line(self) -> bytes:
-        parts = [self._data]
-        while b"\n" not in parts[-1]:
-            try:
-                block = self._socket.recv(_BLOCK)
-            except OSError as error:
-                raise Gone from error
-            if not block:
-                raise Gone
-            parts.append(block)
-        line, _, self._data = b"".join(parts).partition(b"\n")
-        return line
+        self._link.close()
 
 
 class Anywhere:
@@ -109,7 +90,7 @@ class Anywhere:
                     params = {"client_token": f"attached-{os.urandom(12).hex()}", **params}
                 return link.ask(name, params, on_event)
             except Gone:
-                self._link = None
+                self._drop()
             except KbprocError as error:
                 return self._alone.refused(error)
 
@@ -123,7 +104,9 @@ class Anywhere:
             try:
                 return self._link.drain(progress)
             except Gone:
-                self._link = None
+                self._drop()
+                # Whoever owns the store now goes on; it may be this process.
+                self.ask("status", {}, lambda event: None)
         return 0
 
     def close(self) -> None:
@@ -131,21 +114,19 @@ class Anywhere:
             if link is not None:
                 link.close()
 
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+
     def _reached(self) -> InProcess | Attached:
         """Raises KbprocError, Gone."""
         if self._link is None:
             found = share.reach(self._config.store, self._host.pid())
             if isinstance(found, socket.socket):
-                self._link = Attached(found, self._hello())
+                self._link = Attached(found, share.hello(self._config, self._host.cwd()))
             else:
                 self._link = InProcess(
                     config=self._config, registry=self._registry, host=self._host, lock=found
                 )
         return self._link
-
-    def _hello(self) -> Hello:
-        return Hello(
-            share=SHARE, version=__version__, surface="call", cwd=str(self._host.cwd()),
-            actor=self._config.actor, kb=self._config.kb, scopes=list(self._registry.scopes),
-            max_line_bytes=_MAX_LINE_BYTES, max_in_flight=MAX_IN_FLIGHT,
-        )  # fmt: skip

@@ -114,7 +114,7 @@ def _has_its_checksum(block: bytes) -> bool:
 def _reads(store: Store) -> bool:
     import duckdb
 
-    from kbproc.views.catalog import TABLES
+    from kbproc.views.tables import TABLES
 
     cursor = store.catalog.cursor()
     try:
@@ -149,13 +149,13 @@ def damaged_vectors(views: Path) -> list[str]:
     """Files of the vector view that fail their checksum."""
     import zlib
 
-    from kbproc.views.vectors import _MANIFEST, _read_manifest
+    from kbproc.views.vectors import MANIFEST, read_manifest
 
-    if not (views / _MANIFEST).exists():
+    if not (views / MANIFEST).exists():
         return []
-    saved = _read_manifest(views / _MANIFEST)
+    saved = read_manifest(views / MANIFEST)
     if saved is None:
-        return [_MANIFEST]
+        return [MANIFEST]
     if saved.graph is None:
         return []
     try:

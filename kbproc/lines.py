@@ -12,6 +12,9 @@ import select
 import signal
 from collections.abc import Iterator
 
+_SKIPPED = b"\x00too large "
+_MOST_DIGITS = 20
+
 
 class Stop(BaseException):
     """SIGTERM or SIGINT, raised in the main thread where it lets it in."""
@@ -102,3 +105,16 @@ class Lines:
                 parts.append(rest)
         if size:
             yield size if size > self._limit else b"".join(parts)
+
+
+def skipped(size: int) -> bytes:
+    """What an attached process sends the owner for a line that it has dropped as too long."""
+    return _SKIPPED + b"%d" % size
+
+
+def size_skipped(line: bytes) -> int | None:
+    """None if the line says no such thing. A client may send anything, this too."""
+    digits = line.removeprefix(_SKIPPED)
+    if digits == line or len(digits) > _MOST_DIGITS or not digits.isdigit():
+        return None
+    return int(digits)

@@ -2,7 +2,7 @@
 
 Owns: recognising a request that needs nothing but the owner's answer, and printing it
 as the json format does.
-Refuses to know: flags, formats for people, writes, and everything that may go wrong:
+Refuses to know: flags, formats for people, writes, streams, and everything that may go wrong:
 whatever is not plain is left to the usual way, as if nothing had been tried.
 """
 
@@ -15,14 +15,13 @@ from typing import Any
 
 import msgspec
 
-from kbproc import __version__, share
-from kbproc.config import MAX_IN_FLIGHT, SCOPES, Config, environment, load
+from kbproc import share
+from kbproc.config import Config, environment, load
 from kbproc.errors import KbprocError
-from kbproc.share import SHARE, Gone, Hello
+from kbproc.share import Gone, Link
 
 _LOCAL = frozenset({"version", "describe", "schema", "doctor"})
-_MAX_LINE_BYTES = 1 << 30
-_BLOCK = 1 << 16
+_INTERRUPTED = 130
 
 
 def call(argv: list[str]) -> int | None:
@@ -34,11 +33,13 @@ def call(argv: list[str]) -> int | None:
     try:
         config = load(environment())
         params = _params(argv[2:])
-        if config.format not in (None, "json") or params is None:
+        if config.format not in (None, "json") or config.notes or params is None:
             return None
         return _asked(config, argv[1], params)
     except (KbprocError, Gone, OSError, msgspec.DecodeError, UnicodeError):
         return None
+    except KeyboardInterrupt:
+        return _interrupted()
 
 
 def _params(words: list[str]) -> bytes | None:
@@ -55,30 +56,29 @@ def _asked(config: Config, method: str, params: bytes) -> int | None:
     connection = share.connect(config.store)
     if connection is None:
         return None
-    hello = Hello(
-        share=SHARE, version=__version__, surface="call", cwd=str(Path.cwd()),
-        actor=config.actor, kb=config.kb, scopes=list(SCOPES),
-        max_line_bytes=_MAX_LINE_BYTES, max_in_flight=MAX_IN_FLIGHT,
-    )  # fmt: skip
-    welcome, data = share.greet(connection, hello)
-    if method in welcome.writes or (b'"kb"' not in params and config.kb != "default"):
-        return None
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)}
-    connection.sendall(msgspec.json.encode(request) + b"\n")
-    while True:
-        line, newline, data = data.partition(b"\n")
-        if not newline:
-            block = connection.recv(_BLOCK)
-            if not block:
-                return None
-            data = line + block
-        elif not line.startswith(b'{"jsonrpc":"2.0","method"'):
-            return _print(msgspec.json.decode(line))
+    link = Link(connection, share.hello(config, Path.cwd()))
+    try:
+        if method not in link.welcome.reads:
+            return None
+        link.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)})
+        while (line := link.line()).startswith(b'{"jsonrpc":"2.0","method"'):
+            pass
+        return _print(msgspec.json.decode(line), config.profile)
+    finally:
+        link.close()
 
 
-def _print(response: dict[str, Any]) -> int:
+def _interrupted() -> int:
+    from kbproc.rpc import error_data  # heavier than all the rest here
+
+    data = error_data(KbprocError("operation.cancelled", "Interrupted."))
+    _write(2, {"ok": False, "error": {**msgspec.to_builtins(data), "exit_code": _INTERRUPTED}})
+    return _INTERRUPTED
+
+
+def _print(response: dict[str, Any], profile: str | None) -> int:
     if "result" in response:
-        _write(1, {"ok": True, **response["result"], "profile": None})
+        _write(1, {"ok": True, **response["result"], "profile": profile})
         return 0
     data = response["error"]["data"]
     _write(2, {"ok": False, "error": data})

@@ -23,14 +23,13 @@ from msgspec import UNSET, Struct, UnsetType
 from kbproc import share
 from kbproc.config import MAX_ID
 from kbproc.errors import KbprocError
-from kbproc.lines import Lines, Stop
+from kbproc.lines import Lines, Stop, skipped
 from kbproc.outbox import Outbox
 from kbproc.share import Gone, Hello
 
 if TYPE_CHECKING:
     from kbproc.owner import Owner
 
-SKIPPED = b"\x00too large "
 _BLOCK = 1 << 16
 _END_SECONDS = 12.0
 _SUBSCRIBE = "events.subscribe"
@@ -91,7 +90,10 @@ class Request:
         self.pass_over = 0
         message = msgspec.json.decode(self.line)
         params = message.setdefault("params", {})
-        params["after_seq"] = max(self.seq, params.get("after_seq") or known)
+        if not isinstance(params, dict):
+            return self.line
+        after = params.get("after_seq")
+        params["after_seq"] = max(self.seq, after if isinstance(after, int) else known)
         return msgspec.json.encode(message)
 
 
@@ -141,7 +143,7 @@ class Relay:
         try:
             for line in lines:
                 self._outbox.wait_until_not_full(lines.ended)
-                self._send(SKIPPED + str(line).encode() if isinstance(line, int) else line)
+                self._send(skipped(line) if isinstance(line, int) else line)
         except Stop as stop:
             code = stop.exit_code
         with self._sending:
@@ -177,13 +179,13 @@ class Relay:
             if line.lstrip()[:1] == b"[":
                 return self._remember_batch(line)
             asked = _asked(line)
+            if asked.method == "$/cancel":
+                self._note_cancel(line)
+            if asked.id is UNSET or asked.id is None:
+                return line
+            line = self._with_token(line, asked.method)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return line  # it is refused under an id that can't be told from here
-        if asked.method == "$/cancel":
-            self._note_cancel(line)
-        if asked.id is UNSET or asked.id is None:
-            return line
-        line = self._with_token(line, asked.method)
+            return line  # it is refused, under an id that can't be told from here
         if isinstance(asked.id, int) or len(asked.id) <= MAX_ID:
             self._note(asked.id, line, asked.method)
         return line
@@ -207,7 +209,7 @@ class Relay:
             self._in_flight.setdefault(key, deque()).append(request)
 
     def _note_cancel(self, line: bytes) -> None:
-        with contextlib.suppress(msgspec.DecodeError, AttributeError, TypeError), self._book:
+        with contextlib.suppress(KeyError, TypeError), self._book:
             id = msgspec.json.decode(line)["params"]["id"]
             for request in self._in_flight.get(id, ()):
                 request.cancelled = line
@@ -359,7 +361,9 @@ class Relay:
             keys = [key for key, waiting in self._in_flight.items() for _ in waiting]
             self._in_flight.clear()
         for key in keys:
-            if not isinstance(key, tuple):
+            if isinstance(key, tuple):
+                self._outbox.send(b"[" + b",".join(wire.error(id, error) for id in key) + b"]")
+            else:
                 self._outbox.send(wire.error(key, error))
 
 

@@ -22,7 +22,7 @@ from kbproc.config import MAX_IN_FLIGHT
 from kbproc.errors import KbprocError
 from kbproc.flight import Flight, Reply
 from kbproc.host import Host
-from kbproc.lines import Lines, Stop
+from kbproc.lines import Lines, Stop, size_skipped
 from kbproc.outbox import Outbox
 from kbproc.pool import Pool
 from kbproc.registry import Registry
@@ -31,8 +31,6 @@ from kbproc.waiting import Waiting
 
 WORKERS = 8
 DRAIN_SECONDS = 10.0
-# An attached process drops a line that is too long itself, and says how long it was.
-SKIPPED = b"\x00too large "
 _logger = logging.getLogger(__name__)
 
 
@@ -275,11 +273,10 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
     try:
         for line in lines:
             connection.outbox.wait_until_not_full(lines.ended)
-            if isinstance(line, int):
-                connection.outbox.send(too_large(connection.wire, line))
-            elif line.startswith(SKIPPED):
-                connection.outbox.send(too_large(connection.wire, int(line[len(SKIPPED) :])))
-            else:
+            size = line if isinstance(line, int) else size_skipped(line)
+            if size is not None:
+                connection.outbox.send(too_large(connection.wire, size))
+            elif isinstance(line, bytes):
                 connection.receive(line)
     except Stop as stop:
         code = stop.exit_code

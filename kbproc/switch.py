@@ -86,12 +86,11 @@ def use(
         else:
             _embed_all(beside, progress)
         with store.lane():
-            write_settings(store.folder / "store.toml", settings)
-            reach("model.settings")
-            old = _swap(store, beside)
+            _write(store, settings)
+            old = _swap(store, beside, settings)
     except OSError as error:
         raise KbprocError(
-            "store.io", f"store.toml could not be written: {error.strerror}."
+            "store.io", f"The model could not be changed: {error.strerror}."
         ) from error
     finally:
         if new is not store.embedding:
@@ -101,6 +100,16 @@ def use(
     if store.vectors is not None:
         store.vectors.save()
     return store.chunks - new.pending_count, new.pending_count
+
+
+def _write(store: Store, settings: dict[str, Any]) -> None:
+    try:
+        write_settings(store.folder / "store.toml", settings)
+        reach("model.settings")
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"store.toml could not be written: {error.strerror}."
+        ) from error
 
 
 def _same_vectors(new: Embedding, old: Embedding) -> bool:
@@ -126,11 +135,12 @@ def _embed_all(beside: Beside, progress: Callable[[int, int], None]) -> None:
     reach("model.embedded")
 
 
-def _swap(store: Store, beside: Beside) -> Embedding:
+def _swap(store: Store, beside: Beside, settings: dict[str, Any]) -> Embedding:
     """In the lane: nobody writes meanwhile. Returns the model that was in use."""
     old = store.embedding
     with store.showing():
         store.embedding = beside.embedding
+        store.settings["model"] = settings
         beside.embedding.move_to(store)
         if beside.vectors is None:
             store.vectors = None

@@ -334,12 +334,35 @@ def all_scopes_but(*without: str) -> str:
     return ",".join(scope for scope in SCOPES if scope not in without)
 
 
+def held_after(sources: int) -> str:
+    """A program for `join`: a serve that keeps so many sources; whoever brings more waits for ever.
+
+    So how far its ingests come does not depend on how fast the machine is.
+    """
+    return f"""
+import itertools, threading
+from kbproc import failpoints
+from kbproc.pipes import leave
+from tests import fixed
+
+kept = itertools.count(1)
+
+def hold(reached):
+    if reached == "blob.write" and next(kept) > {sources}:
+        threading.Event().wait()
+
+failpoints.arm(hold)
+leave(fixed.main())
+"""
+
+
 # -------------------------------------------------------------- slow embeddings
 
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     released: threading.Event
+    longest: float
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever asked was killed."""
@@ -350,7 +373,7 @@ class _Embeddings(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
-        self.server.released.wait(0.5)
+        self.server.released.wait(self.server.longest)
         vectors = [[1.0, len(text) / 1000] for text in texts]
         items = [{"index": n, "embedding": vector} for n, vector in enumerate(vectors)]
         body = json.dumps({"data": items}).encode()
@@ -364,10 +387,10 @@ class _Embeddings(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def slow_embeddings(store: Path) -> Iterator[threading.Event]:
-    """A model for a store that is not there yet; half a second a request until it is set."""
+def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Event]:
+    """A model for a store that is not there yet; so many seconds a request until it is set."""
     server = _Server(("127.0.0.1", 0), _Embeddings)
-    server.released = threading.Event()
+    server.released, server.longest = threading.Event(), longest
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     store.mkdir(mode=0o700)

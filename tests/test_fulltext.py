@@ -236,8 +236,8 @@ def test_no_text_exceeds_the_bound(
 def test_idf_is_tantivys(texts: FullTextSnapshot) -> None:
     query = parse_query("git")
     (term, *_) = fulltext_search._terms(query)
-    hit: tuple[float, object] = texts._searcher.search(texts._term(term), 1).hits[0]
-    told = json.loads(texts._term(term).explain(texts._searcher, hit[1]).to_json())  # type: ignore[arg-type]
+    hit: tuple[float, object] = texts.searcher.search(texts._term(term), 1).hits[0]
+    told = json.loads(texts._term(term).explain(texts.searcher, hit[1]).to_json())  # type: ignore[arg-type]
     values = {part["description"][:3]: part["value"] for part in told["details"]}
     assert values["(K1"] == pytest.approx(fulltext_search.K1 + 1)
     assert values["idf"] == pytest.approx(texts._idf(term))
@@ -349,7 +349,7 @@ def test_compaction_makes_live_and_rebuilt_the_same(tmp_path: Path) -> None:
     live.rebuild(rows[1::2], TWO)
     assert live.dead_ratio == 0
     assert live.snapshot().search(query, 50) == fresh.snapshot().search(query, 50)
-    assert live.snapshot()._searcher.num_segments == 1
+    assert live.snapshot().searcher.num_segments == 1
     assert list(live.snapshot().chunk_ids()) == list(range(1, 60, 2))
 
 

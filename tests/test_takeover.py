@@ -19,6 +19,7 @@ from tests.crowd import (
     Crowd,
     check_answers,
     check_once,
+    held_after,
     holders,
     said,
     slow_embeddings,
@@ -32,7 +33,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs 
 compared = faults_of("takeover")
 
 KILLS = 25 if LONG else 4
-FILES = 150 if LONG else 40
+FILES = 150 if LONG else 80
+CLIENTS, WRITES = 3, 12
+BATCH = 32 + 8  # documents in a record of an ingest, and those that it reads ahead
 WAYS: dict[str, Callable[[Client], None]] = {
     "its stdin ends": Client.leave,
     "SIGTERM": lambda client: client.kill(signal.SIGTERM),
@@ -54,6 +57,10 @@ def seqs(client: Client, id: int) -> list[int]:
     return [item["seq"] for item in items(client, id)]
 
 
+def methods(client: Client, id: int) -> list[str]:
+    return [item["method"] for item in items(client, id)]
+
+
 def warnings(client: Client, id: int) -> int:
     return client.types(id).count("warning")
 
@@ -72,22 +79,34 @@ class Busy:
             (folder / f"{n:03}.md").write_text(f"# File {number}-{n}\n\n{text}\n")
         self.files = [f"File {number}-{n}" for n in range(FILES)]
         self.client = client = crowd.join(actor=f"agent{number}")
+        self._folder = folder.name
+        self.names: list[str] = []
+        self.writes: list[int] = []
+        self.reads: list[int] = []
         self.subscription = client.start("events.subscribe", after_seq=0)
-        self.ingest = client.start("doc.ingest", paths=[folder.name])
-        self.names = [f"{number}-{n}" for n in range(24)]
-        self.writes = [
-            client.create(name, **({"client_token": name} if n % 2 else {}))
-            for n, name in enumerate(self.names)
-        ]
-        self.export = client.start("store.export")
         self.later = client.start("ping", min_seq=100_000)
-        self.reads = [client.start("doc.list", limit=5) for _ in range(12)]
-        self.reads += [client.start("search", query="words", mode="fts") for _ in range(12)]
+        self._write_and_read()
+
+    def _write_and_read(self) -> None:
+        for n in range(len(self.names), len(self.names) + WRITES):
+            self.names.append(name := f"{self.client.pid}-{n}")
+            token = {"client_token": name} if n % 2 else {}
+            self.writes.append(self.client.create(name, **token))
+        self.reads += [self.client.start("doc.list", limit=5) for _ in range(WRITES)]
+        self.reads += [
+            self.client.start("search", query="words", mode="fts") for _ in range(WRITES)
+        ]
+
+    def bring_files(self) -> None:
+        self.ingest = self.client.start("doc.ingest", paths=[self._folder])
 
     def wait(self) -> None:
-        """For vectors, once there are chunks that have none."""
-        self.client.answer(self.writes[0])
+        """For vectors, now that there are chunks that have none; and all the rest once more."""
         self.waits = self.client.start("doc.wait")
+        self.export = self.client.start("store.export")
+        self._write_and_read()
+        for id in (self.ingest, self.waits):
+            self.client.wait_for(lambda id=id: self.client.types(id), "init")
 
     def check(self, seq: int) -> None:
         """All answered, everything seen once."""
@@ -112,15 +131,26 @@ class Busy:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_everything_in_flight(crowd: Crowd, way: str) -> None:
-    with slow_embeddings(crowd.store) as released:
-        owner = crowd.join()
-        busy = [Busy(crowd, number) for number in range(3)]
+    """Ingests are cut off in their middle: the owner keeps so many sources that at least one
+    has written a record, and so few that at most one has come to its end."""
+    kept = CLIENTS * (WRITES + BATCH)
+    assert CLIENTS * BATCH < 2 * FILES
+    with slow_embeddings(crowd.store, longest=60) as released:
+        owner = crowd.join(program=held_after(kept))
+        busy = [Busy(crowd, number) for number in range(CLIENTS)]
+        for b in busy:
+            b.bring_files()
+        seen = busy[0].client
+        seen.wait_for(lambda: "doc.ingest" in methods(seen, busy[0].subscription), "a record")
         for b in busy:
             b.wait()
-        # Not the ingests: how far they are is the machine's business.
+        cut = [b for b in busy if not b.client.answers[b.ingest]]
+        assert len(cut) >= CLIENTS - 1
         assert not any(b.client.answers[b.waits] for b in busy)
         started = time.monotonic()
         WAYS[way](owner)
+        if way != "kill -9":
+            released.set()  # else its end waits for what it embeds
         code = owner.gone()
         print(f"\n{way}: gone after {time.monotonic() - started:.2f} s", end="")
         assert code == (-signal.SIGKILL if way == "kill -9" else 0)
@@ -131,6 +161,7 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
         released.set()
         for b in busy:
             b.client.answer(b.ingest)
+            assert warnings(b.client, b.ingest) == (b in cut), "whether it was asked again"
             for id in b.writes:
                 b.client.answer(id)
         # What waited for all that was pending has its answer before the last is checked.

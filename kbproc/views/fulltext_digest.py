@@ -87,7 +87,7 @@ def damaged_files(folder: Path) -> list[str]:
 
 
 def _terms(snapshot: FullTextSnapshot, field: str) -> set[str]:
-    return {term for term, _ in snapshot._searcher.terms_with_prefix(field, "")}
+    return {term for term, _ in snapshot.searcher.terms_with_prefix(field, "")}
 
 
 def _sums(
@@ -106,7 +106,7 @@ def _sums(
         for term in terms
     ]
     query = tantivy.Query.boolean_query(clauses)
-    hits = snapshot._searcher.search(query, max(1, snapshot.num_docs), count=False).hits
+    hits = snapshot.searcher.search(query, max(1, snapshot.num_docs), count=False).hits
     sums = np.zeros(len(ids))
     sums[np.searchsorted(ids, snapshot._column("chunk_id", hits))] = [hit[0] for hit in hits]
     return sums
@@ -114,7 +114,7 @@ def _sums(
 
 def _documents(snapshot: FullTextSnapshot, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each chunk its document."""
-    hits = snapshot._searcher.search(
+    hits = snapshot.searcher.search(
         tantivy.Query.all_query(), max(1, snapshot.num_docs), count=False
     ).hits
     documents = np.zeros(len(ids), np.int64)

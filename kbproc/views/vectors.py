@@ -38,7 +38,7 @@ from kbproc.views.vectorsearch import SLOT, VectorSnapshot, grown, member
 
 FLAT_LIMIT = 20_000
 _FORMAT = 1
-_MANIFEST = "vectors.manifest"
+MANIFEST = "vectors.manifest"
 
 
 class VectorRow(NamedTuple):
@@ -54,7 +54,7 @@ class VectorRow(NamedTuple):
     seq: int = 0
 
 
-class _Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     format: int = _FORMAT
     pack_id: bytes
     position: Position
@@ -84,7 +84,7 @@ class Vectors:
         """The saved view, or an empty one at START where the file
         is missing, damaged, or does not fit this pack."""
         view = cls(folder=folder, pack=pack, flat_limit=flat_limit)
-        saved = _read_manifest(folder / _MANIFEST)
+        saved = read_manifest(folder / MANIFEST)
         if saved is not None and saved.pack_id == pack.id:
             view._restore(saved)
         return view
@@ -205,7 +205,7 @@ class Vectors:
                 with self._lock:
                     if self._graph is state.graph:
                         self._graph_file = file
-            saved = _Saved(
+            saved = Saved(
                 pack_id=self.pack.id,
                 position=state.position,
                 kbs=list(state.kb_codes),
@@ -217,7 +217,7 @@ class Vectors:
             # Rows that the view names must outlast it.
             self.pack.sync()
             body = msgspec.msgpack.encode(saved)
-            with replacing(self.folder / _MANIFEST) as stream:
+            with replacing(self.folder / MANIFEST) as stream:
                 stream.write(_digest(body) + body)
                 reach("vectors.saved")
             drop_stale(self.folder, saved.graph)
@@ -348,7 +348,7 @@ class Vectors:
         self._graph_file = None
         self._tail = _units(self.pack, self._slots["row"][self._graph_size :])
 
-    def _restore(self, saved: _Saved) -> None:
+    def _restore(self, saved: Saved) -> None:
         slots = np.frombuffer(saved.slots, SLOT)
         alive = np.unpackbits(np.frombuffer(saved.alive, np.uint8), count=len(slots)).view(np.bool_)
         graph = read_graph(self.folder, saved.graph) if saved.graph else None
@@ -383,12 +383,12 @@ def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
-def _read_manifest(path: Path) -> _Saved | None:
+def read_manifest(path: Path) -> Saved | None:
     try:
         data = path.read_bytes()
         if _digest(data[16:]) != data[:16]:
             return None
-        saved = msgspec.msgpack.decode(data[16:], type=_Saved)
+        saved = msgspec.msgpack.decode(data[16:], type=Saved)
     except (OSError, msgspec.DecodeError):
         return None
     return saved if saved.format == _FORMAT else None
