@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc import config as settings
-from kbproc.errors import ERRORS, EXIT_CODES, KbprocError, nearest
+from kbproc.commands import BINDING, find_command, nouns, own_command, spaced_commands
+from kbproc.errors import ERRORS, EXIT_CODES, KbprocError
 from kbproc.output import Output, write
 
 if TYPE_CHECKING:
@@ -53,16 +54,25 @@ def _speak_utf8() -> None:
 
 
 def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
-    from kbproc.options import format_in, output_for
+    from kbproc.options import format_in, leading_flags, output_for, value_in
 
     output = Output(sys.stdout, sys.stderr)
     try:
         _check_text(argv)
         wanted = format_in(argv)
         output = output_for(wanted, color=False)
-        config = settings.load(settings.environment())
-        output = output_for(wanted or config.format, color=config.color)
         settings.check_platform()
+        words = leading_flags(argv)[1]
+        config = settings.load(
+            settings.environment(),
+            profile=value_in(argv, "--profile"),
+            lenient=words[:1] == ["profile"],
+        )
+        output = output_for(wanted or config.format, color=config.color)
+        output.profile = config.profile
+        if words[:1] != ["serve"]:
+            for note in config.notes:
+                output.note(note)
         return Shell(config, output, pipes).run(argv)
     except KbprocError as error:
         return _refused(output, error)
@@ -110,9 +120,9 @@ class Shell:
         parse("kbproc", GLOBAL_FLAGS, leading)
         if not words:
             return self.help([])
-        own = OWN.get(words[0])
+        own, rest = own_command(words)
         if own is not None:
-            return own(self, [*leading, *words[1:]])
+            return OWN[own](self, [*leading, *rest])
         return self._method_command(leading, words)
 
     def _method_command(self, leading: list[str], words: list[str]) -> int:
@@ -123,7 +133,7 @@ class Shell:
         registry = _registry()
         if _HELP & set(leading):
             return self.help(words)
-        if words[0] in _nouns(registry) and _HELP & set(words[1:2]):
+        if words[0] in nouns(registry) and _HELP & set(words[1:2]):
             return self.help(words[:1])
         method, rest = find_command(registry, words)
         flags = [*GLOBAL_FLAGS, *flags_of(method)]
@@ -168,10 +178,11 @@ class Shell:
             return self.help(["serve"])
         numbers = {name: _number(parsed, name) for name in ("--max-line-bytes", "--max-in-flight")}
         pipes = self._pipes or claim()
+        _log_notes(options.config)
         from kbproc import serve
 
         return serve.run(
-            options.config,
+            options.bound,
             pipes,
             protocol=parsed.last("--protocol"),
             root=parsed.last("--root"),
@@ -180,6 +191,16 @@ class Shell:
             max_in_flight=numbers["--max-in-flight"],
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
         )
+
+    def bind(self, name: str, args: list[str]) -> int:
+        """`profile …`, `link`, `unlink`."""
+        parsed, options = self._parsed(name, args)
+        if parsed.last("--help"):
+            return self.help(name.split())
+        from kbproc.profile_commands import COMMANDS
+
+        self._output.result(None, {}, COMMANDS[name](parsed, options))
+        return 0
 
     def exit_codes(self, args: list[str]) -> int:
         parsed, _ = self._parsed("exit-codes", args)
@@ -210,11 +231,17 @@ class Shell:
         words = [word for word in args if not word.startswith("-")]
         if not words:
             return self._overview(registry)
+        own, _ = own_command(words)
+        if own is not None:
+            flags = _own_flags(own)
+            return self._page(lambda: pages.of_own(own, flags), lambda _: own_as_data(own))
         name = words[0]
-        if name in OWN:
-            flags = _own_flags(name)
-            return self._page(lambda: pages.of_own(name, flags), lambda _: own_as_data(name))
-        if name in _nouns(registry) and len(words) == 1:
+        if len(words) == 1 and (spaced := spaced_commands(name)):
+            return self._page(
+                lambda: pages.of_own_noun(name, spaced),
+                lambda _: [own_as_data(command) for command in spaced],
+            )
+        if name in nouns(registry) and len(words) == 1:
             methods = pages.by_noun(registry)[name]
             return self._page(
                 lambda: pages.of_noun(name, methods),
@@ -226,7 +253,8 @@ class Shell:
         from kbproc import help as pages
 
         return self._page(
-            lambda: pages.overview(registry), lambda describe: describe.of_registry(registry)
+            lambda: pages.overview(registry),
+            lambda describe: describe.of_registry(registry, self._config.profile_names),
         )
 
     def _method_help(self, method: Method) -> int:
@@ -278,9 +306,14 @@ class Shell:
         return parsed, options_of(parsed, self._config, self._output)
 
 
+def _binds(name: str) -> Callable[[Shell, list[str]], int]:
+    return lambda shell, args: shell.bind(name, args)
+
+
 OWN: dict[str, Callable[[Shell, list[str]], int]] = {
     "call": Shell.call,
     "serve": Shell.serve,
+    **{name: _binds(name) for name in BINDING},
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,
@@ -294,46 +327,24 @@ def _registry() -> Registry:
     return registry()
 
 
-def _nouns(registry: Registry) -> set[str]:
-    return {name.partition(".")[0] for name in registry.methods if "." in name}
-
-
-def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str]]:
-    """The method that the first words name, and what follows them.
-
-    Raises input.unknown_method with the nearest commands.
-    """
-    aliases = {method.alias: method for method in registry.methods.values() if method.alias}
-    spaced = registry.methods.get(".".join(words[:2]))
-    if spaced is not None and "." not in words[0]:
-        return spaced, words[2:]
-    alone = registry.methods.get(words[0]) or aliases.get(words[0])
-    if alone is not None:
-        return alone, words[1:]
-    raise _unknown_command(registry, words, list(aliases))
-
-
-def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
-    commands = [name.replace(".", " ") for name in registry.methods]
-    if words[0] in _nouns(registry):
-        typed = " ".join(word for word in words[:2] if not word.startswith("-"))
-        near = nearest(typed, [name for name in commands if name.startswith(f"{words[0]} ")])
-    else:
-        typed = words[0]
-        near = nearest(typed, [*commands, *aliases, *OWN])
-    incomplete = typed in _nouns(registry)
-    return KbprocError(
-        "input.unknown_method",
-        f"{typed} needs a word more." if incomplete else f"There is no command {typed!r}.",
-        valid_values=near,
-        hint=f"Did you mean kbproc {near[0]}? See kbproc --help.",
-    )
-
-
 def _own_flags(name: str) -> tuple[Flag, ...]:
     from kbproc.flags import OWN_FLAGS
 
     return OWN_FLAGS.get(name, ())
+
+
+def _log_notes(config: Config) -> None:
+    """As `serve` says such things: lines of its log."""
+    if not config.notes:
+        return
+    import logging
+
+    from kbproc.host import Host
+    from kbproc.logs import log_to_stderr
+
+    log_to_stderr(config.log_level, Host())
+    for note in config.notes:
+        logging.getLogger(__name__).warning("%s", note)
 
 
 def _number(parsed: Parsed, name: str) -> int:
@@ -355,7 +366,7 @@ def _types_of(code: int) -> list[str]:
 
 def own_as_data(name: str) -> dict[str, Any]:
     """One of the shell's own commands, as `describe` tells methods."""
-    from kbproc.help import OWN_COMMANDS
+    from kbproc.commands import OWN_COMMANDS
 
     usage, summary = OWN_COMMANDS[name]
     return {"name": name, "summary": summary, "usage": usage, "flags": list(_own_flags(name))}

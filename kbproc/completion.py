@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbproc.argv import usage_error
+from kbproc.commands import OWN_COMMANDS
 from kbproc.flags import GLOBAL_FLAGS, OWN_FLAGS, Flag, flags_of
-from kbproc.help import OWN_COMMANDS, by_noun
+from kbproc.help import by_noun
 from kbproc.registry import Method, Registry
 
 SHELLS = ("bash", "zsh", "fish")
@@ -53,13 +54,23 @@ def _tree(registry: Registry) -> argparse.ArgumentParser:
 
 
 def _own_commands(commands: Any, registry: Registry) -> None:
+    nested: dict[str, Any] = {}
     for name, (_, summary) in OWN_COMMANDS.items():
-        parser = commands.add_parser(name, help=summary, add_help=False)
+        noun, spaced, word = name.partition(" ")
+        if spaced and noun not in nested:
+            nested[noun] = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
+        below = nested[noun] if spaced else commands
+        parser = below.add_parser(word or name, help=_quiet(summary), add_help=False)
         _add(parser, OWN_FLAGS.get(name, ()))
         if name == "call":
             parser.add_argument("method", choices=list(registry.methods))
         if name == "completion":
             parser.add_argument("shell", choices=SHELLS)
+        if name in {"link", "unlink"}:
+            import shtab
+
+            folder: Any = parser.add_argument("folder", nargs="?")
+            folder.complete = shtab.DIRECTORY
 
 
 def _command(commands: Any, word: str, method: Method) -> None:

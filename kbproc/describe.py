@@ -7,6 +7,7 @@ Refuses to know: anything that is not declared there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,8 +21,8 @@ from kbproc.registry import Method, Registry
 from kbproc.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
 
 
-def of_registry(registry: Registry) -> dict[str, Any]:
-    """Everything."""
+def of_registry(registry: Registry, profiles: Iterable[str] = ()) -> dict[str, Any]:
+    """Everything; `profiles`: the names of those that the user has saved."""
     return {
         "name": "kbproc",
         "version": __version__,
@@ -34,7 +35,7 @@ def of_registry(registry: Registry) -> dict[str, Any]:
         "exit_codes": {str(code): meaning for code, meaning in EXIT_CODES.items()},
         "scopes": list(registry.scopes),
         "environment": [msgspec.to_builtins(variable) for variable in VARIABLES.values()],
-        "profiles": [],
+        "profiles": list(profiles),
     }
 
 

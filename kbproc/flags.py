@@ -125,7 +125,6 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
         help="give up after this many seconds",
         minimum=0,
         mutually_exclusive=["--timeout-ms"],
-        profileable=True,
     ),
     Flag(
         name="--log-level",
@@ -137,11 +136,24 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
         profileable=True,
     ),
     Flag(
+        name="--agent",
+        type="string",
+        help="the agent that acts, and that the log names as the author",
+        env="KBPROC_AGENT",
+        profileable=True,
+    ),
+    Flag(
         name="--actor",
         type="string",
         help="who the log names as the author",
         env="KBPROC_AGENT",
         profileable=True,
+    ),
+    Flag(
+        name="--profile",
+        type="string",
+        help="settings that kbproc profile save has kept, by name",
+        env="KBPROC_PROFILE",
     ),
     Flag(name="--no-wait", type="boolean", help="leave embedding what is new for later"),
     Flag(name="--help", type="boolean", help="show this help"),
@@ -183,6 +195,7 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
 # The commands that are no methods, and what they take beside the global flags.
 OWN_FLAGS: dict[str, tuple[Flag, ...]] = {
     "serve": _SERVE_FLAGS,
+    "profile use": (Flag(name="--none", type="boolean", help="choose no profile any more"),),
     "gen": (Flag(name="--check", type="boolean", help="only tell what is out of date"),),
 }
 

@@ -15,33 +15,13 @@ import msgspec
 
 from kbproc import __version__
 from kbproc.argv import argv_of, command_of
+from kbproc.commands import OWN_COMMANDS, OWN_EXAMPLES
 from kbproc.errors import ERRORS
 from kbproc.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.registry import Method, Registry
 
 WIDTH = 80
 _GENERAL = "general"
-# The shell's own commands: name → (arguments, summary).
-OWN_COMMANDS: dict[str, tuple[str, str]] = {
-    "call": ("METHOD [JSON | KEY=VALUE …] [-]", "Send one request to any method."),
-    "serve": ("[FLAGS]", "Answer JSON-RPC requests on stdin and stdout."),
-    "exit-codes": ("", "List the exit codes and the errors behind them."),
-    "completion": ("bash|zsh|fish", "Print a completion script for a shell."),
-    "gen": ("[--check]", "Regenerate schemas and docs, inside the repository."),
-    "help": ("[COMMAND]", "Show a command's help."),
-}
-_OWN_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "call": (
-        'kbproc call search query="install git" limit=3',
-        """kbproc call doc.list '{"limit": 5}'""",
-        'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
-    ),
-    "serve": ("kbproc serve --root docs --scopes doc:read,kb:read",),
-    "exit-codes": ("kbproc exit-codes",),
-    "completion": ("source <(kbproc completion bash)",),
-    "gen": ("kbproc gen --check",),
-    "help": ("kbproc help doc list",),
-}
 
 
 def overview(registry: Registry) -> str:
@@ -70,6 +50,15 @@ def of_noun(noun: str, methods: Iterable[Method]) -> str:
     """`kbproc doc --help`."""
     lines = [f"Usage: kbproc {noun} COMMAND [ARGUMENTS] [FLAGS]", ""]
     lines += _rows((_told_name(method), method.summary) for method in methods)
+    return _joined(lines)
+
+
+def of_own_noun(noun: str, names: Iterable[str]) -> str:
+    """`kbproc profile --help`."""
+    listed = list(names)
+    lines = [f"Usage: kbproc {noun} COMMAND [ARGUMENTS] [FLAGS]", ""]
+    lines += _rows((name, OWN_COMMANDS[name][1]) for name in listed)
+    lines += ["", "Examples", *(f"  {OWN_EXAMPLES[name][0]}" for name in listed)]
     return _joined(lines)
 
 
@@ -104,7 +93,7 @@ def of_own(name: str, flags: Iterable[Flag]) -> str:
     lines = [f"kbproc {name}: {summary}", "", f"Usage: kbproc {name} {arguments}".rstrip()]
     lines += _flag_section("Flags", list(flags), _flag_name)
     lines += _everywhere(set())
-    lines += ["", "Examples", *(f"  {example}" for example in _OWN_EXAMPLES[name])]
+    lines += ["", "Examples", *(f"  {example}" for example in OWN_EXAMPLES[name])]
     return _joined(lines)
 
 

@@ -1,7 +1,7 @@
 """What flags and environment settle before a command runs.
 
-Owns: explicit > environment > default for store, actor, format, knowledge base,
-timeout and approval; which output the command gets.
+Owns: a flag before whatever config.py has settled for store, actor, format, knowledge
+base and log level; timeout and approval; which output the command gets.
 Refuses to know: which command it is and what it answers.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from kbproc import config as settings
 from kbproc.argv import Parsed, usage_error
-from kbproc.config import Config
+from kbproc.config import Config, Source
 from kbproc.flags import GLOBAL_FLAGS
 from kbproc.model import DEFAULT_KB
 from kbproc.output import Jq, Ndjson, Output
@@ -29,7 +29,10 @@ _GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """`yes`: "" (ask), "yes", or "bulk". `kb`, `store`: only if a flag named them."""
+    """`yes`: "" (ask), "yes", or "bulk". `kb`, `store`, `format`: only if a flag named them.
+
+    `again`: flags that a retry needs, so that it is about the same store and agent.
+    """
 
     config: Config
     output: Output
@@ -40,6 +43,16 @@ class Options(Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     kb: str | None = None
     store: str | None = None
+    format: str | None = None
+    again: list[str] = []
+
+    @property
+    def bound(self) -> Config:
+        """With the knowledge base of a flag as the one that is meant when none is named."""
+        if self.kb is None:
+            return self.config
+        sources = {**self.config.sources, "kb": Source("flag", "--kb")}
+        return msgspec.structs.replace(self.config, kb=self.kb, sources=sources)
 
 
 def options_of(
@@ -49,17 +62,22 @@ def options_of(
 
     Raises input.invalid_params for a value that a flag can't have.
     """
+    sources = dict(config.sources)
     told: dict[str, Any] = {}
     if (store := parsed.last("--store")) is not None:
-        told["store"] = Path(store).expanduser()
-    if (actor := parsed.last("--actor")) is not None and "--actor" not in own:
-        told["actor"] = actor
+        told["store"], sources["store"] = Path(store).expanduser(), Source("flag", "--store")
+    if (acting := _acting(parsed, own)) is not None:
+        told["actor"], sources["agent"] = parsed.last(acting), Source("flag", acting)
+        told["agent_named"] = acting == "--agent"
     if (level := parsed.last("--log-level")) is not None:
         told["log_level"] = settings.parse_log_level(level, field="--log-level")
+        sources["log_level"] = Source("flag", "--log-level")
+    if parsed.last("--format") is not None:
+        sources["format"] = Source("flag", "--format")
     if (program := parsed.last("--jq")) is not None:
         output.jq = Jq(program)
     return Options(
-        config=msgspec.structs.replace(config, **told),
+        config=msgspec.structs.replace(config, **told, sources=sources),
         output=output,
         yes=_approval(parsed.last("--yes")),
         wait=not parsed.last("--no-wait"),
@@ -68,7 +86,22 @@ def options_of(
         timeout_ms=_timeout_ms(parsed.last("--timeout")),
         kb=parsed.last("--kb"),
         store=store,
+        format=parsed.last("--format"),
+        again=_again(parsed, ["--store", "--profile", acting]),
     )
+
+
+def _acting(parsed: Parsed, own: Collection[str]) -> str | None:
+    """The flag that says who acts; raises input.invalid_params for both."""
+    given = [name for name in ("--agent", "--actor") if name in parsed.given and name not in own]
+    if len(given) == 2:
+        raise usage_error("--agent and --actor exclude each other.", "--agent")
+    return given[0] if given else None
+
+
+def _again(parsed: Parsed, names: list[str | None]) -> list[str]:
+    given = [name for name in names if name is not None and name in parsed.given]
+    return [word for name in given for word in (name, str(parsed.last(name)))]
 
 
 def _approval(value: str | bool | None) -> str:
@@ -119,15 +152,21 @@ def output_for(format: str | None, *, color: bool) -> Output:
 
 def format_in(argv: list[str]) -> str | None:
     """The format that is asked for, read before anything else: errors come in it, too."""
+    found = value_in(argv, "--format")
+    return None if found is None else settings.parse_format(found)
+
+
+def value_in(argv: list[str], flag: str) -> str | None:
+    """A flag's last value, before it is known what command it belongs to."""
     found = None
-    for arg, following in zip(argv, [*argv[1:], ""], strict=False):
+    for arg, following in zip(argv, [*argv[1:], None], strict=False):
         if arg == "--":
             break
-        if arg == "--format":
+        if arg == flag:
             found = following
-        elif arg.startswith("--format="):
+        elif arg.startswith(f"{flag}="):
             found = arg.partition("=")[2]
-    return None if found is None else settings.parse_format(found)
+    return found
 
 
 def leading_flags(argv: list[str]) -> tuple[list[str], list[str]]:

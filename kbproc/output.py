@@ -71,19 +71,20 @@ class Output:
         self.out = out
         self.err = err
         self.jq = jq
+        self.profile: str | None = None  # the one in effect
 
     def result(self, method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> None:
         """`result` is `{data, meta}`; `method` None: the shell's own answer."""
         if self.jq is None:
             self._print_result(method, params, result)
             return
-        for line in self.jq(envelope(result)):
+        for line in self.jq(envelope(result, self.profile)):
             write(self.out, line + "\n")
 
     def _print_result(
         self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
     ) -> None:
-        self._line(self.out, envelope(result))
+        self._line(self.out, envelope(result, self.profile))
 
     def event(self, event: dict[str, Any]) -> None:
         """The envelope holds no events; a stream without an end has no envelope."""
@@ -138,5 +139,5 @@ class Ndjson(Output):
         self._line(self.err, {"type": "error", "error": data})
 
 
-def envelope(result: dict[str, Any]) -> dict[str, Any]:
-    return {"ok": True, "data": result["data"], "meta": result["meta"], "profile": None}
+def envelope(result: dict[str, Any], profile: str | None) -> dict[str, Any]:
+    return {"ok": True, "data": result["data"], "meta": result["meta"], "profile": profile}

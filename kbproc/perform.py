@@ -132,9 +132,8 @@ class _Request:
             data["exit_code"] = INTERRUPTED
         retry = data.get("retry")
         if retry is not None and retry["method"] in self._registry.methods:
-            store = [] if self._options.store is None else ["--store", self._options.store]
             method = self._registry.methods[retry["method"]]
-            retry["argv"] = [*argv_of(method, retry["params"]), *store]
+            retry["argv"] = [*argv_of(method, retry["params"]), *self._options.again]
         self._output.error(data)
         return int(data["exit_code"])
 

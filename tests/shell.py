@@ -30,6 +30,7 @@ def environment(folder: Path) -> dict[str, str]:
         "KBPROC_STORE": str(store),
         "HOME": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
         "COLUMNS": "80",
     }
 

@@ -167,7 +167,9 @@ def performed(
 ) -> tuple[int, dict[str, Any]]:
     others = [REGISTRY.methods["doc.list"]]
     config = load({"HOME": str(tmp_path), **environment(tmp_path)})
-    options = Options(config=config, output=Output(sys.stdout, sys.stderr), store="/s t")
+    options = Options(
+        config=config, output=Output(sys.stdout, sys.stderr), again=["--store", "/s t"]
+    )
     code = performing.perform(reg.Registry([method, *others]), method, {}, options)
     error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
     return code, error
