@@ -56,11 +56,15 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """What a backup at `seq` consists of; `missing` are sources that the store has lost."""
+    """What a backup at `seq` consists of; `missing` are sources that the store has lost.
+
+    `elsewhere`: agents whose notes lie in a folder outside of the store.
+    """
 
     seq: int
     parts: list[Part]
     missing: list[str]
+    elsewhere: list[str]
 
     @property
     def size(self) -> int:
@@ -74,6 +78,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
     """
     head = store.published.head.position
     sources: dict[str, None] = {}
+    notes = _Notes()
     last = records.START
     for record in store.log.read(to_seq=head.seq):
         check()
@@ -81,6 +86,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
         for event in ev.decode(record.events):
             if isinstance(event, ev.DocWritten):
                 sources[event.source_sha256] = None
+            notes.follow(event)
     if last != head:
         raise KbprocError(
             "store.corrupt", f"The log does not hold record {head.seq} as readers see it.",
@@ -92,10 +98,44 @@ def take_stock(store: Store, check: Check) -> Inventory:
         *_log_parts(store, head.seq),
         *(_part(store, path, sha256) for sha256, path in blobs.items() if path.exists()),
         *(_part(store, path) for path in sorted((store.folder / "vectors").glob("*.pack"))),
-        *(_part(store, path) for path in _notes(store.folder / "notes")),
+        *notes.parts(store),
     ]
     missing = [sha256 for sha256, path in blobs.items() if not path.exists()]
-    return Inventory(seq=head.seq, parts=parts, missing=missing)
+    return Inventory(seq=head.seq, parts=parts, missing=missing, elsewhere=notes.elsewhere)
+
+
+class _Notes:
+    """Notes as the log knows them, which is what a sync of the copy holds its files against."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, ev.DocWritten] = {}
+        self._folders: dict[str, str | None] = {}
+
+    def follow(self, event: ev.Event) -> None:
+        match event:
+            case ev.DocWritten() if event.doc_type == "note":
+                self._live[event.id] = event
+            case ev.DocDeleted() | ev.DocPurged():
+                for id in ev.documents_of(event):
+                    self._live.pop(id, None)
+            case ev.AgentWritten():
+                self._folders[event.slug] = event.folder
+            case ev.AgentDeleted():
+                self._folders.pop(event.slug, None)
+
+    @property
+    def elsewhere(self) -> list[str]:
+        return sorted(slug for slug, folder in self._folders.items() if folder is not None)
+
+    def parts(self, store: Store) -> Iterator[Part]:
+        """Files of the agents' own folders, made of the sources; those that are lost are not."""
+        for note in self._live.values():
+            agent, source = note.kb.partition("/")[2], store.blobs.path(note.source_sha256)
+            if self._folders.get(agent, "") is None and source.exists():
+                yield Part(
+                    name=f"notes/{agent}/{note.source_id}.md", source=source, size=note.size_bytes,
+                    sha256=note.source_sha256,
+                )  # fmt: skip
 
 
 def _part(store: Store, path: Path, sha256: str | None = None) -> Part:
@@ -113,10 +153,6 @@ def _log_parts(store: Store, seq: int) -> list[Part]:
         if records.seq_of(line) == seq
     )
     return [*whole, Part(name=last.name, source=last.source, size=end)]
-
-
-def _notes(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
 
 
 def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> list[str]:

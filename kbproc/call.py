@@ -19,6 +19,7 @@ from kbproc import commit as pipeline
 from kbproc.errors import KbprocError
 from kbproc.host import Host
 from kbproc.model import (
+    DEFAULT_KB,
     Freshness,
     Params,
     PastListParams,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from kbproc.past import State
     from kbproc.store import Store
+    from kbproc.views.reader import Sight
+    from kbproc.views.rows import AgentRow
 
 
 class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -128,6 +131,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     root: Path | None
     kb: str
     surface: str = "serve"
+    named: bool = False  # as an agent, which then must be there
 
 
 Emit = Callable[[str, dict[str, Any]], None]
@@ -158,27 +162,52 @@ class Call:
         # What the way to the client can take; whoever owns that way says so.
         self.crowded: Callable[[], bool] = lambda: False
         self.max_line_bytes = sys.maxsize
+        self.agent: AgentRow | None = None
+        self.scopes = peer.scopes
+        self.sight: Sight | None = None
         self._open_store = open_store
         self._store: Store | None = None
 
     @property
     def store(self) -> Store:
-        """Raises what opening it raised."""
+        """As far as it may be seen. Raises what opening it raised."""
         if self._store is None:
             self._store = self._open_store()
         return self._store
+
+    def bind(self, *, whole: bool) -> None:
+        """Narrows scopes and store to those of the agent that asks, if it is one.
+
+        `whole`: for a method that concerns the whole store, which no agent may call.
+        Raises resource.not_found for an agent that is not there (any more).
+        """
+        from kbproc.sight import narrowed, require_agent, sight_of
+
+        store = self.store
+        self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named)
+        if self.agent is not None and self.agent.scopes is not None:
+            self.scopes = self.peer.scopes & set(self.agent.scopes)
+        self.sight = None if whole else sight_of(self.agent, self.scopes)
+        self._store = narrowed(store, self.sight)
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:
         """The store as the params mean it: now, or as it was. Raises input.invalid_params."""
         from kbproc.past import resolve
+        from kbproc.sight import narrowed
 
         if params.as_of is None:
             yield self.store
             return
         seq, _ = resolve(self.store, params.as_of, self.now)
         with self.store.pasts.at(seq) as past:
-            yield past
+            yield narrowed(past, self.sight)
+
+    def moment(self, params: PastParams | PastListParams) -> str:
+        """When the answer holds: now, or the moment that `as_of` means."""
+        from kbproc.past import resolve
+
+        return self.now if params.as_of is None else resolve(self.store, params.as_of, self.now)[1]
 
     def check_cancelled(self, **detail: Any) -> None:
         """Raises operation.cancelled; `detail` says what stays."""
@@ -191,13 +220,13 @@ class Call:
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     """One request, from its raw params to its answer. Raises KbprocError."""
     found = call.registry.find(name)
-    if found.scope not in call.peer.scopes:
-        raise KbprocError(
-            "auth.insufficient_scope",
-            f"{name} needs the scope {found.scope}.",
-            detail={"needed": found.scope, "scopes": sorted(call.peer.scopes)},
-        )
-    params = decode_params(found.params, raw)
+    _check_scope(call, found)
+    params = _with_kb(decode_params(found.params, raw), raw, call.peer.kb)
+    if found.needs_store:
+        call.bind(whole=found.whole)
+    elif found.whole and "folder" not in call.settings:  # where no store is open yet
+        _bind_if_open(call)
+    _check_scope(call, found)
     if isinstance(params, ReadParams) and params.min_seq is not None and found.needs_store:
         wanted, timeout_ms = params.min_seq, params.timeout_ms
         if call.store.published.seq < wanted:
@@ -208,6 +237,40 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
                 expired=lambda: _not_reached(call, wanted, timeout_ms),
             )
     return _finish(call, found, params)
+
+
+def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
+    """With the connection's knowledge base where the request named none and one must be."""
+    if kb == DEFAULT_KB or getattr(params, "kb", None) != DEFAULT_KB:
+        return params
+    if "kb" in msgspec.json.decode(raw):
+        return params
+    return msgspec.structs.replace(params, kb=kb)
+
+
+def _bind_if_open(call: Call) -> None:
+    """A store that can't be opened has nothing to show to anybody."""
+    try:
+        call.bind(whole=True)
+    except KbprocError as error:
+        if not error.type.startswith("store."):
+            raise
+
+
+def _check_scope(call: Call, found: Method) -> None:
+    if found.scope not in call.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            f"{found.name} needs the scope {found.scope}.",
+            detail={"needed": found.scope, "scopes": sorted(call.scopes)},
+        )
+    if found.whole and call.agent is not None:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            f"{found.name} concerns the whole store, and agent {call.agent.slug} sees a part.",
+            hint="Ask in a process that is bound to no agent.",
+            detail={"agent": call.agent.slug},
+        )
 
 
 def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:
@@ -248,6 +311,7 @@ def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
         params=params,
         destructive=found.kind == "destructive",
         now=call.now,
+        sight=call.sight,
     )
     if found.long:
         write = pipeline.LongWrite(call.store, request)

@@ -190,9 +190,34 @@ def _in_reach(
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
-    """What the indexes need to know of a filter; anything but a kb becomes document ids."""
-    from kbproc.views.base import Restriction
+    """What the indexes need to know of a filter; anything but a kb becomes document ids.
 
-    if filter.only_kbs:
-        return Restriction(kbs=None if filter.kbs is None else tuple(filter.kbs))
-    return Restriction(documents=snapshot.queries.document_ids(filter))
+    Superseded entries are told apart by their label, which costs nothing; expired
+    ones by their ids.
+    """
+    from kbproc.views.base import Restriction
+    from kbproc.views.filters import labels, superseded_labels
+
+    if not filter.only_kbs:
+        return Restriction(documents=snapshot.queries.document_ids(filter))
+    roster = snapshot.published.roster
+    expired = None if filter.valid_at is None else roster.expired(filter.valid_at)
+    exclude = None if expired is None or not len(expired) else expired
+    if filter.kbs is None and snapshot.sight is None and not filter.types:
+        hidden = roster.superseded if filter.hide_superseded else ()
+        return Restriction(without=superseded_labels(hidden), exclude=exclude)
+    allowed = labels(
+        _kbs_of(snapshot, filter),
+        documents=not filter.types,
+        entries=snapshot.sight is None or snapshot.sight.entries,
+        superseded=not filter.hide_superseded,
+    )
+    return Restriction(kbs=allowed, exclude=exclude)
+
+
+def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
+    """The knowledge bases that are meant and may be seen, and those of notes."""
+    sight = snapshot.sight
+    if filter.kbs is not None:
+        return [kb for kb in filter.kbs if sight is None or sight.sees(kb)]
+    return [*snapshot.queries.kb_slugs(), *snapshot.queries.notes_kbs()]

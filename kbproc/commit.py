@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kbproc.lane import Lane
     from kbproc.store import Store
     from kbproc.views.queries import Head, Queries
+    from kbproc.views.reader import Sight
 
 _MOST_SUMMARIES = 100
 
@@ -73,6 +74,7 @@ class Request(Struct, frozen=True, kw_only=True):
     params: WriteParams
     destructive: bool
     now: str
+    sight: Sight | None = None
 
     @property
     def params_hash(self) -> str:
@@ -92,21 +94,38 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def write(store: Store, request: Request, decide: Decide) -> Outcome:
-    """A short write: one record, whole or absent."""
+    """A short write: one record, whole or absent.
+
+    A decision that has a method `again` is asked, outside of the lane, whether what has
+    stopped it is out of the way now.
+    """
     if request.params.dry_run:
         return preview(store, request, decide)
 
     def turn(lane: Lane) -> Outcome:
         if earlier := _earlier(lane.queries, request):
             return earlier
-        decision = decide(Here(lane.queries, lane.now, lane.head))
+        decision = decide(_here(lane, request))
         confirm(request, decision)
         if decision.effect is not None:
             decision.effect()
         seq = _append(lane, request, decision.events, {"data": decision.data})
         return Outcome(data=decision.data, seq=seq)
 
-    return store.commit(turn)
+    while True:
+        try:
+            return store.commit(turn)
+        except KbprocError as error:
+            again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
+            if again is None or not again(error):
+                raise
+
+
+def _here(lane: Lane, request: Request) -> Here:
+    """The newest state, as far as whoever asks may see it."""
+    if request.sight is not None:
+        lane.queries.see(request.sight)
+    return Here(lane.queries, lane.now, lane.head)
 
 
 def preview(store: Store, request: Request, decide: Decide) -> Outcome:
@@ -145,7 +164,7 @@ class LongWrite:
 
         def turn(lane: Lane) -> tuple[Any, int]:
             _earlier(lane.queries, self.request)  # another run may have taken the token meanwhile
-            decision = decide(Here(lane.queries, lane.now, lane.head))
+            decision = decide(_here(lane, self.request))
             if not decision.events:
                 return decision.data, lane.head.seq
             return decision.data, _append(lane, self.request, decision.events, None)

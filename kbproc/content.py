@@ -25,22 +25,25 @@ if TYPE_CHECKING:
     from kbproc.views.queries import DocumentRow
 
 
+PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
     "html": "The page may be made by scripts: save it as shown by a browser, and add that.",
 }
 
 
-def content_of_text(store: Store, text: str, type: str, title: str) -> Content:
+def content_of_text(
+    store: Store, text: str, type: str, title: str, *, field: str = "$.params.text"
+) -> Content:
     """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
         raise KbprocError(
-            "input.invalid_params", "text holds half a surrogate pair.", field="$.params.text"
+            "input.invalid_params", f"{field} holds half a surrogate pair.", field=field
         ) from None
     if not text.strip():
-        raise KbprocError("input.invalid_params", "text is blank.", field="$.params.text")
+        raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
     return read_content(store, data, type, title, title=title)
 
 
@@ -108,7 +111,8 @@ def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
     """True if the chunks came out differently and are now a new revision."""
     name = Path(row.path).name if row.path else row.title
     data = store.blobs.get(row.sha256)
-    content = read_content(store, data, row.type, name, title=row.title)
+    content = read_content(store, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
+    content = msgspec.structs.replace(content, doc_type=row.type)
     with store.reading() as snapshot:
         old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
     if old == [(c.text, c.page, c.section) for c in content.chunks]:
@@ -130,6 +134,7 @@ def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
             url=current.url,
             source_id=current.source_id,
         )
+        event = msgspec.structs.replace(event, entry=here.queries.entry_facts(row.id))
         return Decision(events=[event], data=event)
 
     return write.item(decide) is not None

@@ -36,6 +36,7 @@ def peer_of(config: Config, host: Host, scopes: frozenset[str], root: str | None
         cwd=cwd,
         root=Path(os.path.realpath(cwd / Path(root or ".").expanduser())),
         kb=config.kb,
+        named=config.agent_named,
     )
 
 
@@ -68,10 +69,13 @@ def run(
         while opening.is_alive():
             opening.join(_SIGNAL_SECONDS)
             signals.check()
-        _tell_ready(owner.opened, outbox, wire)
+        _tell_ready(owner.opened, outbox, wire, peer)
         connection = Connection(
             owner.service, peer, outbox, wire=wire, max_in_flight=max_in_flight,
-            settings={"allow_private_addresses": allow_private_addresses},
+            settings={
+                "allow_private_addresses": allow_private_addresses,
+                "profiles": config.profile_names,
+            },
         )  # fmt: skip
         code = serve_lines(connection, lines)
     except Stop as stop:  # before the first request could be read
@@ -82,7 +86,7 @@ def run(
     return code
 
 
-def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
+def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire, peer: Peer) -> None:
     store = opened.store
     if store is None:
         error = opened.error or KbprocError("internal.error", "The store is not open.")
@@ -90,6 +94,6 @@ def _tell_ready(opened: Opened, outbox: Outbox, wire: rpc.Wire) -> None:
             wire.plain_event("error", {"error": msgspec.to_builtins(rpc.error_data(error))})
         )
         return
-    outbox.send(ready(store, wire))
+    outbox.send(ready(store, wire, peer))
     store.embedding.start()
-    store.start_tidying()
+    store.start_upkeep()

@@ -206,6 +206,27 @@ def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[Doc
     return [found[id] for id in dict.fromkeys(ids)]
 
 
+_OWN_METHODS = {
+    "knowledge": ("entry", "Replace it with knowledge.supersede, hide it with knowledge.delete."),
+    "note": ("note", "Replace it with note.put, hide it with note.delete."),
+}
+
+
+def refuse_others(rows: Iterable[DocumentRow], *, method: str, field: str) -> None:
+    """Raises input.invalid_params for an entry or a note: they have methods of their own."""
+    for row in rows:
+        if row.type in _OWN_METHODS:
+            what, instead = _OWN_METHODS[row.type]
+            if row.deleted_at is not None:
+                instead = "Undo its deletion with events.revert."
+            raise KbprocError(
+                "input.invalid_params", f"{row.id} is a{'n' * (what == 'entry')} {what}, and "
+                f"{method} changes documents only.",
+                field=field, hint=instead,
+                detail={"id": row.id, "type": row.type},
+            )  # fmt: skip
+
+
 def check_revision(row: DocumentRow, expected: int | None) -> None:
     """Raises resource.conflict with the current revision."""
     if expected is not None and expected != row.revision:

@@ -52,10 +52,22 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
     overlap: int = 0
 
 
+class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What a knowledge entry says of itself besides its text; times as in every view."""
+
+    confidence: int
+    source: str
+    expires_at: str | None = None
+    task_id: str | None = None
+    task_kind: str | None = None
+
+
 class DocWritten(_Event, frozen=True, tag="doc.written"):
     """A document's whole content. `revision` 1 is a new document.
 
-    Chunk ids count up from `first_chunk`. `source_sha256` names the blob.
+    Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
+    type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
+    slug can name, under its own slug as `source_id`.
     """
 
     id: int
@@ -75,6 +87,8 @@ class DocWritten(_Event, frozen=True, tag="doc.written"):
     metadata: dict[str, Scalar] = {}
     pages: int | None = None
     created_at: str | None = None  # of a document that was made before it came here
+    created_by: str | None = None
+    entry: EntryFacts | None = None
 
 
 class DocChanged(_Event, frozen=True, tag="doc.changed"):
@@ -138,6 +152,40 @@ class Erased(_Event, frozen=True, tag="text.erased"):
     next_chunk: int = 1
 
 
+class EntrySuperseded(_Event, frozen=True, tag="entry.superseded"):
+    """`by` takes the place of `id`, where `was` had taken it before."""
+
+    id: int
+    by: int
+    was: int | None = None
+
+
+class EntryRevived(_Event, frozen=True, tag="entry.revived"):
+    """Nothing supersedes these any more; `was` did, directly."""
+
+    ids: list[int]
+    was: int
+
+
+class AgentWritten(_Event, frozen=True, tag="agent.written"):
+    """An agent's whole description. None leaves a side open: all kbs, all scopes."""
+
+    slug: str
+    revision: int
+    description: str
+    kbs: list[str] | None
+    folder: str | None
+    scopes: list[str] | None
+    quotas: dict[str, int]
+    instructions: str
+
+
+class AgentDeleted(_Event, frozen=True, tag="agent.deleted"):
+    """Its notes go with it, each by an event of its own in the same record."""
+
+    slug: str
+
+
 class ModelUsed(_Event, frozen=True, tag="model.used"):
     """store.toml named another embedding model."""
 
@@ -167,6 +215,10 @@ Event = (
     | DocPurged
     | PurgeEnded
     | Erased
+    | EntrySuperseded
+    | EntryRevived
+    | AgentWritten
+    | AgentDeleted
     | ModelUsed
     | LogRepaired
 )
@@ -230,6 +282,10 @@ def summary(event: Event) -> str:
             return f"note that {event.path} can't be read"
         case FileCleared():
             return f"forget that {event.path} could not be read"
+        case EntrySuperseded():
+            return f"supersede entry {event.id} by entry {event.by}"
+        case EntryRevived():
+            return f"revive {plural(len(event.ids), 'entry', 'entries')}"
     return _summary_of_store(event)
 
 
@@ -241,6 +297,11 @@ def _summary_of_store(event: Event) -> str:
             return f"update knowledge base {event.slug}"
         case KbDeleted():
             return f"delete knowledge base {event.slug}"
+        case AgentWritten():
+            verb = "create" if event.revision == 1 else "update"
+            return f"{verb} agent {event.slug}"
+        case AgentDeleted():
+            return f"delete agent {event.slug}"
         case PurgeEnded():
             return f"finish the purge of record {event.purge}"
         case Erased():
@@ -252,10 +313,18 @@ def _summary_of_store(event: Event) -> str:
     raise TypeError(event)
 
 
+def documents_of(event: Event) -> list[int]:
+    """All documents that it concerns."""
+    if isinstance(event, DocPurged | EntryRevived):
+        return event.ids
+    id = document_of(event)
+    return [] if id is None else [id]
+
+
 def document_of(event: Event) -> int | None:
     """The one document that it concerns, if there is one."""
     match event:
-        case DocWritten() | DocChanged() | DocDeleted():
+        case DocWritten() | DocChanged() | DocDeleted() | EntrySuperseded():
             return event.id
         case ChunkDeleted() | Erased():
             return event.document_id

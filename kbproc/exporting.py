@@ -1,4 +1,4 @@
-"""A store's documents on their way out as portable lines.
+"""A store's documents, entries, agents and notes on their way out as portable lines.
 
 Owns: making the lines from one position, in batches; a new file for them that
 appears whole or not at all.
@@ -11,37 +11,46 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
+from kbproc.agents import Quotas
 from kbproc.errors import KbprocError
 from kbproc.files import sync_folder
+from kbproc.model import DocType
 from kbproc.portable import (
     MAX_LINE_BYTES,
+    VERSION,
+    Agent,
     Chunk,
     Document,
     End,
+    Entry,
     Header,
     Kb,
     Line,
+    Note,
     Origin,
     encode,
 )
+from kbproc.quotas import quotas_of
 
 if TYPE_CHECKING:
     from kbproc.store import Store
     from kbproc.views.filters import DocumentFilter
-    from kbproc.views.queries import ChunkRow, DocumentRow, Queries
+    from kbproc.views.queries import AgentRow, ChunkRow, DocumentRow, Queries
 
+_DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200
 _BATCH_CHUNKS = 2000
 
 
 class Made(NamedTuple):
-    """A line on its way out; `line` is None for a document that fits no line."""
+    """A line on its way out; `line` is None for what fits none, or for a note that is lost."""
 
     line: Line | None
     data: bytes
@@ -64,13 +73,30 @@ def lines(
 
     A source that is lost, or that would make its line too long, is left out.
     """
-    digest, documents = hashlib.sha256(), 0
+    digest, counts = hashlib.sha256(), Counter[type[Line | None]]()
     for made in _before_end(store, queries, header, wanted, sources, most_bytes):
         digest.update(made.data)
-        documents += isinstance(made.line, Document)
+        counts[type(made.line)] += 1
         yield made
-    end = End(documents=documents, sha256=digest.hexdigest() if hashed else None)
-    yield Made(end, encode(end) + b"\n")
+    sha256 = digest.hexdigest() if hashed else None
+    yield _made(
+        End(documents=counts[Document], sha256=sha256, agents=counts[Agent], notes=counts[Note])
+    )
+
+
+def version_of(queries: Queries, wanted: DocumentFilter) -> int:
+    """The first that has a word for all that goes out."""
+    entries = msgspec.structs.replace(wanted, types=["knowledge"])
+    return VERSION if queries.count(entries) or _agents(queries, wanted) else 1
+
+
+def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
+    """They and their notes belong to the store as a whole."""
+    return queries.agents() if wanted.kbs is None else []
+
+
+def _made(line: Line, **more: Any) -> Made:
+    return Made(line, encode(line) + b"\n", **more)
 
 
 def _before_end(
@@ -81,15 +107,52 @@ def _before_end(
     sources: bool,
     most_bytes: int,
 ) -> Iterator[Made]:
-    yield Made(header, encode(header) + b"\n")
+    yield _made(header)
     for row in queries.kbs():
         if wanted.kbs is None or row.slug in wanted.kbs:
-            kb = Kb(slug=row.slug, name=row.name, description=row.description)
-            yield Made(kb, encode(kb) + b"\n")
-    for rows in _batches(queries, wanted):
-        chunks = chunks_of(queries, [row.id for row in rows])
+            yield _made(Kb(slug=row.slug, name=row.name, description=row.description))
+    agents = _agents(queries, wanted)
+    yield from (_made(_agent(row)) for row in agents)
+    for rows in _batches(queries, msgspec.structs.replace(wanted, types=_DOCUMENTS)):
+        chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
         for found in rows:
-            yield _document(store, found, chunks.get(found.id, []), sources, most_bytes)
+            of_it = chunks.get(found.id, []), entries.get(found.id)
+            yield _document(store, found, *of_it, sources, most_bytes)
+    for agent in agents:
+        yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
+
+
+def _agent(row: AgentRow) -> Agent:
+    return Agent(
+        slug=row.slug, description=row.description, kbs=row.kbs, folder=row.folder,
+        scopes=row.scopes, quotas=Quotas(**quotas_of(row)), instructions=row.instructions,
+    )  # fmt: skip
+
+
+def _note(store: Store, agent: str, row: DocumentRow, most_bytes: int) -> Made:
+    data = _source(store, row, most_bytes)
+    if data is None:
+        return Made(None, b"", row.id, row.title)
+    line = Note(agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at)
+    made = _made(line, id=row.id, title=row.title)
+    return made if len(made.data) <= most_bytes else Made(None, b"", row.id, row.title)
+
+
+def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Entry]:
+    found = queries.entries_by_id([row.id for row in rows if row.type == "knowledge"])
+    by = queries.entries_by_id([row.superseded_by for row in found.values() if row.superseded_by])
+    live = {id for id, row in by.items() if row.deleted_at is None}
+    return {
+        id: Entry(
+            confidence=row.confidence,
+            source=row.source,
+            expires_at=row.expires_at,
+            task_id=row.task_id,
+            task_kind=row.task_kind,  # type: ignore[arg-type]
+            superseded_by=row.superseded_by if row.superseded_by in live else None,
+        )
+        for id, row in found.items()
+    }
 
 
 def _batches(queries: Queries, wanted: DocumentFilter) -> Iterator[list[DocumentRow]]:
@@ -119,17 +182,23 @@ def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]
 
 
 def _document(
-    store: Store, row: DocumentRow, chunks: list[ChunkRow], sources: bool, most_bytes: int
+    store: Store,
+    row: DocumentRow,
+    chunks: list[ChunkRow],
+    entry: Entry | None,
+    sources: bool,
+    most_bytes: int,
 ) -> Made:
-    source = _source(store, row, most_bytes) if sources else None
-    line = _line_of(row, chunks, source)
+    wanted = sources or entry is not None  # the body of an entry is more than its chunks
+    source = _source(store, row, most_bytes) if wanted else None
+    line = _line_of(row, chunks, entry, source)
     data = encode(line) + b"\n"
     if len(data) > most_bytes and source is not None:
-        source, line = None, _line_of(row, chunks, None)
+        source, line = None, _line_of(row, chunks, entry, None)
         data = encode(line) + b"\n"
     if len(data) > most_bytes:
         return Made(None, b"", row.id, row.title)
-    return Made(line, data, row.id, row.title, sources and source is None)
+    return Made(line, data, row.id, row.title, wanted and source is None)
 
 
 def _source(store: Store, row: DocumentRow, most_bytes: int) -> bytes | None:
@@ -143,7 +212,9 @@ def _source(store: Store, row: DocumentRow, most_bytes: int) -> bytes | None:
         return None
 
 
-def _line_of(row: DocumentRow, chunks: list[ChunkRow], source: bytes | None) -> Document:
+def _line_of(
+    row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None, source: bytes | None
+) -> Document:
     return Document(
         id=row.id,
         kb=row.kb,
@@ -164,6 +235,7 @@ def _line_of(row: DocumentRow, chunks: list[ChunkRow], source: bytes | None) -> 
         ],
         pages=row.pages,
         source_base64=source,
+        entry=entry,
     )
 
 

@@ -47,6 +47,11 @@ FAILPOINTS = {
     "salvage.views": "a repair has removed the views",
     "salvage.aside": "the damaged log is set aside, the repaired one not in its place",
     "salvage.swapped": "the repaired log is in its place",
+    "note.staged": "a note's new text is written under a hidden name",
+    "note.exchanged": "a note's new text and the old have changed places",
+    "note.placed": "a note's file is new, the log does not know it",
+    "note.remove": "a note's file is about to be moved aside",
+    "note.removed": "a note's file is moved aside, the log does not know it",
     "backup.copied": "a backup is copied under a temporary name",
 }
 

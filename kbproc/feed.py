@@ -99,10 +99,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     def fits(self, event: ev.Event) -> bool:
         if self.types is not None and ev.tag_of(event) not in self.types:
             return False
-        if self.document_id is None:
-            return True
-        several = event.ids if isinstance(event, ev.DocPurged) else ()
-        return self.document_id in several or self.document_id == ev.document_of(event)
+        return self.document_id is None or self.document_id in ev.documents_of(event)
 
 
 def check_types(types: Sequence[str] | None) -> tuple[str, ...] | None:

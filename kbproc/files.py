@@ -85,7 +85,8 @@ def walk(
 ) -> Iterator[Path]:
     """The regular files below `start` in path order; `start` itself if it is a file.
 
-    A symlink is followed only if what it leads to stays below `start` (or `root`).
+    A symlink is followed only if what it leads to stays below `start` (or `root`); a
+    folder that is a store is passed over.
     """
     if not start.is_dir():
         yield start
@@ -115,10 +116,14 @@ def _walk(
             continue
         if is_folder:
             # A link to a folder above would never end.
-            if recursive and not entry.is_symlink():
+            if recursive and not entry.is_symlink() and not is_store(path):
                 yield from _walk(path, start, limit, ignores, recursive, glob, exclude)
         elif entry.is_file() and (glob is None or _matches(path, start, glob)):
             yield path
+
+
+def is_store(folder: Path) -> bool:
+    return (folder / "store.toml").is_file() and (folder / "log").is_dir()
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

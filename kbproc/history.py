@@ -73,7 +73,9 @@ State = DocumentState | Unknown | None
 
 
 def _bare(event: ev.DocWritten) -> ev.DocWritten:
-    return replace(event, revision=0, title="", tags=[], metadata={}, created_at=None)
+    return replace(
+        event, revision=0, title="", tags=[], metadata={}, created_at=None, created_by=None
+    )
 
 
 def fold(state: State, event: ev.Event) -> State:
@@ -227,6 +229,10 @@ class Timeline:
             if i not in self._states:
                 self._states[i] = self._fold_record(self._states.get(i - 1), self.touches[i])
         return self._states[index]
+
+    def events(self, index: int) -> list[ev.Event]:
+        """Of the record at `index`; none if it was lost."""
+        return self._records.events(self.touches[index].seq) or []
 
     def _fold_record(self, state: State, touch: Touch) -> State:
         events = self._records.events(touch.seq)

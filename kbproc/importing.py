@@ -1,13 +1,8 @@
 """Portable documents on their way in.
 
-Owns: which of them are new, changed, there already or in conflict; gathering
-what is written into records; the plan of an import.
-Refuses to know: lines and their limits (portable.py), how records are written
-(commit.py).
-
-A document that comes from a path, url or source_id is the one of that origin in
-its knowledge base. One without is there already as often as its like is there:
-what is imported twice is there once.
+Owns: gathering what is written into records; the plan of an import.
+Refuses to know: lines and their limits (portable.py), which documents are here already
+(importing_known.py), links of entries, agents and notes (importing_more.py).
 """
 
 from __future__ import annotations
@@ -15,42 +10,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
 from kbproc import events as ev
+from kbproc import importing_more as more
 from kbproc import portable
 from kbproc.commit import Decision, Here, LongWrite
-from kbproc.documents import require_kb, whole_text
-from kbproc.exporting import chunks_of
-from kbproc.model import canonical
+from kbproc.documents import require_kb
+from kbproc.importing_known import Item, Known, Outcome
 from kbproc.portable import Document
-from kbproc.revision import Content, Ids, written
+from kbproc.revision import Ids, written
 from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.store import Store
-    from kbproc.views.queries import DocumentRow, Queries
 
 _BATCH_DOCUMENTS = 100
 _BATCH_CHUNKS = 1000
 _BATCH_BYTES = 64 << 20
-_BATCH_ROWS = 1000
 _AT_ONCE = 8
 _MOST_IDS = 1000
 _MOST_CHANGES = 100
 
-Action = Literal["added", "updated", "unchanged", "conflict"]
-Key = tuple[str, str, str | int]
 Emit = Callable[[str, dict[str, Any]], None]
 Tell = Callable[[int, str], None]
 
 
 class Imported(Struct, kw_only=True):
-    """Counts of documents; `ids`: the first 1,000, from the id in the file to the one here."""
+    """Counts of documents; `ids`: the first 1,000, from the id in the file to the one here.
+
+    `links`: entries that are superseded from now on, as in the file. `agents_kept` and
+    `notes_kept` were here with other content, and stayed so.
+    """
 
     added: int = 0
     updated: int = 0
@@ -58,6 +52,12 @@ class Imported(Struct, kw_only=True):
     conflicts: int = 0
     kbs_created: int = 0
     ids: dict[str, int] = {}
+    links: int = 0
+    agents_created: int = 0
+    agents_kept: int = 0
+    notes_added: int = 0
+    notes_unchanged: int = 0
+    notes_kept: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -67,170 +67,38 @@ class Import(Struct, frozen=True, kw_only=True):
     replace: bool = False
 
 
-class Outcome(Struct, frozen=True):
-    """What becomes of a document; `id` is the one here, if it has one yet."""
-
-    action: Action
-    id: int | None
-
-
 class Contents(Struct, frozen=True, kw_only=True):
-    """What a file holds, once every line of it has been found good."""
+    """What a file holds, once every line of it has been found good.
+
+    `links`: from an entry to what supersedes it, by their ids in the file.
+    """
 
     kbs: list[portable.Kb]
+    agents: list[portable.Agent]
+    links: dict[int, int]
     documents: int
+    notes: int
     size: int
 
 
 def survey(file: BinaryIO, tell: Tell, check: Callable[[], None]) -> Contents:
     """Reads it all; `tell` gets the bytes read. Raises what portable.read raises."""
-    kbs, documents, size = [], 0, 0
+    kbs, agents, links = [], [], {}
+    documents = notes = size = 0
     for _, line, size in portable.read(file):
         check()
         tell(size, plural(documents, "document"))
         if isinstance(line, portable.Kb):
             kbs.append(line)
+        elif isinstance(line, portable.Agent):
+            agents.append(line)
+        elif isinstance(line, Document) and line.entry and line.entry.superseded_by:
+            links[line.id] = line.entry.superseded_by
         documents += isinstance(line, Document)
-    return Contents(kbs=kbs, documents=documents, size=size)
-
-
-# ------------------------------------------------------------------- what is there
-
-
-def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
-    """Of the one document that it must be, or of those that it may equal."""
-    for name in ("path", "url", "source_id"):
-        value = getattr(origin, name)
-        if value is not None:
-            return kb, name, value
-    return kb, title, chunks
-
-
-def fingerprint(title: str, tags: list[str], metadata: dict[str, Any], chunks: Any) -> bytes:
-    said = [[c.text, c.page, c.section, c.overlap] for c in chunks]
-    return blake2b(canonical([title, tags, metadata, said]), digest_size=16).digest()
-
-
-class Item:
-    """A document of the file; its source is stored when it is first needed."""
-
-    def __init__(self, document: Document, kb: str) -> None:
-        self.document = document
-        self.kb = kb
-        self.has_origin = document.source != portable.Origin()
-        self.key = key_of(kb, document.source, document.title, len(document.chunks))
-        self.print = fingerprint(document.title, document.tags, document.metadata, document.chunks)
-        self._content: Content | None = None
-
-    def content(self, store: Store) -> Content:
-        if self._content is None:
-            self._content = _content(store, self.document)
-        return self._content
-
-
-def _content(store: Store, document: Document) -> Content:
-    """Without its source the text stands for it, as it does for a text that is added."""
-    chunks = [
-        ev.ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
-        for c in document.chunks
-    ]
-    kind, data = str(document.doc_type), document.source_base64
-    if data is None:
-        data = whole_text(chunks).encode()  # type: ignore[arg-type]
-        kind = "text" if kind in {"pdf", "docx"} else kind
-    return Content(
-        title=document.title,
-        doc_type=kind,
-        chunks=chunks,
-        sha256=store.blobs.put(data),
-        size_bytes=len(data),
-        pages=document.pages,
+        notes += isinstance(line, portable.Note)
+    return Contents(
+        kbs=kbs, agents=agents, links=links, documents=documents, notes=notes, size=size
     )
-
-
-class Known:
-    """The live documents, and which of them an import has already met.
-
-    `follow` brings it to what `queries` see: another writer may have been faster.
-    """
-
-    def __init__(self, *, replace: bool) -> None:
-        self._replace = replace
-        self._seq = 0
-        self._ids: dict[Key, list[int]] = {}
-        self._keys: dict[int, Key] = {}
-        self._sources: dict[int, str] = {}
-        self._prints: dict[int, bytes] = {}
-        self._taken: set[int] = set()
-        self._met: dict[Key, bytes] = {}
-
-    def follow(self, queries: Queries) -> None:
-        touched = queries.touched_since(self._seq)
-        for first in range(0, len(touched), _BATCH_ROWS):
-            rows = queries.documents_by_id(touched[first : first + _BATCH_ROWS])
-            for row in rows.values():
-                self._forget(row.id)
-                if row.deleted_at is None:
-                    self._remember(row)
-        self._seq = max(self._seq, queries.head().seq)
-
-    def _forget(self, id: int) -> None:
-        key = self._keys.pop(id, None)
-        if key is not None:
-            self._ids[key].remove(id)
-        self._prints.pop(id, None)
-
-    def _remember(self, row: DocumentRow) -> None:
-        key = key_of(row.kb, row, row.title, row.chunk_count)
-        self._keys[row.id] = key
-        self._ids.setdefault(key, []).append(row.id)
-        self._sources[row.id] = row.sha256
-
-    def look_up(self, queries: Queries, items: list[Item]) -> None:
-        """At once what `judge` would look up one by one."""
-        ids = dict.fromkeys(id for item in items for id in self._ids.get(item.key, []))
-        self._load(queries, [id for id in ids if id not in self._prints])
-
-    def _load(self, queries: Queries, ids: list[int]) -> None:
-        for first in range(0, len(ids), _BATCH_DOCUMENTS):
-            some = ids[first : first + _BATCH_DOCUMENTS]
-            rows, chunks = queries.documents_by_id(some), chunks_of(queries, some)
-            for id, row in rows.items():
-                metadata = msgspec.json.decode(row.metadata)
-                self._prints[id] = fingerprint(row.title, row.tags, metadata, chunks.get(id, []))
-
-    def _print(self, queries: Queries, id: int) -> bytes:
-        if id not in self._prints:
-            self._load(queries, [id])
-        return self._prints[id]
-
-    def judge(self, queries: Queries, item: Item) -> Outcome:
-        """What would become of it now; `take` makes it so."""
-        ids = self._ids.get(item.key, [])
-        if not item.has_origin:
-            free = (id for id in ids if id not in self._taken)
-            same = next((id for id in free if self._print(queries, id) == item.print), None)
-            return Outcome("added" if same is None else "unchanged", same)
-        id = ids[0] if ids else None
-        if item.key in self._met:  # two knowledge bases are put into one
-            return Outcome("unchanged" if self._met[item.key] == item.print else "conflict", id)
-        if id is None:
-            return Outcome("added", None)
-        if self._print(queries, id) == item.print and self.has_source(id, item):
-            return Outcome("unchanged", id)
-        return Outcome("updated" if self._replace else "conflict", id)
-
-    def has_source(self, id: int, item: Item) -> bool:
-        """True as well if the file does not say what the source was."""
-        document = item.document
-        return document.source_base64 is None or self._sources[id] == document.sha256
-
-    def take(self, item: Item, id: int | None) -> None:
-        """From now on no other item can be this document."""
-        if item.has_origin:
-            self._met.setdefault(item.key, item.print)
-        elif id is not None:
-            self._taken.add(id)
 
 
 # ------------------------------------------------------------------ what is written
@@ -248,7 +116,9 @@ def run(
     check: Callable[..., None],
 ) -> Imported:
     """Imports; each batch is durable when the next begins. Raises operation.cancelled."""
-    result = Imported(kbs_created=len(write.item(lambda here: _new_kbs(here, contents, work))))
+    kbs, agents = write.item(lambda here: _first(here, contents, work))
+    result = Imported(kbs_created=kbs, agents_created=agents.created, agents_kept=agents.kept)
+    links = more.Links(contents.links)
     known, resumed = Known(replace=work.replace), write.written()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
@@ -256,8 +126,12 @@ def run(
             _prepare(store, known, batch, pool)
             outcomes = write.item(partial(_batch, store, known, batch))
             for item, outcome in zip(batch, outcomes, strict=True):
+                links.note(item.document.id, outcome)
                 _count(result, item.document, _resumed(outcome, resumed), emit)
             tell(offset, batch[-1].document.title)
+    result.links = links.write(write, check)
+    if work.kb is None and contents.notes:
+        more.write_notes(store, file, result, emit, check)
     return result
 
 
@@ -291,6 +165,13 @@ def _prepare(store: Store, known: Known, batch: list[Item], pool: Executor) -> N
 
     for _ in pool.map(store_source, batch, likely):
         continue  # raises what storing raised
+
+
+def _first(here: Here, contents: Contents, work: Import) -> Decision:
+    """What documents and notes need."""
+    kbs, agents = _new_kbs(here, contents, work), more.agents(here, contents, work)
+    data = len(kbs.events), agents.data
+    return Decision(events=[*kbs.events, *agents.events], data=data)
 
 
 def _new_kbs(here: Here, contents: Contents, work: Import) -> Decision:
@@ -340,14 +221,24 @@ def _written(store: Store, here: Here, item: Item, id: int | None, ids: Ids) -> 
         source_id=document.source.source_id,
     )
     created_at = document.created_at if id is None else None
-    return msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
+    event = msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
+    if (entry := document.entry) is None:
+        return event
+    facts = ev.EntryFacts(
+        confidence=entry.confidence,
+        source=entry.source,
+        expires_at=entry.expires_at,
+        task_id=entry.task_id,
+        task_kind=entry.task_kind,
+    )
+    return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
 
 
 # --------------------------------------------------------------------- what is told
 
 
 def counts(result: Imported) -> dict[str, int]:
-    names = ("added", "updated", "unchanged", "conflicts", "kbs_created")
+    names = ("added", "updated", "unchanged", "conflicts", "kbs_created", "agents_created")
     return {name: getattr(result, name) for name in names}
 
 
@@ -381,4 +272,5 @@ def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decisi
                 changes.append(f"{outcome.action}: {item.document.title}")
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
+    changes += more.planned(contents, work, here)
     return Decision(events=[], data=None, changes=[first, *changes])

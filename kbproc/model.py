@@ -241,9 +241,15 @@ def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str
 
 
 def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata") -> None:
-    """Refuses keys that hide characters, and values over 1,000 characters."""
+    """Refuses keys that hide characters or exceed 200, and values over 1,000 characters."""
     for key, value in metadata.items():
         clean_name(key, field=field)
+        if len(key) > 200:
+            raise KbprocError(
+                "input.invalid_params",
+                f"A key of {field} has {len(key)} characters; the limit is 200.",
+                field=field,
+            )
         if isinstance(value, str) and len(value) > 1000:
             raise KbprocError(
                 "input.invalid_params",

@@ -64,6 +64,7 @@ class InProcess:
         self._wire = rpc.Wire(sys.maxsize)
         self._peer = Peer(
             actor=config.actor,
+            named=config.agent_named,
             scopes=frozenset(registry.scopes),
             cwd=host.cwd(),
             root=None,
@@ -127,7 +128,7 @@ class InProcess:
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
-            settings={"folder": self._config.store},
+            settings={"folder": self._config.store, "profiles": self._config.profile_names},
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):

@@ -28,6 +28,7 @@ from kbproc.outbox import Outbox
 from kbproc.registry import Registry
 from kbproc.server import Connection, Service, serve_lines
 from kbproc.share import SHARE, Hello, Welcome
+from kbproc.sight import narrowed, require_agent, sight_of
 from kbproc.store import Store
 from kbproc.storefiles import sign_lock
 
@@ -99,7 +100,9 @@ class Owner:
     def path(self) -> Path:
         """Where it listens."""
         if self._listener is None:
-            raise KbprocError("internal.error", "This process does not listen.")
+            raise self.opened.error or KbprocError(
+                "internal.error", "This process does not listen."
+            )
         return self._listener.path
 
     def close(self) -> None:
@@ -159,21 +162,31 @@ class Listener:
 
 def _bound(config: Config) -> tuple[socket.socket, Path]:
     """Raises store.io where no socket can be had."""
+    wrong: OSError | None = None
+    try:
+        for path in share.socket_paths(config.store, config.runtime):
+            try:
+                return _listening(path), path
+            except OSError as error:
+                wrong = error
+    except OSError as error:
+        wrong = error
+    why = "" if wrong is None else wrong.strerror
+    raise KbprocError("store.io", f"The store's socket could not be made: {why}.")
+
+
+def _listening(path: Path) -> socket.socket:
+    """Raises OSError."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    paths = [share.socket_path(config.store, config.runtime)]
-    paths += [share.other_path(config.store, config.runtime)]
-    for path in paths:
-        try:
-            path.unlink(missing_ok=True)
-            listening.bind(str(path))
-            path.chmod(0o600)
-            listening.listen(_BACKLOG)
-        except OSError as error:
-            wrong = error
-            continue
-        return listening, path
-    listening.close()
-    raise KbprocError("store.io", f"The store's socket could not be made: {wrong.strerror}.")
+    try:
+        path.unlink(missing_ok=True)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 class Guest:
@@ -214,17 +227,21 @@ class Guest:
             data = msgspec.to_builtins(rpc.error_data(error))
             self._say(Welcome(share=SHARE, ok=False, error=data))
             return
-        writes = [m.name for m in self._owner.registry.methods.values() if m.kind != "read"]
-        self._say(Welcome(share=SHARE, ok=True, pid=self._owner.host.pid(), writes=writes))
+        methods = self._owner.registry.methods.values()
+        self._say(Welcome(
+            share=SHARE, ok=True, pid=self._owner.host.pid(),
+            writes=[m.name for m in methods if m.kind != "read"],
+            reads=[m.name for m in methods if m.kind == "read" and not m.streams],
+        ))  # fmt: skip
         outbox = Outbox(self._socket.fileno())
         connection = self._connected(hello, outbox)
         with self._going:
             if self._handed_over:
                 return
             self._connection = connection
-        outbox.send(ready(store, connection.wire))
+        outbox.send(ready(store, connection.wire, connection.peer))
         store.embedding.start()
-        store.start_tidying()
+        store.start_upkeep()
         lines = Lines(self._socket.fileno(), hello.max_line_bytes, Signals(), rest)
         serve_lines(connection, lines)
         outbox.close()
@@ -252,7 +269,7 @@ class Guest:
         peer = Peer(
             actor=hello.actor, scopes=frozenset(hello.scopes) & known, cwd=Path(hello.cwd),
             root=None if hello.root is None else Path(hello.root), kb=hello.kb,
-            surface=hello.surface,
+            surface=hello.surface, named=hello.named,
         )  # fmt: skip
         service = self._owner.service
         return Connection(
@@ -272,7 +289,18 @@ class Guest:
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def ready(store: Store, wire: rpc.Wire) -> bytes:
-    with store.reading() as snapshot:
-        freshness = store.freshness(snapshot)
-    return wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness})
+def ready(store: Store, wire: rpc.Wire, peer: Peer) -> bytes:
+    """The event that says so, and to an agent what it may do; an error if there is no such."""
+    try:
+        agent = require_agent(store.published.roster, peer.actor, peer.named)
+    except KbprocError as error:
+        return wire.plain_event("error", {"error": msgspec.to_builtins(rpc.error_data(error))})
+    scopes, bound = peer.scopes, dict[str, Any]()
+    if agent is not None:
+        scopes = scopes if agent.scopes is None else scopes & set(agent.scopes)
+        bound = {"agent": agent.slug, "scopes": sorted(scopes)}
+    seen = narrowed(store, sight_of(agent, scopes))
+    with seen.reading() as snapshot:
+        freshness = seen.freshness(snapshot)
+    params = {"seq": freshness.seq, "freshness": freshness, **bound}
+    return wire.plain_event("ready", params)

@@ -19,7 +19,7 @@ from kbproc.model import Params
 _MOST_SHOWN = 100  # characters of what a client sent
 _MOST_SAID = 500
 
-_PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
+_PATH = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _NAMES = re.compile(r"\.(\w+)")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")

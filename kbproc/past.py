@@ -63,7 +63,7 @@ class Past:
         self.vectors = _vectors_at(store, folder, self.catalog, position)
         self.embedding = PastEmbedding(store.embedding, self.vectors)
         with contextlib.closing(self.readers.borrow()) as queries:
-            self.published = Published(queries.head(), self.fulltext.snapshot())
+            self.published = Published(queries.head(), self.fulltext.snapshot(), queries.roster())
         self.users = 0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,6 +140,9 @@ class PastEmbedding:
     def status_of(self, document_id: int) -> IndexStatus:
         waits = self._vectors is not None and self._vectors.waits(document_id)
         return "pending" if waits else "ready"
+
+    def pending_documents(self) -> dict[int, int]:
+        return self._vectors.pending_by_document() if self._vectors else {}
 
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
         """Members of a DocumentFilter that select this index status."""

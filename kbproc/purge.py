@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc import events as ev
-from kbproc import rebuild, records
+from kbproc import rebuild, records, sqlquery
 from kbproc.errors import KbprocError
 from kbproc.failpoints import reach
 from kbproc.records import Record
@@ -53,6 +53,7 @@ class Trace:
         self.files: dict[tuple[str, str], int] = {}
         self.tokens: dict[_TokenKey, int] = {}
         self.names: set[bytes] = set()
+        self.notes: dict[bytes, int] = {}  # what outcomes of note.* may call them
         self._chunks: dict[int, list[ev.ChunkText]] = {}
 
     def follow(self, record: Record) -> None:
@@ -67,6 +68,10 @@ class Trace:
             self.tokens[record.actor, record.method, record.token] = self.purges[event.id]
         self.names.add(_inside(event.title))
         if isinstance(event, ev.DocWritten):
+            if event.source_id is not None:
+                self.names.add(_inside(event.source_id))
+                if event.doc_type == "note":
+                    self.notes[_inside(event.source_id)] = self.purges[event.id]
             self._chunks[event.id] = event.chunks
             self.sources.add(event.source_sha256)
             if event.path is not None:
@@ -84,10 +89,27 @@ class Trace:
         return None
 
     def purge_told(self, record: Record) -> int | None:
-        """The same for the outcome of a request that wrote such a document, if it names it."""
+        """The same for the outcome of a request that wrote, or only showed, such a document,
+        if it names it."""
         if not any(name in bytes(record.result) for name in self.names):
             return None
-        return self.tokens.get((record.actor, record.method, record.token))
+        told = self.tokens.get((record.actor, record.method, record.token))
+        return told or self.purges.get(_id_told(bytes(record.result))) or self._note_told(record)
+
+    def _note_told(self, record: Record) -> int | None:
+        """A sync names every note that it found, and writes them under no token."""
+        if not record.method.startswith("note."):
+            return None
+        named = (purge for name, purge in self.notes.items() if name in bytes(record.result))
+        return next(named, None)
+
+
+def _id_told(result: bytes) -> int:
+    """Of the one document that an outcome shows; 0 if it shows none, or several."""
+    told = msgspec.json.decode(result)
+    data = told.get("data") if isinstance(told, dict) else None
+    id = data.get("id") if isinstance(data, dict) else None
+    return id if isinstance(id, int) else 0
 
 
 def _inside(text: str) -> bytes:
@@ -235,7 +257,7 @@ def _erase_vectors(store: Store, trace: Trace) -> int:
 
 
 def _erase_views(store: Store) -> None:
-    shutil.rmtree(store.folder / "views" / "sql", ignore_errors=True)
+    sqlquery.clear(store.folder)
     rebuild.rebuild(store)
 
 

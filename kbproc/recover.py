@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from kbproc import events as ev
-from kbproc.records import Record
 
 if TYPE_CHECKING:
     from kbproc.views.catalog import Catalog
-    from kbproc.views.queries import DocumentRow
+    from kbproc.views.queries import AgentRow, DocumentRow
 
 _MOST_EVENTS = 100  # in one record
 _MOST_SHOWN = 5
@@ -85,7 +84,7 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[Said]:
 
     Both stand at the same seq. Raises duckdb.Error.
     """
-    shared = [*_kbs(old, new), *_failures(old, new)]
+    shared = [*_kbs(old, new), *_agents(old, new), *_failures(old, new)]
     by_actor, gone = _documents(old, new)
     shared += gone
     if shared:
@@ -93,7 +92,10 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[Said]:
     for actor, written in by_actor.items():
         for start in range(0, len(written), _MOST_EVENTS):
             # Under the name of whoever made them: who owns a document depends on it.
-            yield Said(actor, "doctor", written[start : start + _MOST_EVENTS])
+            yield Said(actor, "doctor", [*written[start : start + _MOST_EVENTS]])
+    links = _links(old, new, {event.id for events in by_actor.values() for event in events})
+    for start in range(0, len(links), _MOST_EVENTS):
+        yield Said("kbproc", "doctor", links[start : start + _MOST_EVENTS])
     yield from _tokens(old, new)
 
 
@@ -101,20 +103,6 @@ def next_ids(old: Catalog) -> tuple[int, int]:
     """The first document id and chunk id that were never given away."""
     row = old.cursor().execute("select next_document, next_chunk from head").fetchall()[0]
     return int(row[0]), int(row[1])
-
-
-def next_ids_after(chain: Iterable[Record]) -> tuple[int, int]:
-    """The same, from the records alone."""
-    document = chunk = 1
-    for record in chain:
-        for event in ev.decode(record.events):
-            if isinstance(event, ev.DocWritten):
-                document = max(document, event.id + 1)
-                chunk = max(chunk, event.first_chunk + len(event.chunks))
-            elif isinstance(event, ev.Erased | ev.LogRepaired):
-                document = max(document, event.next_document)
-                chunk = max(chunk, event.next_chunk)
-    return document, chunk
 
 
 def _rows(catalog: Catalog, sql: str) -> list[tuple[Any, ...]]:
@@ -132,6 +120,59 @@ def _kbs(old: Catalog, new: Catalog) -> Iterator[ev.Event]:
     yield from (ev.KbDeleted(slug=slug) for slug in has if slug not in had)
 
 
+def _agents(old: Catalog, new: Catalog) -> Iterator[ev.Event]:
+    """One that had been deleted is said once more before its end, so that its name stays known."""
+    had, has = ({row.slug: row for row in _agent_rows(c)} for c in (old, new))
+    for slug, row in had.items():
+        now = has.get(slug)
+        lives = now is not None and now.deleted_at is None
+        if now is None or (
+            row.deleted_at is None and (not lives or _said_of(row) != _said_of(now))
+        ):
+            yield _said_of(row)
+            lives = True
+        if row.deleted_at is not None and lives:
+            yield ev.AgentDeleted(slug=slug)
+    yield from (
+        ev.AgentDeleted(slug=slug)
+        for slug, row in has.items()
+        if slug not in had and row.deleted_at is None
+    )
+
+
+def _agent_rows(catalog: Catalog) -> list[AgentRow]:
+    from kbproc.views.queries import AgentRow
+
+    return [AgentRow(*row) for row in _rows(catalog, "from agents order by slug")]
+
+
+def _said_of(row: AgentRow) -> ev.AgentWritten:
+    return ev.AgentWritten(
+        slug=row.slug, revision=row.revision, description=row.description, kbs=row.kbs,
+        folder=row.folder, scopes=row.scopes, quotas=msgspec.json.decode(row.quotas),
+        instructions=row.instructions,
+    )  # fmt: skip
+
+
+def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[ev.Event]:
+    """What supersedes whom, as the old catalog knew it; `again`: entries that are written anew.
+
+    Freed first, then linked: so every head comes out right in any order.
+    """
+    sql = "select id, superseded_by, head from documents where type = 'knowledge' order by id"
+    had, has = ({row[0]: row[1:] for row in _rows(catalog, sql)} for catalog in (old, new))
+    differ = [
+        (id, has[id][0] if id in has else None, now[0])
+        for id, now in had.items()
+        if has.get(id) != now and (id in has or id in again)
+    ]
+    events: list[ev.Event] = [
+        ev.EntryRevived(ids=[id], was=was) for id, was, _ in differ if was is not None
+    ]
+    events += [ev.EntrySuperseded(id=id, by=by, was=was) for id, was, by in differ if by]
+    return events
+
+
 def _failures(old: Catalog, new: Catalog) -> Iterator[ev.Event]:
     sql = "select kb, path, error, message, sha256 from failures order by kb, path"
     had, has = ({row[:2]: row for row in _rows(c, sql)} for c in (old, new))
@@ -141,17 +182,21 @@ def _failures(old: Catalog, new: Catalog) -> Iterator[ev.Event]:
     yield from (ev.FileCleared(kb=kb, path=path) for kb, path in has if (kb, path) not in had)
 
 
-def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[ev.Event]], list[ev.Event]]:
+def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[ev.DocWritten]], list[ev.Event]]:
     """What must be written again, by whoever made it; and what must be hidden or erased again."""
     had, has = _by_id(old), _by_id(new)
+    facts_then, facts_now = _facts(old), _facts(new)
     chunks_then, chunks_now = _chunk_hashes(old), _chunk_hashes(new)
-    written, gone = defaultdict[str, list[ev.Event]](list), list[ev.Event]()
+    written, gone = defaultdict[str, list[ev.DocWritten]](list), list[ev.Event]()
     _, next_chunk = next_ids(old)
     for id, row in had.items():
         now = has.get(id)
         if row.deleted_at is None:
-            if now is None or _differs(row, now) or chunks_then.get(id) != chunks_now.get(id):
-                event = _written(old, row, next_chunk)
+            same = facts_then.get(id) == facts_now.get(id) and (
+                chunks_then.get(id) == chunks_now.get(id)
+            )
+            if now is None or not same or _differs(row, now):
+                event = _written(old, row, facts_then.get(id), next_chunk)
                 next_chunk = max(next_chunk, event.first_chunk + len(event.chunks))
                 written[row.created_by].append(event)
         elif not row.kb:  # purged
@@ -160,6 +205,20 @@ def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[ev.Event]], l
         elif now is not None and now.deleted_at is None:
             gone.append(ev.DocDeleted(id=id))
     return written, gone
+
+
+def _facts(catalog: Catalog) -> dict[int, ev.EntryFacts]:
+    sql = (
+        "select id, confidence, source, expires_at, task_id, task_kind from documents "
+        "where type = 'knowledge'"
+    )
+    return {
+        id: ev.EntryFacts(
+            confidence=confidence, source=source, expires_at=expires_at, task_id=task_id,
+            task_kind=task_kind,
+        )
+        for id, confidence, source, expires_at, task_id, task_kind in _rows(catalog, sql)
+    }  # fmt: skip
 
 
 def _by_id(catalog: Catalog) -> dict[int, DocumentRow]:
@@ -182,7 +241,9 @@ def _differs(one: DocumentRow, other: DocumentRow) -> bool:
     return msgspec.structs.replace(one, touched=0) != msgspec.structs.replace(other, touched=0)
 
 
-def _written(old: Catalog, row: DocumentRow, next_chunk: int) -> ev.DocWritten:
+def _written(
+    old: Catalog, row: DocumentRow, facts: ev.EntryFacts | None, next_chunk: int
+) -> ev.DocWritten:
     """The document as the catalog has it; its chunks keep their ids where they are in a row."""
     from kbproc.views.queries import Queries
 
@@ -198,7 +259,7 @@ def _written(old: Catalog, row: DocumentRow, next_chunk: int) -> ev.DocWritten:
         ],
         parser=row.parser, path=row.path, url=row.url, source_id=row.source_id,
         tags=list(row.tags), metadata=msgspec.json.decode(row.metadata), pages=row.pages,
-        created_at=row.created_at,
+        created_at=row.created_at, created_by=row.created_by, entry=facts,
     )  # fmt: skip
 
 

@@ -50,6 +50,8 @@ class Method(Struct, frozen=True, kw_only=True):
     needs_store: bool
     elsewhere: bool
     idempotent: bool
+    whole: bool
+    more_scopes: tuple[str, ...]
 
     @property
     def schema(self) -> str:
@@ -64,7 +66,7 @@ class Method(Struct, frozen=True, kw_only=True):
     def all_errors(self) -> tuple[str, ...]:
         """Its own, and those that come with its kind."""
         common = ["input.invalid_params", "auth.insufficient_scope", "operation.cancelled",
-                  "internal.error"]  # fmt: skip
+                  "input.too_large", "internal.error"]  # fmt: skip
         if self.needs_store:
             common += ["store.io", "store.corrupt", "operation.timeout"]
         if self.kind != "read":
@@ -91,13 +93,17 @@ def method(
     needs_store: bool = True,
     elsewhere: bool = False,
     idempotent: bool | None = None,
+    whole: bool | None = None,
+    more_scopes: Iterable[str] = (),
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
     A read's handler is `(call, params) -> Reply`; a short write's is
     `(call, params) -> Decide`: slow work happens there, outside the lane; a
     long write's is `(call, params, write) -> Reply`. `elsewhere`: it writes outside
-    of the store only, so that the store may be read-only.
+    of the store only, so that the store may be read-only. `whole`: it shows or changes
+    the whole store, so that a process bound to an agent can't call it; `more_scopes`
+    allow more within it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -117,6 +123,8 @@ def method(
         "needs_store": needs_store,
         "elsewhere": elsewhere,
         "idempotent": kind == "read" if idempotent is None else idempotent,
+        "whole": scope == "admin" if whole is None else whole,
+        "more_scopes": tuple(more_scopes),
     }
 
     def declare(handler: F) -> F:
@@ -161,4 +169,5 @@ class Registry:
     @property
     def scopes(self) -> tuple[str, ...]:
         """Every scope there is."""
-        return tuple(sorted({m.scope for m in self.methods.values()}))
+        named = ((m.scope, *m.more_scopes) for m in self.methods.values())
+        return tuple(sorted({scope for scopes in named for scope in scopes}))

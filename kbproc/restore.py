@@ -15,7 +15,13 @@ from msgspec.structs import replace
 
 from kbproc import events as ev
 from kbproc.commit import Decision, Here
-from kbproc.documents import check_revision, is_purged, targets_of, unknown_kb
+from kbproc.documents import (
+    check_revision,
+    is_purged,
+    refuse_others,
+    targets_of,
+    unknown_kb,
+)
 from kbproc.errors import KbprocError
 from kbproc.history import DocumentState, PastRecords, State, Timeline, towards, written_again
 from kbproc.model import Document, IndexStatus
@@ -63,6 +69,7 @@ def restore(
     """
     records = PastRecords(log, here.head.seq)
     rows = _require_known(here.queries, ids)
+    refuse_others(rows, method="doc.restore", field="$.params.ids")
     for row in rows:
         check_revision(row, expected_revision)
     returns = [_return(here.queries, records, row, revision) for row in rows]

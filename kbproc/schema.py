@@ -69,11 +69,16 @@ class ProcessInit(Struct, kw_only=True, frozen=True, tag="init"):
     capabilities: dict[str, Any]
 
 
-class Ready(Struct, kw_only=True, frozen=True, tag="ready"):
-    """The store is open; what was sent before is answered now."""
+class Ready(Struct, kw_only=True, frozen=True, omit_defaults=True, tag="ready"):
+    """The store is open; what was sent before is answered now.
+
+    `agent` and `scopes`: to a process bound to an agent, and what both allow it.
+    """
 
     seq: int
     freshness: Freshness
+    agent: str | UnsetType = UNSET
+    scopes: list[str] | UnsetType = UNSET
 
 
 class Failed(Struct, kw_only=True, frozen=True, tag="error"):

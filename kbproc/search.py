@@ -1,6 +1,6 @@
 """Search: from a query to a page of hits.
 
-Owns: what can be asked and what is answered, the mode that can be served,
+Owns: what is answered, the mode that can be served,
 scores, totals, paging, explain.
 Refuses to know: the wire, how candidates are found, how each channel ranks inside.
 """
@@ -8,19 +8,19 @@ Refuses to know: the wire, how candidates are found, how each channel ranks insi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from kbproc import documents as docs
 from kbproc import fusion
 from kbproc.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
-from kbproc.documents import Kbs
-from kbproc.model import DocumentId, Freshness, PastParams, Tags
+from kbproc.model import Freshness
 from kbproc.search_hints import why_nothing
+from kbproc.search_params import Search
 from kbproc.snapshot import Moved, Snapshot
-from kbproc.snippets import snippet
+from kbproc.snippets import Centre, snippet
 from kbproc.text import parse_query
 
 if TYPE_CHECKING:
@@ -30,85 +30,11 @@ if TYPE_CHECKING:
     from kbproc.embedding import Embedding
     from kbproc.past import PastEmbedding, State
     from kbproc.views.base import Restriction
+    from kbproc.views.filters import DocumentFilter
     from kbproc.views.queries import HitRow
     from kbproc.views.vectors import Vectors
 
 _MOST_FETCHED = 10_000
-
-
-Share = Annotated[float, Meta(ge=0, le=1)]
-
-
-class Search(PastParams, kw_only=True, frozen=True):
-    """What every kind of search can be asked."""
-
-    query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=2000,
-            description='plain words, "a phrase", -word to leave out; never a syntax error',
-        ),
-    ]
-    limit: Annotated[int, Meta(ge=1, le=100, description="most hits to return")] = 10
-    offset: Annotated[int, Meta(ge=0, le=10_000, description="hits to pass over")] = 0
-    mode: Annotated[
-        Literal["hybrid", "fts", "vector"],
-        Meta(description="words and meaning, words only, or meaning only"),
-    ] = "hybrid"
-    kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
-        None
-    )
-    types: docs.Types | None = None
-    tags: Tags | None = None
-    tags_mode: docs.TagsMode = "all"
-    metadata: docs.MetadataFilter | None = None
-    path_prefix: docs.PathPrefix | None = None
-    created_after: docs.CreatedAfter | None = None
-    created_before: docs.CreatedBefore | None = None
-    document_ids: (
-        Annotated[
-            list[DocumentId], Meta(min_length=1, max_length=1000, description="only in these")
-        ]
-        | None
-    ) = None
-    per_document: (
-        Annotated[int, Meta(ge=1, le=100, description="most hits of one document")] | None
-    ) = None
-    include_superseded: Annotated[
-        bool, Meta(description="knowledge entries that others have replaced, too")
-    ] = False
-    include_expired: Annotated[
-        bool, Meta(description="knowledge entries whose time is over, too")
-    ] = False
-    min_score: Annotated[Share, Meta(description="leave out hits with a lower score")] | None = None
-    min_similarity: (
-        Annotated[Share, Meta(description="leave out hits with a lower cosine")] | None
-    ) = None
-    min_confidence: (
-        Annotated[
-            int, Meta(ge=0, le=100, description="only knowledge entries of this confidence or more")
-        ]
-        | None
-    ) = None
-    ef_search: Annotated[
-        int, Meta(ge=1, le=200, description="breadth of the vector search: slower and surer")
-    ] = 64
-    fusion: Annotated[
-        Literal["blend", "rrf"],
-        Meta(description="blend: absolute scores in [0, 1]; rrf: by rank only"),
-    ] = "blend"
-    snippet_chars: Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")] = 240
-    explain: Annotated[bool, Meta(description="say how each score came about")] = False
-    highlight: Annotated[bool, Meta(description="where the snippet matches")] = True
-
-    @property
-    def narrows(self) -> bool:
-        """True if there are conditions that only a scored candidate can meet or fail."""
-        return any(
-            least is not None
-            for least in (self.min_score, self.min_similarity, self.min_confidence)
-        )
 
 
 class HitSource(Struct, kw_only=True, frozen=True):
@@ -134,7 +60,10 @@ class Breakdown(Struct, kw_only=True, frozen=True):
 
 
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """`highlights`: character offsets into `snippet`. `explain` only on request."""
+    """`highlights`: character offsets into `snippet`. `explain` only on request.
+
+    `head`: of an entry that is superseded, the one that holds now.
+    """
 
     chunk_id: int
     score: float
@@ -146,6 +75,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     confidence: int | None
     expires_at: str | None
     superseded_by: int | None
+    head: int | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -165,16 +95,28 @@ class Found(Struct, frozen=True, kw_only=True):
     freshness: Freshness
 
 
-def run(state: State, params: Search) -> Found:
-    """Raises resource.not_found for an unknown knowledge base."""
+def run(
+    state: State, params: Search, *, now: str, centre: Centre = "densest", **only: Any
+) -> Found:
+    """`now`: the moment at which entries must hold; `only`: more of a DocumentFilter.
+
+    Raises resource.not_found for an unknown knowledge base.
+    """
+    given = {
+        "ids": params.document_ids,
+        "hide_superseded": not params.include_superseded,
+        "valid_at": None if params.include_expired else now,
+        **only,
+    }
+    filter = docs.filter_of(params, **given)
     with state.embedding.searching():
         try:
             with state.reading() as snapshot:
-                return _Searching(state, snapshot, params).found()
+                return _Searching(state, snapshot, params, filter, centre).found()
         except Moved:
             with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(state, snapshot, params).found()
+                return _Searching(state, snapshot, params, filter, centre).found()
 
 
 def _model_of(state: State) -> tuple[Embedding | PastEmbedding, Vectors | None]:
@@ -188,10 +130,19 @@ def _model_of(state: State) -> tuple[Embedding | PastEmbedding, Vectors | None]:
 class _Searching:
     """One search over one snapshot."""
 
-    def __init__(self, state: State, snapshot: Snapshot, params: Search) -> None:
+    def __init__(
+        self,
+        state: State,
+        snapshot: Snapshot,
+        params: Search,
+        filter: DocumentFilter,
+        centre: Centre,
+    ) -> None:
         self.state = state
         self.snapshot = snapshot
         self.params = params
+        self.filter = filter
+        self.centre: Centre = centre
         self.query = parse_query(params.query)
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
@@ -201,8 +152,7 @@ class _Searching:
         if self.params.kb is not None:
             docs.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
-        filter = docs.filter_of(self.params, ids=self.params.document_ids)
-        pool = self._pool(mode, restriction_of(self.snapshot, filter))
+        pool = self._pool(mode, restriction_of(self.snapshot, self.filter))
         ranked = self._ranked(pool, mode)
         page, rows, more = self._page(ranked)
         hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
@@ -220,7 +170,7 @@ class _Searching:
                 self.params,
                 self.query,
                 mode=mode,
-                filter=filter,
+                filter=self.filter,
                 pool=pool,
                 notice=self.notice,
             )
@@ -273,7 +223,7 @@ class _Searching:
         ranked = fusion.ordered(fused)
         if self.params.min_score is not None:
             ranked = [entry for entry in ranked if entry[1].score >= self.params.min_score]
-        return ranked if self.params.min_confidence is None else []  # documents have none
+        return ranked
 
     def _near_enough(self, pool: Pool) -> list[Candidate]:
         least = self.params.min_similarity
@@ -307,7 +257,8 @@ class _Searching:
         return [e for e in page if e[0] in rows], rows, len(ranked) > self.wanted
 
     def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
-        short = snippet(row.text, self.query.terms, self.params.snippet_chars)
+        chars = self.params.snippet_chars
+        short = snippet(row.text, self.query.terms, chars, centre=self.centre)
         return Hit(
             chunk_id=id,
             score=fused.score,
@@ -327,9 +278,10 @@ class _Searching:
                 tags=list(row.tags),
                 kb=row.kb,
             ),
-            confidence=None,
-            expires_at=None,
-            superseded_by=None,
+            confidence=row.confidence,
+            expires_at=row.expires_at,
+            superseded_by=row.superseded_by,
+            head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
             explain=self._explained(id, pool) if self.params.explain else msgspec.UNSET,
         )
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbproc import fusion
+from kbproc.candidates import restriction_of
 from kbproc.words import plural
 
 if TYPE_CHECKING:
     from kbproc.candidates import Pool
-    from kbproc.search import Search
+    from kbproc.search_params import Search
     from kbproc.snapshot import Snapshot
     from kbproc.text import Query
     from kbproc.views.filters import DocumentFilter
+
+_INCLUDE = "include_superseded and include_expired show them."
 
 
 def why_nothing(
@@ -30,7 +33,7 @@ def why_nothing(
     notice: list[str],
 ) -> str:
     """One sentence that says what to change. `mode` is the one that could be served."""
-    if not snapshot.published.chunks:
+    if not _chunks(snapshot):
         return "The store is empty: add documents with doc.ingest or doc.create."
     greatest = _greatest_score(params.fusion, mode)
     if params.min_score is not None and params.min_score > greatest:
@@ -39,9 +42,7 @@ def why_nothing(
             f"the greatest score of {params.fusion}."
         )
     if pool.total and params.narrows:
-        return (
-            f"{pool.total} candidates were left out by min_score, min_similarity or min_confidence."
-        )
+        return f"{pool.total} candidates were left out by min_score or min_similarity."
     if pool.total:
         matches = plural(pool.total, "match", "matches")
         return f"offset {params.offset} is beyond the last of {matches}."
@@ -50,6 +51,12 @@ def why_nothing(
     if mode == "none":
         return notice[0]
     return _why_no_candidate(snapshot, query, filter)
+
+
+def _chunks(snapshot: Snapshot) -> int:
+    if snapshot.sight is None:
+        return snapshot.published.chunks
+    return snapshot.queries.chunk_total()
 
 
 def _all(count: int, one: str, many: str | None = None) -> str:
@@ -64,13 +71,17 @@ def _greatest_score(kind: str, mode: str) -> float:
 
 
 def _why_no_candidate(snapshot: Snapshot, query: Query, filter: DocumentFilter) -> str:
-    if not filter.is_open:
-        if not snapshot.queries.count(filter):
-            return "No document matches the filters; leave some out."
-        hits = snapshot.fulltext.search(query, 1)
-        if hits.total:
-            return f"The filters removed {_all(hits.total, 'match', 'matches')}; leave some out."
-    unknown = snapshot.fulltext.unknown_words(query)
-    if unknown:
+    if not filter.is_open and not snapshot.queries.count(filter):
+        return "No document matches the filters; leave some out."
+    from kbproc.views.filters import DocumentFilter
+
+    everything = restriction_of(snapshot, DocumentFilter())
+    matches = snapshot.fulltext.search(query, 1, restriction=everything).total
+    if matches and filter.is_open:
+        found = _all(matches, "match", "matches")
+        return f"The entries that hold {found} are superseded or have expired; " + _INCLUDE
+    if matches:
+        return f"The filters removed {_all(matches, 'match', 'matches')}; leave some out."
+    if snapshot.sight is None and (unknown := snapshot.fulltext.unknown_words(query)):
         return f"No chunk holds {', '.join(unknown)}; try other words."
     return "No chunk matches; try fewer phrases and excluded words."

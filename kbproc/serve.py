@@ -22,7 +22,7 @@ from kbproc.lines import Lines, Signals
 from kbproc.model import PROTOCOL
 from kbproc.outbox import Outbox
 from kbproc.readonly import refusal
-from kbproc.share import SHARE, Hello
+from kbproc.share import Hello
 
 if TYPE_CHECKING:
     from kbproc.owner import Owner
@@ -85,10 +85,9 @@ def run(
     lines = Lines(reader, max_line_bytes, signals)
     found = _found(config, host)
     if isinstance(found, socket.socket):
-        hello = Hello(
-            share=SHARE, version=__version__, surface="serve", cwd=str(host.cwd()),
-            actor=config.actor, kb=config.kb, scopes=sorted(allowed),
-            root=_root(host, root), max_line_bytes=max_line_bytes, max_in_flight=max_in_flight,
+        hello = share.hello(
+            config, host.cwd(), surface="serve", scopes=allowed, root=_root(host, root),
+            max_line_bytes=max_line_bytes, max_in_flight=max_in_flight,
             allow_private_addresses=allow_private_addresses,
         )  # fmt: skip
         try:

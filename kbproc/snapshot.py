@@ -16,7 +16,8 @@ from kbproc.errors import KbprocError
 if TYPE_CHECKING:
     from kbproc.views.catalog import Catalog
     from kbproc.views.fulltext_search import FullTextSnapshot
-    from kbproc.views.queries import Head, HitRow, Queries
+    from kbproc.views.queries import Head, HitRow, Queries, Roster
+    from kbproc.views.reader import Sight
 
 
 class Moved(Exception):
@@ -24,11 +25,12 @@ class Moved(Exception):
 
 
 class Published:
-    """What readers see: a position, and the full-text index at it."""
+    """What readers see: a position, and the full-text index and the roster at it."""
 
-    def __init__(self, head: Head, fulltext: FullTextSnapshot) -> None:
+    def __init__(self, head: Head, fulltext: FullTextSnapshot, roster: Roster) -> None:
         self.head = head
         self.fulltext = fulltext
+        self.roster = roster
         self.chunks = fulltext.num_docs
 
     @property
@@ -49,14 +51,16 @@ class Readers:
         self._retired = False
         self._lock = threading.Lock()
 
-    def borrow(self) -> Queries:
+    def borrow(self, sight: Sight | None = None) -> Queries:
         from kbproc.views.queries import Queries
+        from kbproc.views.reader import EVERYTHING
 
         with self._lock:
             self._lent += 1
-            if self._idle:
-                return self._idle.pop()
-        return Queries(self.catalog.cursor())
+            queries = self._idle.pop() if self._idle else None
+        queries = queries or Queries(self.catalog.cursor())
+        queries.see(sight or EVERYTHING)
+        return queries
 
     def give_back(self, queries: Queries) -> None:
         with self._lock:
@@ -101,11 +105,13 @@ class Snapshot:
     """One committed state for one read; belongs to one thread.
 
     Asking for `queries` pins the catalog in a transaction. A read that asks for
-    nothing but `fulltext` and `hits` is spared that, as a rule.
+    nothing but `fulltext` and `hits` is spared that, as a rule. `sight`: what may be
+    seen of it; None is everything.
     """
 
-    def __init__(self, store: Shown) -> None:
+    def __init__(self, store: Shown, sight: Sight | None = None) -> None:
         self._store = store
+        self.sight = sight
         self._queries: Queries | None = None
         self._readers = store.readers
         self._committed = False
@@ -138,7 +144,7 @@ class Snapshot:
         if self._queries is not None:
             return self._queries.hits(ids)
         readers = self._store.readers
-        queries = readers.borrow()
+        queries = readers.borrow(self.sight)
         try:
             found = queries.hits(ids)
         finally:
@@ -167,7 +173,7 @@ class Snapshot:
 
     def _begin(self) -> Queries:
         self._readers = self._store.readers
-        queries = self._readers.borrow()
+        queries = self._readers.borrow(self.sight)
         queries.begin()
         return queries
 

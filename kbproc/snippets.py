@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kbproc.text import UNSPACED, stems, words
 
@@ -20,6 +20,8 @@ ELLIPSIS = "…"
 _ODD = "\x01"
 _REACH = 40  # how far a cut looks for a word border; text without spaces has none
 _MOST_MATCHES = 200  # of one kind: a long text of one word stays cheap
+
+Centre = Literal["densest", "first"]
 
 
 class Snippet(NamedTuple):
@@ -35,14 +37,17 @@ class _Match(NamedTuple):
     word: str
 
 
-def snippet(text: str, terms: Sequence[str], chars: int = 240) -> Snippet:
+def snippet(
+    text: str, terms: Sequence[str], chars: int = 240, *, centre: Centre = "densest"
+) -> Snippet:
     """At most `chars` characters of `text` around where most of `terms` stand together.
 
-    `terms` are folded words, as `parse_query` gives them. Line breaks become spaces.
-    Without a match it is the beginning.
+    `terms` are folded words, as `parse_query` gives them. `centre="first"`: around the
+    first word that matches, however many stand together later. Line breaks become
+    spaces. Without a match it is the beginning.
     """
     found = _matches(text, tuple(terms))
-    start, end = _window(text, found, chars)
+    start, end = _window(text, found, chars, centre)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
     body = text[start:end].translate(_BLANKS)
     shift = len(head) - start
@@ -127,15 +132,19 @@ def _word_matches(
             yield _Match(start, end, min(common))
 
 
-def _window(text: str, found: list[_Match], chars: int) -> tuple[int, int]:
-    """Where to cut `text` so that `found`'s densest part stands in the middle."""
+def _window(text: str, found: list[_Match], chars: int, centre: Centre) -> tuple[int, int]:
+    """Where to cut `text` so that `found`'s first or densest part stands in the middle."""
     if len(text) <= chars:
         return 0, len(text)
     room = max(1, chars - 2 * len(ELLIPSIS))
-    first, last = _densest(found, room)
+    first, last = _densest(found, room) if centre == "densest" else _first(found)
     start = max(0, min(first, (first + last - room) // 2, len(text) - room))
     end = min(len(text), start + room)
     return _start(text, start, first), _end(text, end, min(last, end))
+
+
+def _first(found: list[_Match]) -> tuple[int, int]:
+    return (found[0].start, found[0].end) if found else (0, 0)
 
 
 def _densest(found: list[_Match], room: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """The process that runs a user's SQL: a copy of the catalog comes in, rows go out.
 
-Owns: what the copy shows, the limits the process puts on itself, which
-statements it takes, values as JSON. Run as `python -m kbproc.sqlworker PARENT
-SECONDS` by sqlquery.py: each line of stdin is one step, answered by one line.
-Refuses to know: the store, the log, and who asks.
+Owns: the limits the process puts on itself, which statements it takes, values as
+JSON. Run as `python -m kbproc.sqlworker PARENT SECONDS` by sqlquery.py: each line of
+stdin is one step, answered by one line.
+Refuses to know: what the copy shows (sqlviews.py), the store, the log, and who asks.
 
 The copy holds the documented views and nothing else. Once it is open, read-only,
 the kernel lets this process open no file and no socket any more: what
@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbproc.pipes import claim, write_all
+from kbproc.sqlviews import SHOW, VIEWS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-VIEWS = ("chunks", "documents", "events", "failures", "knowledge_bases", "tags")
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _NO_FUNCTIONS = frozenset(
     {"current_setting", "getvariable", "write_log", "sleep_ms", "pg_sleep", "nextval", "setval",
@@ -40,19 +40,6 @@ _PR_SET_PDEATHSIG = 1
 _QUOTED = re.compile(r'"([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
 _READ_ONLY = "The views can only be read; documents change through doc.*"
-
-# From the catalog's tables to what docs/sql.md tells of. Nothing hidden stays behind.
-_SHOW = """
-drop table tokens; drop table head; drop index chunks_id;
-alter table chunks drop column overlap; alter table chunks rename idx to chunk_index;
-alter table kbs rename to knowledge_bases;
-delete from documents where deleted_at is not null;
-alter table documents drop column parser; alter table documents drop column deleted_at;
-alter table documents drop column touched;
-alter table failures drop column sha256;
-create view tags as select id as document_id, unnest(tags) as tag from documents;
-checkpoint
-"""
 
 _CONFIG: dict[str, Any] = {
     "threads": 1,
@@ -142,7 +129,7 @@ def prepare(target: str) -> bytes:
 
     with duckdb.connect(target, config={**_CONFIG, "memory_limit": "1GB"}) as db:
         row = db.execute("select seq from head").fetchone()
-        db.execute(_SHOW)
+        db.execute(SHOW)
     return json.dumps(row[0] if row else 0).encode()
 
 

@@ -28,6 +28,8 @@ from kbproc.host import Host
 from kbproc.lane import Lane, T, Ticket, Turns, birth, take_turn
 from kbproc.log import Log
 from kbproc.model import Freshness
+from kbproc.notebooks import Notebooks
+from kbproc.parsers import Parsers
 from kbproc.past import Pasts
 from kbproc.snapshot import Published, Readers, Snapshot
 from kbproc.storefiles import read_settings, size_of
@@ -71,12 +73,12 @@ class Store:
         self.pasts = Pasts(self)
         self._turns = Turns(self._run)
         self._exclusive = threading.Lock()
-        self._starting = threading.Lock()
         self._shown = threading.Condition()
         self._watchers: list[Callable[[], None]] = []
-        self._parsers: ParserPool | None = None
+        self._parsers = Parsers(self._start_parsers)
         self._closed = threading.Event()
         self._tidy = Tidy(self)
+        self.notebooks = Notebooks(self)
         self.broken: KbprocError | None = None
 
     # ------------------------------------------------------------------ opening
@@ -215,8 +217,10 @@ class Store:
         self.vectors = vectors
         vectors.settle()
 
-    def start_tidying(self) -> None:
+    def start_upkeep(self) -> None:
+        """In the background, for as long as this process owns the store."""
         self._tidy.start()
+        self.notebooks.start()
 
     def tidy(self) -> None:
         """Once, now."""
@@ -284,22 +288,16 @@ class Store:
     @property
     def parsers(self) -> ParserPool:
         """The processes that read documents; started when first needed."""
+        return self._parsers.get()
+
+    def _start_parsers(self) -> ParserPool:
         from kbproc.parse.pool import ParserPool
 
-        with self._starting:
-            if self._parsers is None:
-                tokenizer, tokens = self.embedding.tokenizer_path, self.embedding.max_tokens
-                self._parsers = ParserPool(
-                    tokenizer=tokenizer, max_tokens=tokens, overlap=round(tokens * 0.15)
-                )
-            return self._parsers
+        tokenizer, tokens = self.embedding.tokenizer_path, self.embedding.max_tokens
+        return ParserPool(tokenizer=tokenizer, max_tokens=tokens, overlap=round(tokens * 0.15))
 
     def retire_parsers(self) -> None:
-        """What is being read is read to its end; the next who needs one starts it."""
-        with self._starting:
-            parsers, self._parsers = self._parsers, None
-        if parsers is not None:
-            threading.Thread(target=parsers.retire, name="retire", daemon=True).start()
+        self._parsers.retire()
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -311,9 +309,11 @@ class Store:
             self.version += 1
 
     def publish(self) -> None:
-        head = self._writer_queries().head()
+        queries = self._writer_queries()
+        if self.catalog.stirred or not hasattr(self, "published"):
+            self._roster, self.catalog.stirred = queries.roster(), False
         with self._shown:
-            self.published = Published(head, self.fulltext.snapshot())
+            self.published = Published(queries.head(), self.fulltext.snapshot(), self._roster)
             self._shown.notify_all()
 
     # ------------------------------------------------------------------ writing
@@ -378,11 +378,11 @@ class Store:
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self._closed.set()
+        _quietly(self.notebooks.close)
         self._tidy.close()
         if self.vectors is not None and self.broken is None and not self.read_only:
             _quietly(self.vectors.save)
-        if self._parsers is not None:
-            _quietly(self._parsers.close)
+        _quietly(self._parsers.close)
         _quietly(self.pasts.close)
         for part in ("embedding", "fulltext", "catalog", "log"):
             if hasattr(self, part):

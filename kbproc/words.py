@@ -14,10 +14,10 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def there_is_no(noun: str, ids: Iterable[int]) -> str:
+def there_is_no(noun: str, ids: Iterable[int], nouns: str | None = None) -> str:
     """Names the first ten."""
     missing = [str(id) for id in dict.fromkeys(ids)]
     if len(missing) == 1:
         return f"There is no {noun} {missing[0]}."
     more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-    return f"There are no {noun}s {', '.join(missing[:10])}{more}."
+    return f"There are no {nouns or f'{noun}s'} {', '.join(missing[:10])}{more}."

@@ -79,6 +79,22 @@ class Conversation(NamedTuple):
     exit: int = 0
 
 
+GITEA_ADMIN = """# Gitea: administration
+
+Gitea runs on git.example.org as the user git.
+
+## Webhooks
+
+A webhook is added under Settings → Webhooks of a repository. Deliveries are listed there,
+and each can be sent again. Only hosts in `ALLOWED_HOST_LIST` are called.
+"""
+GITEA_WEBHOOKS = """# Gitea: webhooks that are refused
+
+A delivery that fails with "not allowed to call" means that the host is missing from
+`ALLOWED_HOST_LIST` in app.ini, section [webhook]. Add it, restart, deliver again.
+"""
+
+
 # ------------------------------------------------------------------------- the steps
 
 
@@ -116,6 +132,33 @@ INGESTED: list[Step] = [ask(1, "doc.ingest", paths=["docs"]), WAIT]
 
 
 # ------------------------------------------------------------------ around the steps
+
+
+@contextmanager
+def with_agents(folder: Path) -> Iterator[None]:
+    """Three agents; the notes of one were there before."""
+    session = Session(folder / "store", cwd=folder, model="hash")
+    session.data("kb.create", slug="private")
+    session.data("knowledge.store", title="Vault", body="The vault opens at nine.", kb="private")
+    session.data("knowledge.store", title="Backups", body="Backups run each night.")
+    session.data("knowledge.store", title="Mirrors", body="Mirrors are pulled each hour.")
+    session.data("doc.wait")
+    notes = folder / "store" / "notes" / "gitea"
+    notes.mkdir(parents=True)
+    (notes / "gitea-admin.md").write_text(GITEA_ADMIN)
+    session.data(
+        "agent.create", slug="gitea", description="Looks after Gitea.", kbs=["default"],
+        quotas={"knowledge_stored": 1, "notes_stored": 2},
+        instructions="Search your notes first. Write down what you find out.",
+    )  # fmt: skip
+    session.data("note.sync", agent="gitea")
+    scopes = ["store:read", "doc:read", "knowledge:read", "knowledge:write"]
+    session.data("agent.create", slug="reader", kbs=["default"], scopes=scopes)
+    session.data("agent.create", slug="past")
+    plan = session.ask("agent.delete", slug="past", dry_run=True)["result"]["meta"]["plan"]
+    session.data("agent.delete", slug="past", confirm=plan["plan_hash"])
+    session.close()
+    yield
 
 
 @contextmanager
@@ -750,6 +793,177 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(5, "doc.fetch", url="https://user:secret@example.org/"),
             ask(6, "doc.fetch", url="http://127.0.0.1:99999/"),
         ]
+    ),
+    "knowledge": Conversation(
+        [
+            ask(
+                1,
+                "knowledge.store",
+                title="The CI cache is keyed by lock file",
+                body="Deleting the lock file drops the cache; builds take 12 minutes then.",
+                tags=["CI"],
+                confidence=60,
+                task_ref={"task_id": "T-17", "kind": "produced"},
+                source="https://ci.example.org/17",
+                client_token="once",
+            ),
+            ask(
+                2,
+                "knowledge.store",
+                title="The CI cache is keyed by lock file and image",
+                body="A new image drops the cache, too.",
+                tags=["ci"],
+                confidence=95,
+            ),
+            ask(
+                3,
+                "knowledge.store",
+                title="Freeze",
+                body="No deploys until the cache is warm.",
+                expires_at="2026-02-01",
+            ),
+            ask(4, "knowledge.store", title="Late", body="x", expires_at="2025-12-31"),
+            WAIT,
+            ask(5, "knowledge.search", query="ci cache"),
+            ask(6, "knowledge.supersede", old_id=1, new_id=2),
+            ask(7, "knowledge.search", query="lock file", min_confidence=90, limit=1),
+            ask(8, "knowledge.search", query="lock", mode="fts", include_superseded=True),
+            ask(9, "search", query="cache", mode="fts", types=["knowledge"]),
+            ask(10, "knowledge.get", id=1),
+            ask(11, "knowledge.get", id=1, as_of=3),
+            ask(12, "knowledge.list", task_id="T-17"),
+            ask(13, "knowledge.list", task_id="T-17", include_superseded=True),
+            ask(14, "knowledge.supersede", old_id=2, new_id=1),
+            ask(15, "knowledge.supersede", old_id=1, new_id=3),
+            ask(16, "knowledge.unsupersede", old_id=1, new_id=3),
+            ask(17, "knowledge.unsupersede", old_id=1, new_id=2),
+            ask(18, "knowledge.supersede", old_id=1, new_id=2),
+            ask(19, "knowledge.delete", ids=[2]),
+            confirm(20, "knowledge.delete", ids=[2]),
+            ask(21, "knowledge.list"),
+            ask(22, "knowledge.get", id=2),
+            ask(23, "doc.delete", ids=[1]),
+            ask(24, "doc.history", id=1),
+            ask(
+                25,
+                "knowledge.store",
+                title="The CI cache is keyed by lock file",
+                body="Deleting the lock file drops the cache; builds take 12 minutes then.",
+                tags=["CI"],
+                confidence=60,
+                task_ref={"task_id": "T-17", "kind": "produced"},
+                source="https://ci.example.org/17",
+                client_token="once",
+            ),
+        ]
+    ),
+    "gitea_webhook": Conversation(
+        [
+            ask(1, "agent.get", slug="gitea"),
+            ask(2, "note.search", query="gitea webhook"),
+            ask(3, "note.get", slug="gitea-admin"),
+            ask(4, "search", query="gitea webhook"),
+            ask(5, "note.put", slug="gitea-webhooks", text=GITEA_WEBHOOKS, client_token="found"),
+            WAIT,
+            ask(6, "note.list"),
+            ask(7, "note.search", query="webhook not allowed to call"),
+            ask(8, "note.put", slug="gitea-webhooks", text=GITEA_WEBHOOKS, client_token="found"),
+            ask(9, "note.sync"),
+            ask(10, "agent.status", slug="gitea"),
+        ],
+        {"actor": "gitea", "agent_named": True},
+        around=with_agents,
+    ),
+    "agents": Conversation(
+        [
+            ask(1, "agent.create", slug="deployer", kbs=["default"], quotas={"notes_stored": 5}),
+            ask(2, "agent.create", slug="deployer"),
+            ask(3, "agent.create", slug="user"),
+            ask(4, "agent.create", slug="other", kbs=["defualt"]),
+            ask(5, "agent.create", slug="other", scopes=["doc:reed"]),
+            ask(6, "agent.create", slug="other", notes_folder="no/such/folder"),
+            ask(7, "agent.update", slug="deployer", instructions="Ask before Friday."),
+            ask(8, "agent.update", slug="deployer", clear=["kbs"], expected_revision=1),
+            ask(9, "agent.update", slug="deployer", clear=["kbs"], expected_revision=2),
+            ask(10, "agent.update", slug="deployer"),
+            ask(11, "agent.list"),
+            ask(12, "agent.get", slug="deployr"),
+            ask(13, "agent.delete", slug="deployer"),
+            confirm(14, "agent.delete", slug="deployer"),
+            ask(15, "agent.get", slug="deployer"),
+        ]
+    ),
+    "agent_bound": Conversation(
+        [
+            ask(1, "agent.list"),
+            ask(2, "agent.get", slug="reader"),
+            ask(3, "kb.list"),
+            ask(4, "kb.get", slug="private"),
+            ask(5, "kb.create", slug="private"),
+            ask(6, "search", query="vault", mode="fts"),
+            ask(7, "doc.get", id=1),
+            ask(8, "status"),
+            ask(9, "tag.list"),
+            ask(10, "events.read"),
+            ask(11, "knowledge.store", title="One", body="The first."),
+            ask(12, "knowledge.store", title="Two", body="The second."),
+            ask(13, "note.put", slug="two", text="# Two\n"),
+            ask(14, "note.put", slug="three", text="# Three\n"),
+            ask(15, "agent.update", slug="gitea", clear=["kbs"]),
+            ask(16, "note.get", agent="reader", slug="anything"),
+            WAIT,
+            ask(17, "agent.check", slug="gitea"),
+        ],
+        {"actor": "gitea", "agent_named": True},
+        around=with_agents,
+    ),
+    "agent_scopes": Conversation(
+        [
+            ask(1, "knowledge.supersede", old_id=2, new_id=3),
+            ask(2, "knowledge.store", title="Nightly", body="Backups run at two.", confidence=99),
+            WAIT,
+            ask(3, "knowledge.supersede", old_id=2, new_id=4),
+            ask(4, "knowledge.search", query="backups"),
+            ask(5, "note.list"),
+            ask(6, "doc.create", title="x", text="x"),
+        ],
+        {"actor": "reader"},
+        around=with_agents,
+    ),
+    "agent_unknown": Conversation(
+        [ask(1, "ping"), ask(2, "version")],
+        {"actor": "gitee", "agent_named": True},
+        around=with_agents,
+    ),
+    "agent_deleted": Conversation([ask(1, "ping")], {"actor": "past"}, around=with_agents),
+    "notes": Conversation(
+        [
+            ask(1, "note.put", agent="gitea", slug="deploys", text="# Deploys\n\nOn Friday.\n"),
+            ask(
+                2,
+                "note.put",
+                agent="gitea",
+                slug="deploys",
+                text="# Deploys\n\nNever.\n",
+                expected_revision=1,
+            ),
+            ask(3, "note.put", agent="gitea", slug="deploys", text="x", expected_revision=1),
+            ask(4, "note.put", agent="gitea", slug="Deploys", text="x"),
+            ask(5, "note.put", agent="gitea", slug="blank", text=" "),
+            ask(6, "note.put", slug="whose", text="x"),
+            ask(7, "note.put", agent="gitee", slug="whose", text="x"),
+            WAIT,
+            ask(8, "note.list", agent="gitea"),
+            ask(9, "note.get", agent="gitea", slug="deploys"),
+            ask(10, "note.get", agent="gitea", slug="deploys", as_of=8),
+            ask(11, "note.get", agent="gitea", slug="deploy"),
+            ask(12, "doc.update", id=4, title="x"),
+            ask(13, "note.delete", agent="gitea", slug="deploys"),
+            confirm(14, "note.delete", agent="gitea", slug="deploys"),
+            ask(15, "note.sync", agent="gitea"),
+            ask(16, "agent.delete", slug="gitea"),
+        ],
+        around=with_agents,
     ),
     "store_newer": Conversation(
         [ask(1, "ping"), ask(2, "version"), ask(3, "doctor")], around=of_newer_format

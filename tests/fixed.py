@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,18 @@ def model_of(text: str) -> dict[str, Any]:
 
 
 class FixedHost(Host):
-    """One moment for ever; salts count up."""
+    """One moment, until told otherwise; salts count up."""
 
     def __init__(self) -> None:
         self._salts = itertools.count(1)
+        self._now_ms = NOW_MS
 
     def now_ms(self) -> int:
-        return NOW_MS
+        return self._now_ms
+
+    def pass_until(self, moment: str) -> None:
+        """RFC 3339."""
+        self._now_ms = round(datetime.fromisoformat(moment).timestamp() * 1000)
 
     def monotonic_ms(self) -> float:
         return 0.0
@@ -64,6 +70,8 @@ def kill_at(point: str) -> None:
 
 def config_of(store: Path, options: dict[str, str]) -> Config:
     named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
+    if "agent_named" in options:
+        named["agent_named"] = True
     if "runtime" in options:
         named["runtime"] = Path(options["runtime"])
     return Config(store=store, cache=store.parent / "cache", **named)

@@ -27,6 +27,15 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("store.purge", {"document_ids": [4]}),
     ("store.backup", {"path": "backup"}),
     ("doc.create", {"title": "Last", "text": "the last of them"}),
+    ("agent.create", {"slug": "keeper"}),
+    ("agent.create", {"slug": "brief"}),
+    ("note.put", {"agent": "keeper", "slug": "harbour", "text": "# Harbour\n\nIt is open.\n"}),
+    ("note.put", {"agent": "keeper", "slug": "harbour", "text": "# Harbour\n\nIt is shut.\n"}),
+    ("note.put", {"agent": "brief", "slug": "tide", "text": "# Tide\n\nIt is high.\n"}),
+    ("note.delete", {"agent": "brief", "slug": "tide"}),
+    ("knowledge.store", {"title": "Old", "body": "The lamp is lit at six."}),
+    ("knowledge.store", {"title": "New", "body": "The lamp is lit at seven."}),
+    ("knowledge.supersede", {"old_id": 9, "new_id": 10}),
 ]
 
 READS: list[tuple[str, dict[str, Any]]] = [
@@ -37,6 +46,10 @@ READS: list[tuple[str, dict[str, Any]]] = [
     ("search", {"query": "lighthouse harbour file", "limit": 20}),
     ("search", {"query": "the second", "mode": "fts"}),
     ("search", {"query": "secret lighthouse", "mode": "vector"}),
+    ("note.list", {"agent": "keeper"}),
+    ("note.list", {"agent": "brief"}),
+    ("knowledge.search", {"query": "lamp lit"}),
+    ("agent.list", {}),
 ]
 
 

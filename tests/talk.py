@@ -7,6 +7,7 @@ and sends the next.
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 import subprocess
@@ -170,9 +171,12 @@ class Session:
         self, store: Path, *, cwd: Path, model: str = "hash", registry: Registry | None = None,
         scopes: str | None = None, max_line_bytes: int = MAX_LINE_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT, allow_private: bool = False, outbox: Any = None,
+        actor: str = "user", agent_named: bool = False,
     ) -> None:  # fmt: skip
         host = FixedHost()
-        config = Config(store=store, cache=store.parent / "cache")
+        config = Config(
+            store=store, cache=store.parent / "cache", actor=actor, agent_named=agent_named
+        )
         methods = registry or all_methods()
         self.outbox: Any = outbox or _List()
         self.wire = rpc.Wire(max_line_bytes)
@@ -183,10 +187,23 @@ class Session:
         owner.open()
         self.opened, self.service = owner.opened, owner.service
         self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
-        _tell_ready(self.opened, self.outbox, self.wire)
+        _tell_ready(self.opened, self.outbox, self.wire, peer)
         self.connection = Connection(
             self.service, peer, self.outbox, settings={"allow_private_addresses": allow_private}
         )
+
+    def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
+        """A second connection to the same open store, by somebody else."""
+        other = copy.copy(self)
+        other.outbox = _List()
+        peer = msgspec.structs.replace(
+            self.connection.peer,
+            actor=actor,
+            scopes=parse_scopes(scopes, self.service.registry.scopes),
+            named=named,
+        )
+        other.connection = Connection(self.service, peer, other.outbox)
+        return other
 
     @property
     def store(self) -> Store:

@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from kbproc import backup as backup_module
 from kbproc import doctor, failpoints
+from kbproc import events as ev
 from kbproc import log as log_module
 from kbproc.errors import KbprocError
 from kbproc.store import Store
+from tests import lifecycle
 from tests.conftest import OpenSession
 from tests.fixed import FixedHost
 from tests.talk import REPO, Session, as_bytes, cancel, request
@@ -77,20 +80,69 @@ def test_a_backup_is_the_store(open_session: OpenSession, tmp_path: Path) -> Non
 
 def test_what_is_not_part_of_it(session: Session, tmp_path: Path) -> None:
     fill(session, 2)
-    notes = session.store.folder / "notes" / "ann"
-    notes.mkdir(parents=True)
-    (notes / "a.md").write_text("# A")
+    store = session.store
+    lifecycle.agent(store, "ann")
+    lifecycle.note(store, "ann", "known", "# A")
+    notes = store.folder / "notes" / "ann"
     (notes / "out.md").symlink_to(tmp_path)
-    blob = next(p for p in (session.store.folder / "blobs").rglob("*") if p.is_file())
+    (notes / "picture.png").write_bytes(b"png")
+    (notes / ".git").mkdir()
+    (notes / ".git" / "HEAD").write_text("ref")
+    blob = next(p for p in (store.folder / "blobs").rglob("*") if p.is_file())
     blob.with_name(f"{blob.name}.1-1.tmp").write_bytes(b"half")
     session.data("store.backup", path="copy")
     found = {str(p.relative_to(tmp_path / "copy")) for p in (tmp_path / "copy").rglob("*.*")}
     assert {name.partition("/")[0] for name in found} == {"store.toml", "log", "vectors", "notes"}
-    assert (tmp_path / "copy" / "notes" / "ann" / "a.md").read_text() == "# A"
-    assert not (tmp_path / "copy" / "notes" / "ann" / "out.md").exists()
+    assert [name for name in found if name.startswith("notes/")] == ["notes/ann/known.md"]
     assert not any(name.endswith(".tmp") for name in found)
     for path in [tmp_path / "copy", *(tmp_path / "copy").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_the_first_sync_of_a_backup_changes_nothing(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    one = open_session()
+    store = one.store
+    for slug in ("ann", "bob"):
+        lifecycle.agent(store, slug)
+        for n in range(3):
+            lifecycle.note(store, slug, f"note-{n}", f"# {slug} {n}\r\n")
+    (tmp_path / "own").mkdir()
+    lifecycle.agent(store, "eve", folder=str(tmp_path / "own"))
+    edited = store.folder / "notes" / "ann" / "note-1.md"
+    edited.write_text("# Edited while nobody looked\n")
+    answer = one.ask("store.backup", path="copy")["result"]
+    assert answer["meta"]["hint"].startswith("The notes of eve lie elsewhere")
+    copied = tmp_path / "copy" / "notes"
+    assert (copied / "ann" / "note-1.md").read_text() == "# Edited while nobody looked\n"
+    assert sorted(str(p.relative_to(copied)) for p in copied.rglob("*.md")) == sorted(
+        str(p.relative_to(store.folder / "notes")) for p in (store.folder / "notes").rglob("*.md")
+    )
+    two = open_session(tmp_path / "copy")
+    seq = two.store.seq
+    two.data("note.sync")
+    assert two.store.seq == seq
+    shown = [s.data("note.list", agent="ann") for s in (one, two)]
+    assert shown[0] == shown[1]
+
+
+def test_a_note_that_comes_while_it_is_copied(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy has the notes of its position, whatever the folder holds by then."""
+    store = session.store
+    lifecycle.agent(store, "ann")
+    gone = lifecycle.note(store, "ann", "gone", "# Gone later\n")
+    stock = backup_module.take_stock(store, lambda: None)
+    with store.lane():
+        lifecycle.put(store, ev.DocDeleted(id=gone))
+        (store.folder / "notes" / "ann" / "gone.md").unlink()
+    lifecycle.note(store, "ann", "later", "# Later\n")
+    backup_module.copy(
+        stock, tmp_path / "copy", tell=lambda done, total, name: None, check=lambda: None
+    )
+    assert [p.name for p in (tmp_path / "copy" / "notes").rglob("*.md")] == ["gone.md"]
 
 
 def test_while_four_threads_write(

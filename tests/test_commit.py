@@ -275,6 +275,16 @@ WRITES: dict[str, dict[str, Any]] = {
     "store.purge": {"document_ids": [1]},
     "store.backup": {"path": "backup"},
     "store.import": {"path": "export.ndjson"},
+    "agent.create": {"slug": "newcomer"},
+    "agent.update": {"slug": "keeper", "description": "Keeps the harbour."},
+    "agent.delete": {"slug": "keeper"},
+    "note.put": {"agent": "keeper", "slug": "pier", "text": "The pier."},
+    "note.delete": {"agent": "keeper", "slug": "harbour"},
+    "note.sync": {"agent": "keeper"},
+    "knowledge.store": {"title": "New", "body": "new"},
+    "knowledge.supersede": {"old_id": 6, "new_id": 7},
+    "knowledge.unsupersede": {"old_id": 8, "new_id": 9},
+    "knowledge.delete": {"ids": [9]},
 }
 
 
@@ -294,6 +304,11 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: st
     session.data("doc.create", title="Gone", text="epsilon")
     plan = session.error("doc.delete", ids=[4])["plan"]
     session.data("doc.delete", ids=[4], confirm=plan["plan_hash"])
+    session.data("agent.create", slug="keeper")
+    session.data("note.put", agent="keeper", slug="harbour", text="The harbour.")
+    for title in "abcd":
+        session.data("knowledge.store", title=title, body=title)
+    session.data("knowledge.supersede", old_id=8, new_id=9)
     session.data("store.export", path="export.ndjson")
     before, seq = everything(session), session.store.seq
     answer = session.ask(method, **WRITES[method], dry_run=True, client_token="t")["result"]

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.conftest import OpenSession
@@ -97,6 +98,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"title": "a", "text": "x", "metadata": {"k": [1]}}, "metadata"),
     ({"title": "a", "text": "x", "metadata": {"k": "v" * 1001}}, "metadata.k"),
     ({"title": "a", "text": "x", "metadata": {"\u200b": "v"}}, "metadata"),
+    ({"title": "a", "text": "x", "metadata": {"k" * 201: "v"}}, "metadata"),
     ({"title": "a", "text": "x", "source_id": "\u202e"}, "source_id"),
     ({"title": "a", "text": "x", "type": "pdf"}, "type"),
     ({"title": "a", "text": "x", "kb": "No"}, "kb"),
@@ -205,6 +207,25 @@ METADATA: list[tuple[dict[str, Any], list[int]]] = [
     ({"text": 'a "b" \\ \n \u2028 ü/'}, [5]),
     ({"'; drop table documents": 1}, []),
 ]
+
+
+def test_the_connections_kb_is_meant_where_none_is_named(session: Session) -> None:
+    session.data("kb.create", slug="papers")
+    peer = session.connection.peer
+    session.connection.peer = msgspec.structs.replace(peer, kb="papers")
+    assert create(session, "One", "x")["kb"] == "papers"
+    assert create(session, "Two", "x", kb="default")["kb"] == "default"
+    assert len(session.data("doc.list")) == 2  # which means all
+
+
+def test_great_integers_are_told_apart(session: Session) -> None:
+    ids = [create(session, f"n{n}", "x", metadata={"n": n})["id"] for n in (2**53, 2**53 + 1)]
+    create(session, "half", "x", metadata={"n": 2**53 + 0.5})
+    for id, wanted in zip(ids, (2**53, 2**53 + 1), strict=True):
+        plan = session.ask("doc.delete", where={"metadata": {"n": wanted}}, dry_run=True)
+        found = [t["id"] for t in plan["result"]["meta"]["plan"]["targets"]]
+        assert id in found
+        assert set(found) & set(ids) == {id}
 
 
 def test_filter_by_metadata(library: Session) -> None:

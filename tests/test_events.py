@@ -17,7 +17,8 @@ from kbproc.errors import KbprocError
 TAGS = {
     "chunk.deleted", "doc.changed", "doc.deleted", "doc.written", "file.cleared", "file.failed",
     "kb.created", "kb.deleted", "kb.updated", "doc.purged", "purge.ended", "text.erased",
-    "log.repaired", "model.used",
+    "log.repaired", "model.used", "entry.superseded", "entry.revived", "agent.written",
+    "agent.deleted",
 }  # fmt: skip
 
 # The same of their members: a name that is written once is read for ever.
@@ -28,7 +29,7 @@ MEMBERS = {
     "doc.written": {
         "id", "kb", "revision", "title", "doc_type", "source_sha256", "size_bytes", "first_chunk",
         "chunks", "parser", "path", "url", "source_id", "tags", "metadata", "pages",
-        "created_at",
+        "created_at", "created_by", "entry",
     },
     "doc.changed": {"id", "revision", "title", "tags", "metadata"},
     "doc.deleted": {"id"},
@@ -39,6 +40,12 @@ MEMBERS = {
     "purge.ended": {"purge"},
     "text.erased": {"was", "purge", "document_id", "next_document", "next_chunk"},
     "model.used": {"kind", "name"},
+    "entry.superseded": {"id", "by", "was"},
+    "entry.revived": {"ids", "was"},
+    "agent.written": {
+        "slug", "revision", "description", "kbs", "folder", "scopes", "quotas", "instructions",
+    },
+    "agent.deleted": {"slug"},
     "log.repaired": {"lost", "aside", "next_document", "next_chunk"},
 }  # fmt: skip
 

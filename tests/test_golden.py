@@ -21,7 +21,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from kbproc.errors import ERRORS
 from kbproc.methods import registry as all_methods
 from kbproc.schema import all_schemas
-from tests import toys
+from tests import shell, toys
 from tests.conversations import BASE, CONVERSATIONS, Conversation, make_files
 from tests.talk import REPO, Message, Process, Session, Transcript, converse, parsed
 
@@ -32,11 +32,22 @@ TOYS = [name for name, talk in CONVERSATIONS.items() if talk.registry is not Non
 
 # What no method of this version can meet.
 NOT_YET = {
-    "knowledge.cycle",  # knowledge.supersede
-    "auth.not_owner",  # knowledge.supersede
-    "quota.exceeded",  # knowledge.store
     "llm.unavailable",  # session.ask
-    "profile.not_found",  # the shell's --profile
+}
+
+# What the shell prints beyond one method's answer.
+SHELL = {
+    "profiles": [
+        ["profile", "save", "work", "--store", "kb", "--kb", "papers"],
+        ["profile", "list"],
+        ["profile", "show", "work"],
+        ["kb", "list", "--profile", "wrok"],
+        ["profile", "use", "wrok"],
+        ["profile", "delete", "work"],
+        ["link", "--kb", "default"],
+        ["kb", "list", "--jq", ".data[].slug"],
+        ["unlink"],
+    ],
 }
 
 
@@ -122,6 +133,22 @@ def test_toys(name: str, folder: Path, transcripts: SnapshotAssertion) -> None:
     assert got.text() == transcripts
 
 
+@pytest.mark.parametrize("name", SHELL)
+def test_shell(
+    name: str,
+    folder: Path,
+    transcripts: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, told = shell.in_process(folder, monkeypatch, capsys), []
+    for argv in SHELL[name]:
+        code, out, err = run(*argv)
+        told += [" ".join(["$ kbproc", *argv]), *(f"1 {line}" for line in out.splitlines())]
+        told += [*(f"2 {line}" for line in err.splitlines()), f"exit {code}"]
+    assert "\n".join([*told, ""]) == transcripts
+
+
 def golden(name: str) -> str:
     return (GOLDEN / f"{name}.txt").read_text()
 
@@ -201,6 +228,14 @@ def _received() -> Iterator[Message]:
         yield from messages(lines)
 
 
+def _told_by_shell() -> Iterator[str]:
+    """What stood on stderr."""
+    for name in SHELL:
+        for line in golden(f"test_shell[{name}]").splitlines():
+            if line.startswith("2 {"):
+                yield line[2:]
+
+
 def test_every_method_answers_in_a_golden() -> None:
     answered = {
         message["result"]["meta"]["schema"].removesuffix("/1")
@@ -213,11 +248,13 @@ def test_every_method_answers_in_a_golden() -> None:
 
 def test_every_error_type_is_in_a_golden() -> None:
     emitted = {message["error"]["data"]["type"] for message in _received() if "error" in message}
+    emitted |= {json.loads(line)["error"]["type"] for line in _told_by_shell()}
     assert set(ERRORS) - emitted == NOT_YET
 
 
 def test_no_stray_files() -> None:
     wanted = {f"test_over_pipes[{name}].txt" for name in PIPED}
     wanted |= {f"test_toys[{name}].txt" for name in TOYS}
+    wanted |= {f"test_shell[{name}].txt" for name in SHELL}
     assert {path.name for path in GOLDEN.iterdir()} == wanted
     assert [path.name for path in GOLDEN.parent.iterdir() if path.is_file()] == []

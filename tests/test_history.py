@@ -336,7 +336,7 @@ def test_what_others_changed_later_is_kept(session: Session) -> None:
     ]
     done = undo(session, start, start + 1)
     assert done["kept"] == [{
-        "seq": start, "document_id": one, "kb": None,
+        "seq": start, "document_id": one, "kb": None, "agent": None,
         "why": f"document {one} was changed again at seq {bobs} by bob",
     }]  # fmt: skip
     assert [d["title"] for d in session.data("doc.list")] == ["One!", "Two"]
@@ -573,7 +573,7 @@ def test_a_suffix_of_any_course_is_undone_and_done_again(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Path(folder) / "store", cwd=Path(folder), model="none")
-        session.store._parsers = parsers
+        session.store._parsers._pool = parsers
         try:
             for step in first:
                 do(session, *step)
@@ -593,7 +593,7 @@ def test_a_suffix_of_any_course_is_undone_and_done_again(
             found = doctor.compare(session.store)
             assert {name: wrong for name, wrong in found.items() if wrong} == {}
         finally:
-            session.store._parsers = None
+            session.store._parsers._pool = None
             session.close()
 
 

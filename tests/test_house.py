@@ -17,18 +17,22 @@ PACKAGE = REPO / "kbproc"
 
 # A file imports only from its own floor or a lower one.
 FLOORS: dict[int, str] = {
-    0: "__init__ errors model config pipes host logs words failpoints",
-    1: "events records segments log survey blobs gitignore files",
+    0: "__init__ errors model config pipes host logs words failpoints profiles tomlfiles",
+    1: "events records segments log survey blobs gitignore files exchange notefolder notehidden "
+    "noteedit",
     2: "parse chunk embed embed_http embed_onnx onnx_export fusion text snippets",
     3: "views",
-    4: "store lane catchup snapshot storefiles embedding commit documents revision paging "
-    "ingest ingest_result content fetch search candidates search_hints doctor pending tidy "
-    "rebuild past purge salvage recover checks history restore revert feed sqlquery sqlworker "
-    "backup portable exporting importing switch quiet readonly",
+    4: "sight parsers quotas search_params entries agents notes store lane catchup snapshot "
+    "storefiles embedding commit documents revision paging ingest ingest_result content fetch "
+    "search candidates search_hints doctor pending tidy rebuild past purge salvage recover "
+    "checks history restore revert feed sqlquery sqlworker sqlviews backup portable exporting "
+    "importing importing_more importing_known switch quiet readonly notewatch agentcheck "
+    "chains notebooks notediff noterevision notesync portable_lines reversal revert_links "
+    "revert_named",
     5: "registry params call methods flags describe schema",
     6: "rpc outbox pool lines flight waiting server coprocess serve share owner relay attached "
-    "quick argv help texts options output stream completion terminal cli perform oneshot gen "
-    "__main__",
+    "quick argv commands help profile_commands texts options output stream completion "
+    "terminal cli perform oneshot gen __main__",
 }
 FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 
@@ -43,8 +47,8 @@ BOUNDARIES = {
 PRIVATE = ("shared/" + "design", "shared/" + "contract")
 
 HEAVY = {"duckdb", "faiss", "tantivy", "onnxruntime", "torch", "numpy", "pypdf", "httpx", "rich",
-         "docx", "selectolax", "tokenizers", "sentence_transformers", "jq", "jsonschema_rs",
-         "shtab"}  # fmt: skip
+         "watchfiles", "docx", "selectolax", "tokenizers", "sentence_transformers", "jq",
+         "jsonschema_rs", "shtab"}  # fmt: skip
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

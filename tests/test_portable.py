@@ -20,6 +20,7 @@ from kbproc.commit import LongWrite, Request
 from kbproc.commit import write as commit
 from kbproc.methods.doc_add import Create, create
 from kbproc.views.filters import DocumentFilter
+from tests import lifecycle
 from tests.conftest import OpenSession
 from tests.talk import Session, as_bytes, cancel, request
 
@@ -78,6 +79,7 @@ def write(path: Path, lines: list[Line]) -> None:
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     count, sha256 = len(of(lines, "document")), hashlib.sha256(data).hexdigest()
     end = {"type": "end", "documents": count, "sha256": sha256}
+    end |= {name + "s": len(of(lines, name)) for name in ("agent", "note")}
     path.write_bytes(data + json.dumps(end).encode() + b"\n")
 
 
@@ -103,6 +105,14 @@ NOW = "2026-01-01T00:00:00.000Z"
 HEADER = {"type": "kbproc.export", "version": 1, "seq": 1, "exported_at": NOW,
           "store_format": 1, "kbproc": "1"}  # fmt: skip
 KB = {"type": "kb", "slug": "default", "name": "Default"}
+
+
+AGENT = {"type": "agent", "slug": "gitea"}
+NOTE = {"type": "note", "agent": "gitea", "slug": "hooks", "text": "# Hooks\n", "updated_at": NOW}
+
+
+def entry(id: int = 1, **facts: Any) -> Line:
+    return document(id, doc_type="knowledge", entry={"confidence": 80, **facts})
 
 
 def document(id: int = 1, text: str = "alpha", **more: Any) -> Line:
@@ -152,7 +162,8 @@ def test_the_lines(session: Session, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in data.splitlines()]
     assert answer == {
         "path": str(tmp_path / "all.ndjson"), "seq": session.store.seq, "kbs": 3, "documents": 7,
-        "bytes": len(data), "sources_left_out": 0, "documents_left_out": 0,
+        "bytes": len(data), "sources_left_out": 0, "documents_left_out": 0, "entries": 0,
+        "agents": 0, "notes": 0,
     }  # fmt: skip
     assert (lines[0]["type"], lines[0]["version"], lines[0]["seq"]) == (
         "kbproc.export", 1, session.store.seq,
@@ -239,6 +250,156 @@ def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -
         documents = [made.line for made in lines if isinstance(made.line, format.Document)]
     assert [line.id for line in documents] == list(range(1, 11))
     assert all(line.chunks for line in documents)
+
+
+# ---------------------------------------------------------- entries, agents and notes
+
+
+def learned(session: Session) -> list[int]:
+    """A chain of three over which a fourth stands in vain, an agent, its notes."""
+    store = session.store
+    facts = {"expires_at": "2999-01-01T00:00:00.000Z", "source": "a talk", "task_id": "T-1",
+             "task_kind": "produced"}  # fmt: skip
+    ids = [
+        lifecycle.entry(store, "One", "- [ ] body\r\n\nof *one*", actor="bob", tags=["git"]),
+        lifecycle.entry(store, "Two", confidence=20, **facts),
+        lifecycle.entry(store, "Three", actor="gitea"),
+        lifecycle.entry(store, "Twin", actor="bob"),
+        lifecycle.entry(store, "Twin", actor="ann"),
+    ]
+    lifecycle.supersede(store, ids[0], ids[1])
+    lifecycle.supersede(store, ids[1], ids[2])
+    lifecycle.agent(
+        store, "gitea", description="Looks after it.", kbs=["default"], scopes=["note:read"],
+        quotas={"notes_stored": 9}, instructions="Be brief.",
+    )  # fmt: skip
+    lifecycle.note(store, "gitea", "hooks", "# Hooks\r\n\nas they are\t.\n")
+    lifecycle.note(store, "gitea", "runners", "\ufeffRunners\n")
+    return ids
+
+
+def known(session: Session) -> list[Any]:
+    """Entries by title and owner with all their facts and bodies, agents, notes' files."""
+    store = session.store
+    with store.reading() as snapshot:
+        queries = snapshot.queries
+        rows = queries.entries(DocumentFilter())
+        named = {row.id: (row.title, row.created_by) for row in rows}
+        entries = [
+            (*named[row.id], row.kb, row.tags, store.blobs.get(row.sha256), row.created_at,
+             row.confidence, row.expires_at, row.task_id, row.task_kind, row.source,
+             named.get(row.superseded_by or 0), named[row.head])
+            for row in rows
+        ]  # fmt: skip
+        agents = [
+            (row.slug, row.description, row.kbs, row.folder, row.scopes, row.quotas,
+             row.instructions)
+            for row in queries.agents()
+        ]  # fmt: skip
+    notes = {path.name: path.read_bytes() for path in (store.folder / "notes").rglob("*.md")}
+    return [sorted(entries), agents, notes]
+
+
+@pytest.mark.parametrize("sources", [True, False])
+def test_entries_agents_and_notes_come_along(
+    open_session: OpenSession, tmp_path: Path, sources: bool
+) -> None:
+    one = open_session()
+    fill(one, tmp_path)
+    learned(one)
+    made = one.ask("store.export", path="all.ndjson", sources=sources)["result"]["data"]
+    assert (made["documents"], made["entries"], made["agents"], made["notes"]) == (12, 5, 1, 2)
+    two = open_session(tmp_path / "two")
+    answer = two.ask("store.import", path="all.ndjson")["result"]
+    assert counts(answer["data"]) == {
+        "added": 12, "kbs_created": 2, "links": 2, "agents_created": 1, "notes_added": 2,
+    }  # fmt: skip
+    assert "note.sync" in answer["meta"]["hint"]
+    assert known(two) == known(one)
+    lifecycle.check(two)
+    two.data("note.sync")
+    for line in of(exported(one, "one"), "note"):
+        got = two.data("note.get", agent="gitea", slug=line["slug"])
+        assert got["text"] == line["text"]
+    again = exported(two, "again", sources=sources)
+    assert [line["slug"] for line in of(again, "note")] == ["hooks", "runners"]
+    seq = two.store.seq
+    assert counts(two.data("store.import", path="all.ndjson")) == {
+        "unchanged": 12, "notes_unchanged": 2,
+    }  # fmt: skip
+    assert two.store.seq == seq, "importing twice changes nothing"
+
+
+def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -> None:
+    one = open_session()
+    ids = learned(one)
+    exported(one)
+    two = open_session(tmp_path / "two")
+    lifecycle.agent(two.store, "gitea", description="Another.")
+    lifecycle.note(two.store, "gitea", "hooks", "mine\n")
+    answer = two.ask("store.import", path="all.ndjson")["result"]
+    assert counts(answer["data"]) == {
+        "added": 5, "links": 2, "agents_kept": 1, "notes_added": 1, "notes_kept": 1,
+    }  # fmt: skip
+    new = answer["data"]["ids"]
+    mapped = [new[str(id)] for id in ids]
+    assert known(two)[1][0][1] == "Another."
+    assert known(two)[2]["hooks.md"] == b"mine\n"
+    lifecycle.revive(two.store, mapped[0], mapped[1])
+    assert counts(two.data("store.import", path="all.ndjson"))["unchanged"] == 5
+    assert lifecycle.check(two)[mapped[0]] == (None, mapped[0]), "somebody undid it on purpose"
+
+
+def test_into_one_kb_come_documents_and_entries_only(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    one = open_session()
+    learned(one)
+    exported(one)
+    two = open_session(tmp_path / "two")
+    two.data("kb.create", slug="all")
+    plan = two.ask("store.import", path="all.ndjson", dry_run=True)["result"]["meta"]["plan"]
+    assert "create agent gitea" in plan["changes"]
+    answer = two.ask("store.import", path="all.ndjson", kb="all")["result"]
+    assert counts(answer["data"]) == {"added": 5, "links": 2}
+    assert "left out" in answer["meta"]["hint"]
+    assert {row[2] for row in known(two)[0]} == {"all"}
+
+
+def test_nobody_becomes_an_agent_by_an_import(open_session: OpenSession, tmp_path: Path) -> None:
+    one = open_session()
+    learned(one)
+    exported(one)
+    two = open_session(tmp_path / "two")
+    error = two.another("gitea").error("store.import", path=str(tmp_path / "all.ndjson"))
+    assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
+    assert known(two) == [[], [], {}]
+
+
+def test_an_export_of_one_kb_has_no_agents(session: Session) -> None:
+    learned(session)
+    lines = exported(session, kb="default")
+    assert (len(of(lines, "document")), of(lines, "agent"), of(lines, "note")) == (5, [], [])
+    assert lines[0]["version"] == 2
+
+
+def test_cut_off_between_entries_and_links(
+    open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_session()
+    learned(one)
+    exported(one)
+    two = open_session(tmp_path / "two")
+
+    def die(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importing.more.Links, "write", die)
+        two.ask("store.import", path="all.ndjson")
+    assert {by for by, _ in lifecycle.check(two).values()} == {None}
+    assert counts(two.data("store.import", path="all.ndjson"))["links"] == 2
+    assert known(two) == known(one)
 
 
 # ------------------------------------------------------------------------ idempotent
@@ -545,6 +706,30 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
         ([HEADER, {"type": "end", "documents": 1, "sha256": None}], 2, "it counts 1"),
         ([HEADER, {"type": "end", "documents": 0, "sha256": None}, KB], 3, "after the end"),
         ([{**HEADER, "more": 1}], 1, "unknown field `more`"),
+        ([HEADER, KB, AGENT, KB], 4, "out of order"),
+        ([HEADER, AGENT, AGENT], 3, "the agent gitea is out of order"),
+        ([HEADER, {**AGENT, "slug": "file"}], 2, "no agent can be called"),
+        ([HEADER, {**AGENT, "folder": "notes"}], 2, "folder is no absolute path"),
+        ([HEADER, {**AGENT, "quotas": {"tea": 1}}], 2, "tea"),
+        ([HEADER, NOTE], 2, "no line before it names the agent gitea"),
+        ([HEADER, AGENT, NOTE, NOTE], 4, "the note gitea/hooks is out of order"),
+        ([HEADER, KB, AGENT, NOTE, document()], 5, "document 1 is out of order"),
+        ([HEADER, AGENT, {**NOTE, "text": " \n"}], 3, "holds no text"),
+        ([HEADER, AGENT, {**NOTE, "text": "\u00e9" * 40_000}], 3, "64 KiB"),
+        ([HEADER, KB, document(doc_type="note")], 3, "lines of their own"),
+        ([HEADER, KB, document(doc_type="knowledge")], 3, "entry goes with"),
+        ([HEADER, KB, document(entry={"confidence": 1})], 3, "entry goes with"),
+        ([HEADER, KB, entry(confidence=101)], 3, "confidence"),
+        ([HEADER, KB, entry(expires_at="soon")], 3, "entry.expires_at"),
+        ([HEADER, KB, entry(task_kind="other")], 3, "task_kind"),
+        ([HEADER, KB, {**entry(), "source": {"url": "http://a"}}], 3, "an entry has none"),
+        ([HEADER, KB, {**entry(), "created_by": " "}], 3, "created_by"),
+        ([HEADER, KB, entry(superseded_by=2)], 3, "entry 2, which supersedes 1, is not in its kb"),
+        ([HEADER, KB, entry(superseded_by=1)], 3, "entry 1 would come to supersede itself"),
+        ([HEADER, KB, entry(1, superseded_by=2), entry(2, superseded_by=1)], 3,
+         "entry 1 would come to supersede itself"),
+        ([HEADER, KB, {**KB, "slug": "other"}, entry(1, superseded_by=2),
+          {**entry(2), "kb": "other"}], 4, "is not in its kb"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(
@@ -567,7 +752,7 @@ def test_a_bad_line_is_named(
         (b"[1]\n", "input.unsupported_type"),
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":2,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":3,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ],

@@ -15,6 +15,7 @@ from kbproc import doctor, failpoints
 from kbproc.errors import KbprocError
 from tests.conftest import OpenSession
 from tests.faults import as_killed
+from tests.lifecycle import agent, check, entry, note, revive, supersede
 from tests.talk import Session
 from tests.test_store import answers, fill
 
@@ -240,3 +241,127 @@ def test_without_a_model(open_session: OpenSession, tmp_path: Path) -> None:
     assert holding(session.store.folder, *WORDS) == []
     with pytest.raises(KbprocError):
         session.store.blobs.get("0" * 64)
+
+
+# ------------------------------------------------------------------- entries and notes
+
+
+def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    store = session.store
+    agent(store, "gitea")
+    kept = note(store, "gitea", "kept", "# Kept\n\nHarmless.\n")
+    ids = [
+        entry(store, "Plain", "harmless", source=PHRASE),
+        entry(store, "Plain, too", "as harmless", task_id=f"T {PHRASE}", task_kind="produced"),
+        entry(store, f"On {PHRASE}", f"The {PHRASE}.", tags=["xylophone"]),
+        note(store, "gitea", "xylophone-notes", f"# The {PHRASE}\n\nIt is.\n", title=PHRASE),
+    ]
+    supersede(store, ids[2], ids[0])
+    # An outcome that only shows the note, kept under a token.
+    told = {"data": {"id": ids[3], "slug": "xylophone-notes", "title": PHRASE}}
+    store.commit(
+        lambda lane: lane.append(
+            [], actor="gitea", method="note.put", token="t", params_hash="",
+            result=json.dumps(told).encode(),
+        )
+    )  # fmt: skip
+    session.embedded()
+    session.data("search", query=PHRASE, as_of=store.seq)
+    assert len(holding(store.folder, *WORDS)) > 3
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    assert any("and the note's file" in change for change in plan["changes"])
+    assert purge(session, *ids)["purged"] == 4
+    assert holding(store.folder, *WORDS) == []
+    assert not (store.folder / "notes" / "gitea" / "xylophone-notes.md").exists()
+    assert (store.folder / "notes" / "gitea" / "kept.md").exists()
+    assert store.log.verify() == store.seq
+    assert not any(doctor.compare(store).values())
+    assert check(session) == {}
+    session.close()
+    again = open_session()
+    assert holding(again.store.folder, *WORDS) == []
+    with again.store.reading() as snapshot:
+        assert [row.id for row in snapshot.queries.notes("gitea")] == [kept]
+
+
+def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:
+    """Written by their own methods under tokens, whose outcomes name them."""
+    session = open_session()
+    folder = session.store.folder
+    session.data("agent.create", slug="gitea", client_token="a")
+    asked = {"title": PHRASE, "body": f"Of {PHRASE}.", "source": PHRASE, "client_token": "k",
+             "task_ref": {"task_id": PHRASE}}  # fmt: skip
+    first = session.data("knowledge.store", **asked)["id"]
+    other = session.data("knowledge.store", title="Other", body="another")["id"]
+    session.data("knowledge.supersede", old_id=first, new_id=other, client_token="s")
+    put = {"agent": "gitea", "slug": "xylophone", "text": f"# {PHRASE}\n"}
+    note = session.data("note.put", **put, client_token="n1")["id"]
+    session.data("note.put", **put, client_token="n2")  # changes nothing, and its outcome shows it
+    (folder / "notes" / "gitea" / "quarantine.md").write_text(f"# The {PHRASE}\n")
+    session.data("note.sync", client_token="y")
+    synced = [n["id"] for n in session.data("note.list", agent="gitea") if n["id"] != note]
+    session.embedded()
+    purge(session, first, note, *synced)
+    assert holding(folder, *WORDS) == []
+    assert list((folder / "notes" / "gitea").glob("*.md")) == []
+    assert check(session) == {other: (None, other)}
+    again = session.error("knowledge.store", **asked)
+    assert (again["type"], "purged" in again["message"]) == ("resource.not_found", True)
+    session.data("note.sync")
+    assert session.data("note.list", agent="gitea") == []
+
+
+def test_what_a_purged_entry_stood_for_holds_again(session: Session) -> None:
+    store = session.store
+    one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]
+    supersede(store, one, two)
+    supersede(store, two, three)
+    supersede(store, four, three)
+    plan = session.error("store.purge", document_ids=[two])["plan"]
+    assert f"entry {one} “Entry 0” is superseded by {three} instead" in plan["changes"]
+    purge(session, two)
+    assert check(session) == {one: (three, three), three: (None, three), four: (three, three)}
+    plan = session.error("store.purge", document_ids=[three])["plan"]
+    assert f"entry {one} “Entry 0” holds again" in plan["changes"]
+    assert [event["type"] for event in plan["events"]["items"]] == ["entry.revived", "doc.purged"]
+    purge(session, three)
+    assert check(session) == {one: (None, one), four: (None, four)}
+    supersede(store, one, four)
+    assert check(session)[one] == (four, four)
+
+
+def test_heads_are_right_where_a_purged_entry_was_a_head_for_a_while(session: Session) -> None:
+    """The log no longer says what it was, and what stood behind it must come out the same."""
+    store = session.store
+    one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]
+    supersede(store, one, two)
+    supersede(store, two, three)
+    revive(store, two, three)
+    supersede(store, two, four)
+    purge(session, two)
+    assert check(session) == {one: (four, four), three: (None, three), four: (None, four)}
+
+
+def test_a_stale_plan_of_what_holds_again(session: Session) -> None:
+    store = session.store
+    one, two, three = [entry(store, f"Entry {n}") for n in range(3)]
+    supersede(store, one, two)
+    plan = session.error("store.purge", document_ids=[two])["plan"]
+    supersede(store, two, three)
+    late = session.error("store.purge", document_ids=[two], confirm=plan["plan_hash"])
+    assert late["type"] == "resource.plan_stale"
+
+
+def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
+    store = session.store
+    agent(store, "gitea")
+    id = note(store, "gitea", "hooks", "# Hooks\n")
+    file = store.folder / "notes" / "gitea" / "hooks.md"
+    file.write_text("# Hooks\n\nEdited by hand.\n")
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    late = session.error("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert late["type"] == "resource.conflict"
+    assert "Edited by hand" in file.read_text()
+    with store.reading() as snapshot:
+        assert snapshot.queries.note("gitea", "hooks") is not None

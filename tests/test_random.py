@@ -58,6 +58,7 @@ class Life(RuleBasedStateMachine):
         self.purged: set[int] = set()
         self.past: dict[int, Documents] = {}
         self.kill_at: str | None = None
+        self.last: tuple[int, Documents] | None = None  # a write of entries, and what was before
         self.session = Session(self.folder / "store-0", cwd=self.folder)
         self.remember()
 
@@ -101,14 +102,23 @@ class Life(RuleBasedStateMachine):
         assert "result" in answer, answer
         return answer["result"]["data"]
 
-    def remember(self) -> None:
-        self.past[self.session.store.seq] = copy.deepcopy(self.documents)
+    def remember(self, undoes: Documents | None = None) -> None:
+        seq = self.session.store.seq
+        self.past[seq] = copy.deepcopy(self.documents)
+        self.last = None if undoes is None else (seq, undoes)
 
     def some(self, data: st.DataObject, *, deleted: bool) -> int:
         return data.draw(st.sampled_from(sorted(self.ids(deleted=deleted))))
 
-    def ids(self, *, deleted: bool) -> list[int]:
-        return [id for id, document in self.documents.items() if document["deleted"] == deleted]
+    def ids(self, *, deleted: bool, entries: bool = False) -> list[int]:
+        return [
+            id for id, document in self.documents.items()
+            if document["deleted"] == deleted and ("by" in document) == entries
+        ]  # fmt: skip
+
+    def entries(self, *, superseded: bool) -> list[int]:
+        live = self.ids(deleted=False, entries=True)
+        return [id for id in live if (self.documents[id]["by"] is not None) == superseded]
 
     @rule(title=words, text=words, tags=tags)
     def create(self, title: list[str], text: list[str], tags: list[str]) -> None:
@@ -147,14 +157,77 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.documents)
     @rule(data=st.data(), deleted=st.booleans())
     def purge(self, data: st.DataObject, deleted: bool) -> None:
-        if not self.ids(deleted=deleted):
-            deleted = not deleted
-        id = self.some(data, deleted=deleted)
+        some = [id for id, document in self.documents.items() if document["deleted"] == deleted]
+        id = data.draw(st.sampled_from(sorted(some or self.documents)))
         self.write("store.purge", document_ids=[id])
+        if not self.documents[id]["deleted"]:
+            self.take_out(id)
         for documents in (self.documents, *self.past.values()):
             documents.pop(id, None)
         self.purged.add(id)
         self.remember()
+
+    # -------------------------------------------------------------------- entries
+
+    @rule(title=words, text=words, tags=tags)
+    def store_entry(self, title: list[str], text: list[str], tags: list[str]) -> None:
+        before = copy.deepcopy(self.documents)
+        made = {"title": " ".join(title), "tags": tags}
+        id = self.write("knowledge.store", **made, body=" ".join(text))["id"]
+        assert id not in self.documents
+        self.documents[id] = {**made, "text": " ".join(text), "deleted": False, "by": None}
+        gone = {**self.documents[id], "deleted": True}
+        self.remember(undoes={**before, id: gone})
+
+    @precondition(lambda self: len(self.entries(superseded=False)) > 1)
+    @rule(data=st.data())
+    def supersede(self, data: st.DataObject) -> None:
+        old = data.draw(st.sampled_from(self.entries(superseded=False)))
+        ends = heads(self.documents)
+        new = data.draw(st.sampled_from([id for id in sorted(ends) if ends[id] != old]))
+        before = copy.deepcopy(self.documents)
+        self.write("knowledge.supersede", old_id=old, new_id=new)
+        self.documents[old]["by"] = new
+        self.remember(undoes=before)
+        circle = self.session.error("knowledge.supersede", old_id=new, new_id=old)
+        assert circle["type"] == "knowledge.cycle"
+
+    @precondition(lambda self: self.entries(superseded=True))
+    @rule(data=st.data())
+    def unsupersede(self, data: st.DataObject) -> None:
+        old = data.draw(st.sampled_from(self.entries(superseded=True)))
+        before = copy.deepcopy(self.documents)
+        self.write("knowledge.unsupersede", old_id=old, new_id=self.documents[old]["by"])
+        self.documents[old]["by"] = None
+        self.remember(undoes=before)
+
+    @precondition(lambda self: self.ids(deleted=False, entries=True))
+    @rule(data=st.data(), count=st.integers(1, 2))
+    def delete_entries(self, data: st.DataObject, count: int) -> None:
+        live = st.sampled_from(self.ids(deleted=False, entries=True))
+        ids = data.draw(st.lists(live, min_size=1, max_size=count, unique=True))
+        before = copy.deepcopy(self.documents)
+        self.write("knowledge.delete", ids=ids)
+        for id in ids:
+            self.take_out(id)
+            self.documents[id]["deleted"] = True
+        self.remember(undoes=before)
+
+    def take_out(self, id: int) -> None:
+        """What stood behind it stands behind its successor, if it has one."""
+        for document in self.documents.values():
+            if document.get("by") == id and not document["deleted"]:
+                document["by"] = self.documents[id]["by"]
+
+    @precondition(lambda self: self.last)
+    @rule()
+    def undo_the_last(self) -> None:
+        assert self.last is not None
+        (seq, before), now = self.last, copy.deepcopy(self.documents)
+        done = self.write("events.revert", seqs=[seq])
+        assert done["kept"] == []
+        self.documents = before
+        self.remember(undoes=now)
 
     # ------------------------------------------------------------------ accidents
 
@@ -191,6 +264,8 @@ class Life(RuleBasedStateMachine):
         then = self.past[seq]
         assert self.found(word, as_of=seq) == holding(then, word)
         assert listed(self.session, as_of=seq) == shown(then)
+        if not self.purged:  # of a chain whose middle was erased, the past can't tell the head
+            assert chains(self.session, as_of=seq) == linked(then)
 
     @precondition(lambda self: self.documents)
     @rule(data=st.data())
@@ -206,13 +281,38 @@ class Life(RuleBasedStateMachine):
     def lists_agree(self) -> None:
         if hasattr(self, "session"):
             assert listed(self.session) == shown(self.documents)
+            assert chains(self.session) == linked(self.documents)
 
 
 def holding(documents: Documents, word: str) -> set[int]:
     return {
         id for id, document in documents.items()
-        if not document["deleted"] and word in f"{document['title']} {document['text']}".split()
+        if not document["deleted"] and document.get("by") is None
+        and word in f"{document['title']} {document['text']}".split()
     }  # fmt: skip
+
+
+def heads(documents: Documents) -> dict[int, int]:
+    """Live entry → the one that holds now."""
+    found = {}
+    for id, document in documents.items():
+        if "by" in document and not document["deleted"]:
+            at = id
+            while (by := documents[at]["by"]) is not None:
+                at = by
+            found[id] = at
+    return found
+
+
+def linked(documents: Documents) -> list[tuple[int, int | None, int]]:
+    return [(id, documents[id]["by"], head) for id, head in sorted(heads(documents).items())]
+
+
+def chains(session: Session, **more: Any) -> list[tuple[int, int | None, int]]:
+    found = session.data(
+        "knowledge.list", limit=1000, include_superseded=True, include_expired=True, **more
+    )
+    return [(entry["id"], entry["superseded_by"], entry["head"]) for entry in found]
 
 
 def shown(documents: Documents) -> list[tuple[int, str, list[str]]]:
@@ -236,5 +336,5 @@ def test_a_random_life() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
-    note("random", "random lives of writes, deletes, restores, purges, kills, reopens, lost views",
+    note("random", "random lives of documents and entries: writes, purges, reverts, kills, reopens",
          "no difference from a model in memory, now and at every earlier position")  # fmt: skip

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc import events as ev
 from kbproc import failpoints, records, salvage
 from kbproc import log as log_module
 from kbproc.errors import KbprocError
 from kbproc.log import START, Draft, Log, Position, Record
 from kbproc.store import Store
 from kbproc.survey import Kept, Lost, Survey, survey
+from kbproc.views.filters import DocumentFilter
+from tests import lifecycle
 from tests.conftest import OpenSession
 from tests.faults import cut, flip, lines_of, zero
 from tests.fixed import FixedHost
@@ -315,6 +318,62 @@ def test_what_the_views_know_is_written_again(
     repeated = two.ask("doc.create", title="Title 2", text="words and word2", kb="default",
                        tags=["git"], metadata={"n": 2}, client_token="token-2")  # fmt: skip
     assert repeated["result"]["meta"]["duplicate"] is True
+    assert two.data("doctor", deep=True)["healthy"]
+
+
+def learn(session: Session) -> list[Any]:
+    """Seqs after those of `fill`: 4 entries, 3 links and one undone, an agent twice, one gone."""
+    store = session.store
+    ids = [
+        lifecycle.entry(store, f"Entry {n}", actor=f"actor{n % 2}", confidence=10 * n,
+                        source="a talk", task_id="T", task_kind="produced")
+        for n in range(4)
+    ]  # fmt: skip
+    lifecycle.supersede(store, ids[0], ids[1])
+    lifecycle.supersede(store, ids[1], ids[2])
+    lifecycle.revive(store, ids[1], ids[2])
+    lifecycle.supersede(store, ids[1], ids[3])
+    lifecycle.agent(store, "gitea", description="first", quotas={"notes_stored": 3})
+    lifecycle.agent(store, "gitea", description="second", revision=2, kbs=["default"])
+    lifecycle.agent(store, "gone")
+    lifecycle.put(store, ev.AgentDeleted(slug="gone"), method="agent.delete")
+    lifecycle.note(store, "gitea", "hooks", "# Hooks\n")
+    return ids
+
+
+def lives(session: Session) -> list[Any]:
+    """All of entries, agents and notes but when they were changed last."""
+    with session.store.reading() as snapshot:
+        queries = snapshot.queries
+        agents = [
+            (row.slug, row.description, row.kbs, row.quotas, row.revision, row.deleted_at is None)
+            for row in queries.roster().agents.values()
+        ]
+        notes = [(row.source_id, row.sha256, row.kb) for row in queries.notes("gitea")]
+        return [queries.entries(DocumentFilter()), agents, notes]
+
+
+LOST = [(0,), (1,), (3,), (4,), (5,), (6,), (7,), (1, 4, 5, 6), (8,), (9,), (8, 9), (10,), (11,),
+        (10, 11), (12,), tuple(range(13))]  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_entries_notes_and_agents_are_written_again(
+    open_session: OpenSession, folder: Path, lost: tuple[int, ...]
+) -> None:
+    one = open_session(folder)
+    first = one.store.seq + 1
+    learn(one)
+    one.data("doc.create", title="Last", text="last")
+    one.embedded()
+    one.store.compact()
+    before, links = lives(one), lifecycle.check(one)
+    one.close()
+    drop(folder, *(first + n for n in lost))
+    assert mend(folder).from_views
+    two = open_session(folder)
+    assert lives(two) == before
+    assert lifecycle.check(two) == links
     assert two.data("doctor", deep=True)["healthy"]
 
 

@@ -25,6 +25,7 @@ from kbproc import events as ev
 from kbproc.errors import KbprocError
 from kbproc.lane import Lane
 from kbproc.sqlquery import Patience, Source
+from tests import lifecycle
 from tests.conftest import OpenSession
 from tests.shell import environment
 from tests.talk import REPO, Session
@@ -156,6 +157,33 @@ def test_the_views_are_as_documented(ask: Ask) -> None:
         for view in sqlworker.VIEWS
     }
     assert there == documented()
+
+
+def test_entries_notes_and_agents(session: Session) -> None:
+    store = session.store
+    lifecycle.agent(store, "gitea", kbs=["default"], quotas={"notes_stored": 7})
+    lifecycle.agent(store, "gone")
+    lifecycle.put(store, ev.AgentDeleted(slug="gone"))
+    old = lifecycle.entry(store, "Old", actor="gitea", confidence=7, task_id="TASK-1",
+                          task_kind="produced", expires_at="2999-01-01T00:00:00.000Z")  # fmt: skip
+    new, hidden = lifecycle.entry(store, "New", tags=["git"]), lifecycle.entry(store, "Hidden")
+    lifecycle.supersede(store, old, new)
+    lifecycle.put(store, ev.DocDeleted(id=hidden))
+    note = lifecycle.note(store, "gitea", "hooks", "# Hooks\n", title="Hooks")
+    assert rows(session, "from entries order by id", limit=9) == [
+        [old, "default", "Old", [], 7, "2999-01-01T00:00:00.000Z", "TASK-1", "produced", "", new,
+         new, 1, "2026-01-01T00:00:00.000Z", "gitea"],
+        [new, "default", "New", ["git"], 80, None, None, None, "", None, new, 1,
+         "2026-01-01T00:00:00.000Z", "ann"],
+    ]  # fmt: skip
+    assert rows(session, "select id, agent, slug, title, sha256 from notes") == [
+        [note, "gitea", "hooks", "Hooks", lifecycle.sha256("# Hooks\n")]
+    ]
+    assert rows(session, "select slug, kbs, notes_folder, scopes, quotas from agents") == [
+        ["gitea", ["default"], None, None, '{"notes_stored":7}']
+    ]
+    found = rows(session, "select id, type from documents order by id")
+    assert found == [[old, "knowledge"], [new, "knowledge"], [note, "note"]]
 
 
 @pytest.mark.parametrize("sql", re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL))
@@ -456,7 +484,7 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
                 raise AssertionError((sql, running.step("query", sql)))
         assert running.step("query", "select count(*) from documents") == [["4"]]
         told = running.step("query", "select table_name from duckdb_tables() order by 1")
-        assert [name for (name,) in told] == ["chunks", "documents", "events"]
+        assert [name for (name,) in told] == ["agents", "chunks", "documents"]
         if LINUX:
             kept = Path(f"/proc/{running._process.pid}/limits").read_text()
             assert re.search(r"Max open files +0 +0", kept)

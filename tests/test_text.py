@@ -217,6 +217,118 @@ def test_a_snippet_never_cuts_letters_apart(text: str, query: str, chars: int) -
         ends = end
 
 
+# ------------------------------------------------------- around the first match
+
+ACUTE = "e\u0301"
+FAMILY = "👩\u200d👩\u200d👧"
+FILLING = ["a", "é", ACUTE, "ö\u0308\u0323", "水", "道", "ж", "👍🏽", "❤\ufe0f", FAMILY]
+FILLING += [" ", "\n", ". ", "nothing ", "of note "]
+SLACK = 40 + 8  # how far a cut looks for a word border, and the longest of FILLING
+
+
+def _first(text: str, query: str, chars: int) -> tuple[str, list[str]]:
+    found = snippet(text, parse_query(query).terms, chars, centre="first")
+    return found.text, [found.text[start:end] for start, end in found.highlights]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "chars", "shown", "marked"),
+    [
+        ("git at the start of a long text", "git", 14, "git at the…", ["git"]),
+        ("a long text that ends in git", "git", 14, "…ends in git", ["git"]),
+        ("a long text without any match", "git", 14, "a long text…", []),
+        ("a long text without a query", "", 14, "a long text…", []),
+        ("short git text", "git", 14, "short git text", ["git"]),
+        ("", "git", 14, "", []),
+        ("one two git six ten", "git", 14, "…two git six…", ["git"]),
+        ("one\ntwo git\tsix ten", "git", 14, "…two git six…", ["git"]),
+        ("one git two three four install git", "install git", 12, "one git…", ["git"]),
+        ("a b c installation d e f", "install", 14, "…installation…", ["installation"]),
+        ("a b x" + "yz" * 20 + " c", "x" + "yz" * 20, 14, "…xyzyzyzyzyzy…", ["xyzyzyzyzyzy"]),
+        ("用水道用水道用防守用水道用水道用", "防守", 12, "…用水道用防守用水道用…", ["防守"]),
+        ("防守用水道用水道用水道", "防守", 8, "防守用水道用…", ["防守"]),
+        ("用水道用水道用水道防守", "防守", 8, "…道用水道防守", ["防守"]),
+        ("用水道防守用水道用水道用防守", "防守", 9, "用水道防守用水…", ["防守"]),
+        ("xx xx xx cafe\u0301 xx xx xx", "cafe", 13, "…xx cafe\u0301 xx…", ["cafe\u0301"]),
+        (f"{ACUTE * 9} git {ACUTE * 9}", "git", 13, "…git…", ["git"]),
+        (f"{ACUTE * 9}防守{ACUTE * 9}", "防守", 13, f"…{ACUTE * 2}防守{ACUTE * 2}…", ["防守"]),
+        (f"{FAMILY * 3}防守{FAMILY * 3}", "防守", 17, f"…{FAMILY}防守{FAMILY}…", ["防守"]),
+        ("xx xx xx STRASSE xx xx Straße", "straße", 14, "…xx STRASSE…", ["STRASSE"]),
+    ],
+)
+def test_a_snippet_around_the_first_match(
+    text: str, query: str, chars: int, shown: str, marked: list[str]
+) -> None:
+    assert _first(text, query, chars) == (shown, marked)
+
+
+def test_later_matches_draw_the_densest_snippet_only() -> None:
+    text = f"{LONG}git {LONG} install the latest git from source {LONG}"
+    assert _marked(text, "install git", 240)[1] == ["install", "git"]
+    shown, marked = _first(text, "install git", 240)
+    assert marked == ["git"]
+    before, after = shown.index("git"), len(shown) - shown.index("git") - 3
+    assert abs(before - after) < 10
+    assert 220 <= len(shown) <= 240
+
+
+@given(
+    st.lists(st.sampled_from(FILLING), max_size=200),
+    st.sampled_from(["git", "Gits", "防守", "cafe\u0301", "installation"]),
+    st.lists(st.sampled_from([*FILLING, " git ", " café ", "防守"]), max_size=200),
+    st.integers(20, 240),
+)
+@example([], "git", ["a"] * 300, 20)
+@example(["a"] * 300, "防守", [], 20)
+@example([FAMILY] * 40, "防守", [FAMILY] * 40, 240)
+@example(["nothing "] * 40, "git", ["of note "] * 40, 240)
+def test_the_first_match_stands_in_the_middle(
+    before: list[str], match: str, after: list[str], chars: int
+) -> None:
+    gap = "" if match == "防守" else " "
+    pieces = [*before, gap, match, gap, *after]
+    text, at = "".join(pieces), len("".join(before) + gap)
+    terms = parse_query("git install cafe 防守").terms
+    shown, highlights = snippet(text, terms, chars, centre="first")
+    assert len(shown) <= chars
+
+    start, end = highlights[0]
+    assert shown[start:end].startswith(match)
+    assert highlights == sorted(highlights)
+    for a, b in highlights[:-1]:  # the last may be cut
+        assert set(stems(words(shown[a:b]))) & set(stems(terms))
+
+    head, tail = shown.startswith(ELLIPSIS), shown.endswith(ELLIPSIS)
+    body = shown[head : len(shown) - tail]
+    left = start - head
+    right = len(body) - left - len(match)
+    first, last = at - left, at - left + len(body)
+    assert text[first:last].replace("\n", " ") == body
+    assert (head, tail) == (first > 0, last < len(text))
+    assert not head or left >= right - SLACK
+    assert not tail or right >= left - SLACK
+    assert not {first, last} & _inside_letters(pieces)
+
+
+def _inside_letters(pieces: list[str]) -> set[int]:
+    """The offsets where a cut would part what is one letter or one emoji to people."""
+    found, at = set(), 0
+    for piece in pieces:
+        if piece in FILLING and not piece.isascii():
+            found |= set(range(at + 1, at + len(piece)))
+        at += len(piece)
+    return found
+
+
+@given(st.text(), st.text(max_size=8), st.integers(3, 80))
+def test_any_text_has_a_snippet_around_its_first_match(text: str, query: str, chars: int) -> None:
+    terms = parse_query(query).terms
+    first, densest = (snippet(text, terms, chars, centre=way) for way in ("first", "densest"))
+    assert len(first.text) <= max(chars, len(text) if len(text) <= chars else 0)
+    assert bool(first.highlights) == bool(densest.highlights)
+    assert all(0 <= start < end <= len(first.text) for start, end in first.highlights)
+
+
 def test_importing_is_light() -> None:
     code = (
         "import sys, kbproc.text, kbproc.snippets, kbproc.fusion;"

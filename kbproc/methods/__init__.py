@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbproc.methods import (
+    agent,
     chunk,
     doc,
     doc_add,
@@ -10,7 +11,9 @@ from kbproc.methods import (
     history,
     index,
     kb,
+    knowledge,
     models,
+    note,
     purge,
     search,
     sql,
@@ -24,5 +27,5 @@ from kbproc.registry import Registry
 def registry() -> Registry:
     return Registry.of(
         store, transfer, purge, index, models, sql, kb, doc_add, doc, history, chunk, tag, search,
-        events,
+        knowledge, note, agent, events,
     )  # fmt: skip

@@ -9,7 +9,14 @@ from msgspec import Meta, Struct
 from kbproc import events as ev
 from kbproc.call import Call, Reply
 from kbproc.commit import Decide, Decision, Here
-from kbproc.documents import decode_cursor, encode_cursor, page, require, targets_of
+from kbproc.documents import (
+    decode_cursor,
+    encode_cursor,
+    page,
+    refuse_others,
+    require,
+    targets_of,
+)
 from kbproc.errors import KbprocError
 from kbproc.model import (
     ChunkId,
@@ -153,6 +160,7 @@ def delete(call: Call, params: DeleteChunks) -> Decide:
         if missing:
             raise _missing(missing, "$.params.ids")
         rows = here.queries.documents_by_id(set(owners.values()))
+        refuse_others(rows.values(), method="chunk.delete", field="$.params.ids")
         events: list[ev.Event] = [
             ev.ChunkDeleted(
                 document_id=id,

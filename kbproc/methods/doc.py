@@ -203,6 +203,7 @@ def update(call: Call, params: Update) -> Decide:
 
     def decide(here: Here) -> Decision:
         row = docs.require(here.queries, params.id)
+        docs.refuse_others([row], method="doc.update", field="$.params.id")
         docs.check_revision(row, params.expected_revision)
         event, made = revision.changed(
             here,
@@ -263,9 +264,10 @@ def delete(call: Call, params: Delete) -> Decide:
     def decide(here: Here) -> Decision:
         if params.ids is not None:
             rows = docs.require_all(here.queries, params.ids, field="$.params.ids")
+            docs.refuse_others(rows, method="doc.delete", field="$.params.ids")
         else:
             docs.require_kbs(here.queries, params.where.kb if params.where else None)
-            rows = here.queries.documents(docs.filter_of(params.where))
+            rows = here.queries.documents(docs.filter_of(params.where, own_types=False))
         return docs.deletion(here, rows)
 
     return decide
@@ -312,7 +314,7 @@ def download(call: Call, params: Download) -> Reply:
 
 def _target(call: Call, path: str) -> Path:
     """Writing files is for the shell, or for whoever holds the scope admin."""
-    if "admin" not in call.peer.scopes:
+    if "admin" not in call.scopes:
         raise KbprocError(
             "auth.insufficient_scope", "Writing to a path needs the scope admin.",
             field="$.params.path", detail={"needed": "admin"},
@@ -334,11 +336,13 @@ def _target(call: Call, path: str) -> Path:
     examples=[Example(params={"timeout_ms": 60_000}, what="all that are pending")],
 )
 def wait(call: Call, params: WaitFor) -> Wait:
-    store = call.store
-    if params.ids is not None:
-        with store.reading() as snapshot:
-            docs.require_all(snapshot.queries, params.ids, field="$.params.ids")
-    waiting = store.embedding.waiting(params.ids)
+    store, ids = call.store, params.ids
+    with store.reading() as snapshot:
+        if ids is not None:
+            docs.require_all(snapshot.queries, ids, field="$.params.ids")
+        elif call.sight is not None:
+            ids = sorted(snapshot.queries.chunk_counts())
+    waiting = store.embedding.waiting(ids)
     total = waiting.chunks
 
     def ready() -> bool:

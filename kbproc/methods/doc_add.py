@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -147,12 +148,7 @@ def _found_any(result: IngestResult) -> bool:
 
 def _work(call: Call, params: Ingest) -> ingest.Work:
     root = call.peer.root
-    starts = [
-        files.resolve(path, cwd=call.peer.cwd, root=root, field=f"$.params.paths[{i}]")
-        if not params.prune
-        else files.locate(path, cwd=call.peer.cwd, root=root, field=f"$.params.paths[{i}]")
-        for i, path in enumerate(params.paths)
-    ]
+    starts = [_start(call, path, params.prune, i) for i, path in enumerate(params.paths)]
     check_metadata(params.metadata)
     return ingest.Work(
         kb=params.kb,
@@ -169,12 +165,24 @@ def _work(call: Call, params: Ingest) -> ingest.Work:
     )
 
 
+def _start(call: Call, path: str, prune: bool, index: int) -> Path:
+    """What prune removes need not exist. Raises resource.not_found, input.invalid_params."""
+    field, peer = f"$.params.paths[{index}]", call.peer
+    full = files.locate(path, cwd=peer.cwd, root=peer.root, field=field)
+    if full.is_relative_to(call.store.origin):
+        raise KbprocError(
+            "input.invalid_params", f"{full} lies within the store itself.", field=field,
+            hint="Notes are found by note.search and search as they are.",
+        )  # fmt: skip
+    return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
+
+
 def _approved(call: Call, work: ingest.Work, here: Here, request: Request) -> ingest.Work:
     """Removing documents is destructive: it needs the scope and a person's approval."""
     rows = ingest.gone(here, work)
     if not rows:
         return work
-    if "admin" not in call.peer.scopes:
+    if "admin" not in call.scopes:
         raise KbprocError(
             "auth.insufficient_scope", "prune would remove documents and needs the scope admin.",
             field="$.params.prune", detail={"needed": "admin"},

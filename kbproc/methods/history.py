@@ -19,13 +19,15 @@ from kbproc.paging import decode_cursor, encode_cursor
 from kbproc.registry import Example, method
 from kbproc.restore import Restored, restore
 from kbproc.revert import Reversal, revert
+from kbproc.revert_links import TYPES as LINKS
+from kbproc.revert_links import links_after
 from kbproc.words import plural
 
 MOST_RECORDS = 1000
 
 Action = Literal[
     "created", "replaced", "changed", "chunks_deleted", "deleted", "restored", "purged", "erased",
-    "lost",
+    "lost", "superseded", "revived",
 ]  # fmt: skip
 Seq = Annotated[int, Meta(ge=1, le=2**53, description="record of the log, by seq")]
 
@@ -86,13 +88,16 @@ def revision_at(timeline: Timeline, index: int) -> DocumentRevision:
     touch, after = timeline.touches[index], timeline.state_after(index)
     before = timeline.state_after(index - 1)
     action = _action(touch, before, after)
+    says = _summary(action, before, after)
+    if action in {"superseded", "revived"}:
+        says = _link(timeline, index)
     bare = DocumentRevision(
         seq=touch.seq,
         ts=touch.ts,
         actor=touch.actor,
         method=touch.method,
         action=action,
-        summary=_summary(action, before, after),
+        summary=says,
     )
     if not isinstance(after, DocumentState):
         return bare
@@ -113,11 +118,18 @@ def _action(touch: Touch, before: State, after: State) -> Action:
         return "deleted"
     if not isinstance(after, DocumentState):
         return "lost"
+    if not touch.types - LINKS:
+        return "superseded" if "entry.superseded" in touch.types else "revived"
     if touch.method in BRINGS_BACK or (isinstance(before, DocumentState) and before.deleted):
         return "restored"
     if "doc.written" in touch.types:
         return "created" if before is None else "replaced"
     return "changed" if "doc.changed" in touch.types else "chunks_deleted"
+
+
+def _link(timeline: Timeline, index: int) -> str:
+    by = links_after(timeline.events(index)).get(timeline.id)
+    return "it holds again" if by is None else f"entry {by} takes its place"
 
 
 _SAYS = {
@@ -172,6 +184,8 @@ def history(call: Call, params: History) -> Reply:
     with call.store.reading() as snapshot:
         records = PastRecords(call.store.log, snapshot.seq)
         rows = snapshot.queries.events_of_document(params.id)
+        if call.sight is not None and snapshot.queries.document(params.id) is None:
+            rows = []
         timeline = Timeline(records, params.id, rows)
         if not timeline.touches:
             raise KbprocError(
@@ -234,6 +248,7 @@ def restore_documents(call: Call, params: Restore) -> Decide:
 @method(
     "events.revert",
     kind="destructive",
+    whole=True,
     params=Revert,
     result=Reversal,
     summary="Undo records of the log, or all that somebody did since some moment.",

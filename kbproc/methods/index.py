@@ -59,6 +59,7 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
     when_to_use="When something does not work, before asking for help.",
     scope="store:read",
     needs_store=False,
+    whole=True,
     errors=["resource.conflict"],
     examples=[
         Example(params={}, what="all checks"),
@@ -85,12 +86,12 @@ def doctor(call: Call, params: Doctor) -> Reply:
 
 def _may_repair(call: Call, folder: Path | None) -> None:
     """Raises auth.insufficient_scope, resource.conflict."""
-    if "admin" not in call.peer.scopes:
+    if "admin" not in call.scopes:
         raise KbprocError(
             "auth.insufficient_scope",
             "doctor with repair needs the scope admin.",
             field="$.params.repair",
-            detail={"needed": "admin", "scopes": sorted(call.peer.scopes)},
+            detail={"needed": "admin", "scopes": sorted(call.scopes)},
         )
     if folder is None or call.peer.surface == "serve":
         raise KbprocError(

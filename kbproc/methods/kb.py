@@ -130,6 +130,16 @@ def _require(queries: Queries, slug: str) -> KbRow:
     return row
 
 
+def _check_sight(call: Call, slug: str) -> None:
+    """The same answer whether it exists or not: an agent learns nothing of what it can't see."""
+    if call.sight is not None and not call.sight.sees(slug):
+        raise KbprocError(
+            "auth.insufficient_scope", f"{slug!r} is not among this agent's knowledge bases.",
+            field="$.params.slug", valid_values=call.sight.kbs,
+            hint="Whoever looks after the agents adds it with agent.update.",
+        )  # fmt: skip
+
+
 @method(
     "kb.create",
     kind="write",
@@ -152,6 +162,7 @@ def create(call: Call, params: CreateKb) -> Decide:
     name = clean_name(params.name or params.slug, field="$.params.name")
 
     def decide(here: Here) -> Decision:
+        _check_sight(call, params.slug)
         if here.queries.kb(params.slug) is not None:
             raise KbprocError(
                 "resource.already_exists",
@@ -274,8 +285,10 @@ def update(call: Call, params: UpdateKb) -> Decide:
 def delete(call: Call, params: DeleteKb) -> Decide:
     def decide(here: Here) -> Decision:
         from kbproc.views.filters import DocumentFilter
+        from kbproc.views.reader import EVERYTHING
 
         row = _require(here.queries, params.slug)
+        here.queries.see(EVERYTHING)  # entries that may not be read go with it, too
         if row.slug == DEFAULT_KB:
             raise KbprocError(
                 "input.invalid_params",

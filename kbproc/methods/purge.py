@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from kbproc import documents as docs
 from kbproc import events as ev
+from kbproc import notes
 from kbproc import purge as service
 from kbproc.call import Call, Reply
+from kbproc.chains import Chains
 from kbproc.commit import Decision, Here, LongWrite, confirm, plan_of
 from kbproc.errors import KbprocError
-from kbproc.model import DestructiveParams, Target
+from kbproc.model import DestructiveParams
 from kbproc.registry import Example, method
 from kbproc.words import there_is_no
+
+if TYPE_CHECKING:
+    from kbproc.views.queries import DocumentRow
 
 BACKUPS = "Backups and exports made earlier still hold what was purged."
 
 
 class Purge(DestructiveParams, kw_only=True, frozen=True):
-    document_ids: Annotated[docs.DocumentIds, Meta(description="documents, deleted ones too")]
+    document_ids: Annotated[
+        docs.DocumentIds, Meta(description="documents, entries and notes, deleted ones too")
+    ]
 
 
 class Purged(Struct, kw_only=True, frozen=True):
@@ -36,13 +43,15 @@ class Purged(Struct, kw_only=True, frozen=True):
 @method(
     "store.purge",
     kind="destructive",
+    whole=True,
     streams=True,
     params=Purge,
     result=Purged,
-    summary="Erase documents from log, sources, vectors, views and snapshots, for good.",
+    summary="Erase documents, entries and notes from log, sources, vectors and views, for good.",
     when_to_use="When something must not be kept at all: a secret, personal data. To take a "
-    "document out of search, doc.delete is enough, and can be undone.",
-    errors=["resource.not_found"],
+    "document or an entry out of search, deleting it is enough, and can be undone. Of a note "
+    "the file goes, too; an entry that was superseded by what goes holds again.",
+    errors=["resource.not_found", "resource.conflict"],
     positional=["document_ids"],
     examples=[
         Example(params={"document_ids": [1]}, what="without a person's approval", exit=10),
@@ -61,6 +70,7 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
         decision = _decide(here, params)
         if decision.events:
             confirm(write.request, decision)
+            _discard_files(call, here, decision.data)
         return decision
 
     with call.store.exclusive(call.check_cancelled):
@@ -84,24 +94,40 @@ def _decide(here: Here, params: Purge) -> Decision:
         )  # fmt: skip
     left = [row for id, row in sorted(rows.items()) if not docs.is_purged(row)]
     ids = [row.id for row in left]
+    chains = Chains(here.queries, ids)
+    chains.remove(ids)
+    chains.settle()
+    freed = list(here.queries.documents_by_id(chains.changed).values())
     return Decision(
-        events=[ev.DocPurged(ids=ids)] if ids else [],
+        events=[*chains.events(), ev.DocPurged(ids=ids)] if ids else [],
         data=ids,
-        targets=[
-            Target(kind="document", id=row.id, name=row.title, revision=row.revision)
-            for row in left
-        ],
-        changes=[
-            f"erase “{row.title}” for good, with all its revisions"
-            + (" (it is hidden already)" if row.deleted_at else "")
-            for row in left
-        ],
-        bound=[f"{row.id} deleted" for row in left if row.deleted_at],
+        targets=docs.targets_of([*left, *freed]),
+        changes=[_says(row) for row in left] + [_holds(row, chains.by(row.id)) for row in freed],
+        bound=[f"{row.id} deleted" for row in left if row.deleted_at]
+        + [f"{row.id} superseded by {chains.by(row.id)}" for row in freed],
         bulk=any(
             docs.is_bulk(here, kb, sum(row.kb == kb and not row.deleted_at for row in left))
             for kb in {row.kb for row in left}
         ),
     )
+
+
+def _says(row: DocumentRow) -> str:
+    more = ", and the note's file" if row.type == "note" and not row.deleted_at else ""
+    hidden = " (it is hidden already)" if row.deleted_at else ""
+    return f"erase “{row.title}” for good, with all its revisions{more}{hidden}"
+
+
+def _holds(row: DocumentRow, by: int | None) -> str:
+    instead = "holds again" if by is None else f"is superseded by {by} instead"
+    return f"entry {row.id} “{row.title}” {instead}"
+
+
+def _discard_files(call: Call, here: Here, ids: list[int]) -> None:
+    """Of notes, before the log forgets them: the next sync would only read them again."""
+    for row in here.queries.documents_by_id(ids).values():
+        if row.type == "note":
+            notes.discard(call.store, row)
 
 
 def _tell(call: Call, stage: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kbproc import search as service
 from kbproc.call import Call, Reply
 from kbproc.registry import Example, method
-from kbproc.search import Results, Search
+from kbproc.search import Found, Results
+from kbproc.search_params import Search
 
 
 @method(
@@ -16,6 +17,7 @@ from kbproc.search import Results, Search
     when_to_use="To find passages that answer a question. Scores are absolute: a best hit above "
     "0.5 is on the topic, one below 0.2 says that the store knows nothing of it.",
     scope="doc:read",
+    more_scopes=["knowledge:read", "note:read"],  # without them it shows no entries, no notes
     errors=["resource.not_found"],
     positional=["query"],
     examples=[
@@ -26,7 +28,12 @@ from kbproc.search import Results, Search
 )
 def search(call: Call, params: Search) -> Reply:
     with call.state(params) as state:
-        found = service.run(state, params)
+        found = service.run(state, params, now=call.moment(params))
+    return found_reply(found)
+
+
+def found_reply(found: Found) -> Reply:
+    """What a search answers, with its meta."""
     results = found.results
     return Reply(
         data=results,

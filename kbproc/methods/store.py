@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -10,6 +10,9 @@ from kbproc.call import Call, Reply
 from kbproc.errors import KbprocError, nearest
 from kbproc.model import PROTOCOL, SCHEMA_VERSION, Freshness, ReadParams
 from kbproc.registry import Example, method
+
+if TYPE_CHECKING:
+    from kbproc.views.queries import Queries
 
 
 class Ping(ReadParams, kw_only=True, frozen=True):
@@ -126,7 +129,7 @@ def describe(call: Call, params: Describe) -> Reply:
     from kbproc.describe import of_method, of_registry
 
     if params.method is None:
-        return Reply(data=of_registry(call.registry))
+        return Reply(data=of_registry(call.registry, call.settings.get("profiles", ())))
     return Reply(data=of_method(call.registry.find(params.method)))
 
 
@@ -159,6 +162,13 @@ def schema(call: Call, params: Schema) -> Reply:
     return Reply(data=found[params.name])
 
 
+def _size(call: Call, queries: Queries) -> int:
+    """On disk; for whoever sees a part, the size of what that holds."""
+    if call.sight is None:
+        return call.store.size_bytes()
+    return queries.source_bytes()
+
+
 @method(
     "status",
     params=Status,
@@ -179,7 +189,7 @@ def status(call: Call, params: Status) -> Reply:
             total_documents=sum(documents.values()),
             total_chunks=queries.chunk_total(),
             knowledge_bases=len(queries.kb_slugs()),
-            db_size_bytes=call.host.database_size(store.size_bytes()),
+            db_size_bytes=call.host.database_size(_size(call, queries)),
             model_name=store.embedding.model_name,
             model_state=store.embedding.state,
             embedding_dim=store.embedding.dim,

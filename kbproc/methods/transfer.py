@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -52,7 +53,10 @@ class Export(ReadParams, kw_only=True, frozen=True):
 
 
 class Exported(Struct, kw_only=True):
-    """Counts of what was exported, and of what was not; without `path` it went out as events."""
+    """Counts of what was exported, and of what was not; without `path` it went out as events.
+
+    `entries` are among the `documents`.
+    """
 
     path: str | None
     seq: int
@@ -61,6 +65,9 @@ class Exported(Struct, kw_only=True):
     bytes: int = 0
     sources_left_out: int = 0
     documents_left_out: int = 0
+    entries: int = 0
+    agents: int = 0
+    notes: int = 0
 
 
 class Import(WriteParams, kw_only=True, frozen=True):
@@ -94,6 +101,8 @@ class Import(WriteParams, kw_only=True, frozen=True):
 )
 def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
     target = _new_place(call, params.path)
+    if not params.dry_run:
+        _sync_notes(call)
     with call.store.exclusive(call.check_cancelled):
         stock = copying.take_stock(call.store, call.check_cancelled)
         if params.dry_run:
@@ -116,9 +125,26 @@ def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
     return Reply(
         data=outcome.data,
         seq=max(outcome.seq, data.seq),
-        hint=f"Restoring is opening it: kbproc --store {target} status",
+        hint=_elsewhere(stock.elsewhere)
+        + f"Restoring is opening it: kbproc --store {target} status",
         notice=_lost([*stock.missing, *damaged]),
     )
+
+
+def _sync_notes(call: Call) -> None:
+    """What was edited by hand and is not seen yet: the copy has the notes that the log knows."""
+    for agent in call.store.published.roster.agents.values():
+        if agent.deleted_at is None and not call.store.read_only:
+            with contextlib.suppress(KbprocError):  # told on stderr; a backup is wanted anyway
+                call.store.notebooks.book(agent).sync(check=call.check_cancelled)
+    call.check_cancelled()
+
+
+def _elsewhere(agents: list[str]) -> str:
+    if not agents:
+        return ""
+    whose = ", ".join(agents[:10]) + (", …" if len(agents) > 10 else "")
+    return f"The notes of {whose} lie elsewhere: the copy has their texts, not the files. "
 
 
 def _lost(sources: list[str]) -> list[str] | None:
@@ -152,9 +178,9 @@ def _new_place(call: Call, path: str) -> Path:
     scope="admin",
     params=Export,
     result=Exported,
-    summary="Write documents, tags and sources as portable NDJSON.",
-    when_to_use="To move documents into another store, or to read them with other programs. "
-    "Without path each line is an event.",
+    summary="Write documents, entries, agents, notes and sources as portable NDJSON.",
+    when_to_use="To move them into another store, or to read them with other programs. "
+    "Without path each line is an event. Agents and notes come along unless kb is given.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
     positional=["path"],
     examples=[
@@ -187,7 +213,7 @@ def _lines(
     wanted = DocumentFilter(kbs=docs.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
     header = portable.Header(
-        version=portable.VERSION,
+        version=exporting.version_of(snapshot.queries, wanted),
         seq=snapshot.seq,
         exported_at=call.now,
         store_format=FORMAT,
@@ -212,18 +238,22 @@ def _lines(
 def _count(call: Call, result: Exported, made: exporting.Made) -> None:
     result.bytes += len(made.data)
     result.kbs += isinstance(made.line, portable.Kb)
-    result.documents += isinstance(made.line, portable.Document)
+    if isinstance(made.line, portable.Document):
+        result.documents += 1
+        result.entries += made.line.entry is not None
+    result.agents += isinstance(made.line, portable.Agent)
+    result.notes += isinstance(made.line, portable.Note)
     result.sources_left_out += made.lacks_source
     if made.line is None:
         result.documents_left_out += 1
-        call.emit("warning", {"message": f"Document {made.id} is too long for a line."})
+        call.emit("warning", {"message": f"Document {made.id} is lost, or too long for a line."})
 
 
 def _left_out(result: Exported) -> list[str] | None:
     said = []
     if result.documents_left_out:
         left = plural(result.documents_left_out, "document is", "documents are")
-        said.append(f"{left} too long for a line and left out.")
+        said.append(f"{left} lost or too long for a line, and left out.")
     if result.sources_left_out:
         left = plural(result.sources_left_out, "source is", "sources are")
         said.append(f"{left} lost or too long for a line; only the text was exported.")
@@ -238,9 +268,10 @@ def _left_out(result: Exported) -> list[str] | None:
     idempotent=True,
     params=Import,
     result=Imported,
-    summary="Bring in documents that store.export has written.",
-    when_to_use="To bring documents from another store; what is here already stays as it is, so "
-    "importing twice changes nothing. Documents get new ids; the answer maps them.",
+    summary="Bring in what store.export has written.",
+    when_to_use="To bring documents, entries, agents and notes from another store; what is here "
+    "already stays as it is, so importing twice changes nothing. Documents and entries get new "
+    "ids; the answer maps them. Notes come in as files, which the next note.sync records.",
     errors=[
         "resource.not_found",
         "path.outside_root",
@@ -264,6 +295,7 @@ def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
             call.emit("progress", progress(stage, offset, size, message))
 
         contents = importing.survey(file, partial(tell, "check"), call.check_cancelled)
+        _check_agents(call, params, contents)
         if params.dry_run:
             with call.store.reading() as snapshot:
                 here = Here(snapshot.queries, call.now, snapshot.published.head)
@@ -274,13 +306,36 @@ def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
             tell=partial(tell, "import"), emit=call.emit, check=call.check_cancelled,
         )  # fmt: skip
     outcome = write.end(result)
-    return Reply(data=outcome.data, seq=outcome.seq, hint=_hint(result, params))
+    hints = _hints(result, params, contents)
+    return Reply(data=outcome.data, seq=outcome.seq, hint=" ".join(hints) or None)
 
 
-def _hint(result: Imported, params: Import) -> str | None:
-    if not result.conflicts:
-        return None
-    many = plural(result.conflicts, "document is", "documents are")
-    if params.replace:
-        return f"{many} twice in the file once everything is put into {params.kb}; the first won."
-    return f"{many} here with other content and stayed so; replace: true takes the file's."
+def _check_agents(call: Call, params: Import, contents: importing.Contents) -> None:
+    actor = call.peer.actor
+    if params.kb is None and any(agent.slug == actor for agent in contents.agents):
+        raise KbprocError(
+            "input.invalid_params",
+            f"The file holds an agent {actor!r}, and this very process acts under that name.",
+            field=_FIELD, hint="It would be bound to that agent: import under another name.",
+        )  # fmt: skip
+
+
+def _hints(result: Imported, params: Import, contents: importing.Contents) -> Iterator[str]:
+    if result.conflicts:
+        many = plural(result.conflicts, "document is", "documents are")
+        yield (
+            f"{many} twice in the file once everything is put into {params.kb}; the first won."
+            if params.replace
+            else f"{many} here with other content and stayed so; replace: true takes the file's."
+        )
+    if params.kb is not None and contents.agents:
+        many = plural(len(contents.agents), "agent and its notes", "agents and their notes")
+        yield f"{many} are left out, as everything goes into {params.kb}."
+    if result.agents_kept:
+        many = plural(result.agents_kept, "agent is", "agents are")
+        yield f"{many} here with another description and stayed so."
+    if result.notes_kept:
+        many = plural(result.notes_kept, "note was", "notes were")
+        yield f"{many} not written; the events of type warning say why."
+    if result.notes_added:
+        yield "Notes are in their folders now; note.sync records them."

@@ -19,9 +19,11 @@ __all__ = ["START", "Position", "Restriction"]
 class Restriction:
     """What a search may see; None leaves that side open.
 
-    `documents`: only these, `exclude`: not these; both sorted.
+    `kbs`: only what is labelled so, `without`: not so; see filters. `documents`: only
+    these, `exclude`: not these; both sorted.
     """
 
     kbs: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
     documents: NDArray[np.int64] | None = None
     exclude: NDArray[np.int64] | None = None

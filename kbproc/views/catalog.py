@@ -19,32 +19,8 @@ import msgspec
 from kbproc import events as ev
 from kbproc.failpoints import reach
 from kbproc.log import START, Position, Record
-
-# A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 2
-
-_SCHEMA = """
-create table head(version int, seq bigint, hash varchar, ts varchar,
-                  next_document bigint, next_chunk bigint);
-create table kbs(slug varchar, name varchar, description varchar, revision int,
-                 created_at varchar, updated_at varchar);
-create table documents(
-  id bigint, kb varchar, title varchar, type varchar, path varchar, url varchar,
-  source_id varchar, tags varchar[], metadata varchar, revision int, chunk_count int,
-  size_bytes bigint, sha256 varchar, parser int, pages int, created_at varchar,
-  updated_at varchar, created_by varchar, deleted_at varchar, touched bigint);
-create table chunks(id bigint, document_id bigint, idx int, text varchar, page int,
-                    section varchar, overlap int);
-create index chunks_id on chunks(id);
-create table failures(kb varchar, path varchar, error varchar, message varchar,
-                      sha256 varchar, failed_at varchar);
-create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
-                    seq bigint, result varchar);
-create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
-                    kb varchar, document_id bigint, revision int);
-"""
-
-TABLES = ("head", "kbs", "documents", "chunks", "failures", "tokens", "events")
+from kbproc.views import lifecycle
+from kbproc.views.tables import CATALOG_VERSION, SCHEMA, TABLES
 
 
 class Catalog:
@@ -56,6 +32,7 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.stirred = False  # agents or entries have changed since a reader's roster was made
         self._db = _open(path)
         self._in_transaction = False
         try:
@@ -84,7 +61,7 @@ class Catalog:
         self.rollback()
         for (name,) in self._db.execute("select table_name from duckdb_tables()").fetchall():
             self._db.execute(f'drop table "{name}"')
-        self._db.execute(_SCHEMA)
+        self._db.execute(SCHEMA)
         self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
 
     @property
@@ -133,6 +110,7 @@ class Catalog:
             fold.token(record)
             last = record
         fold.flush()
+        self.stirred = self.stirred or fold.stirred
         reach("catalog.applied")
         if last is not None:
             self._db.execute(
@@ -152,10 +130,12 @@ class _Fold:
         self._replaced: list[int] = []
         self._ids: set[int] = set()
         self._gone: list[int] = []
+        self._links: list[lifecycle.Link] = []
         self._gone_by, self._gone_at = START, ""
         self._events: list[tuple[Any, ...]] = []
         self.next_document = 1
         self.next_chunk = 1
+        self.stirred = False
 
     def event(self, record: Record, event: ev.Event) -> None:
         if isinstance(event, ev.DocWritten):
@@ -163,6 +143,9 @@ class _Fold:
             return
         if isinstance(event, ev.DocDeleted):
             self._deleted(record, event)
+            return
+        if isinstance(event, ev.EntrySuperseded):
+            self._superseded(record, event)
             return
         self.flush()
         match event:
@@ -179,11 +162,18 @@ class _Fold:
             case ev.Erased() | ev.LogRepaired():
                 self.next_document = max(self.next_document, event.next_document)
                 self.next_chunk = max(self.next_chunk, event.next_chunk)
+            case ev.EntryRevived():
+                lifecycle.revived(self._db, record, event)
+            case ev.AgentWritten():
+                lifecycle.agent_written(self._db, record, event)
+            case ev.AgentDeleted():
+                lifecycle.agent_deleted(self._db, record, event)
+        self.stirred = self.stirred or isinstance(event, _STIRRING)
 
     def note(self, record: Record, index: int, event: ev.Event) -> None:
         """One row of the table of events: what happened, never what it said."""
-        ids = event.ids if isinstance(event, ev.DocPurged) else [ev.document_of(event)]
-        for id in ids:
+        ids: list[int | None] = [*ev.documents_of(event)]
+        for id in ids or [None]:
             self._events.append(
                 (
                     record.seq, index, record.ts, record.actor, record.method, ev.tag_of(event),
@@ -192,23 +182,29 @@ class _Fold:
             )  # fmt: skip
 
     def _written(self, record: Record, event: ev.DocWritten) -> None:
-        created_at, created_by = event.created_at or record.ts, record.actor
-        if self._gone or event.id in self._ids:
+        created_at = event.created_at or record.ts
+        created_by = event.created_by or record.actor
+        superseded_by, head = None, None if event.entry is None else event.id
+        if self._gone or event.id in self._ids or (self._links and event.revision > 1):
             self.flush()
         if event.revision > 1:
             row = self._db.execute(
-                "select created_at, created_by from documents where id = ?", [event.id]
+                "select created_at, created_by, superseded_by, coalesce(head, ?) "
+                "from documents where id = ?",
+                [head, event.id],
             ).fetchone()
             if row:
-                created_at, created_by = row
+                created_at, created_by, superseded_by, head = row
             self._replaced.append(event.id)
         self._ids.add(event.id)
+        self.stirred = self.stirred or event.entry is not None
         self._documents.append(
             (
                 event.id, event.kb, event.title, event.doc_type, event.path, event.url,
                 event.source_id, event.tags, msgspec.json.encode(event.metadata).decode(),
                 event.revision, len(event.chunks), event.size_bytes, event.source_sha256,
                 event.parser, event.pages, created_at, record.ts, created_by, None, record.seq,
+                *_facts(event.entry), superseded_by, head,
             )
         )  # fmt: skip
         for index, chunk in enumerate(event.chunks):
@@ -237,10 +233,17 @@ class _Fold:
         )  # fmt: skip
 
     def _deleted(self, record: Record, event: ev.DocDeleted) -> None:
-        if self._documents or (self._gone and self._gone_by != record.position):
+        if self._documents or self._links or (self._gone and self._gone_by != record.position):
             self.flush()
         self._gone.append(event.id)
         self._gone_by, self._gone_at = record.position, record.ts
+
+    def _superseded(self, record: Record, event: ev.EntrySuperseded) -> None:
+        """Entries that come meanwhile don't mind: they are inserted first."""
+        if self._gone:
+            self.flush()
+        self._links.append((event.id, event.by, record.seq))
+        self.stirred = True
 
     def _flush_deleted(self) -> None:
         if not self._gone:
@@ -264,7 +267,8 @@ class _Fold:
             self._documents.append(
                 (
                     id, "", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "",
-                    record.ts, "", record.ts, record.seq,
+                    record.ts, "", record.ts, record.seq, *_NO_FACTS, None,
+                    None,
                 )
             )  # fmt: skip
 
@@ -327,10 +331,23 @@ class _Fold:
         insert(self._db, "documents", self._documents)
         insert(self._db, "chunks", self._chunks)
         insert(self._db, "events", self._events)
+        if self._links:
+            lifecycle.superseded(self._db, self._links)
+            self._links.clear()
         self._ids.clear()
         self._documents.clear()
         self._chunks.clear()
         self._events.clear()
+
+
+_STIRRING = (ev.EntryRevived, ev.AgentWritten, ev.AgentDeleted)
+_NO_FACTS = (None,) * 5
+
+
+def _facts(facts: ev.EntryFacts | None) -> tuple[Any, ...]:
+    if facts is None:
+        return _NO_FACTS
+    return (facts.confidence, facts.expires_at, facts.task_id, facts.task_kind, facts.source)
 
 
 def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -62,15 +62,15 @@ class FullTextSnapshot:
 
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
         self._schema = schema
-        self._searcher = searcher
+        self.searcher = searcher
 
     @property
     def num_docs(self) -> int:
-        return self._searcher.num_docs
+        return self.searcher.num_docs
 
     @cached_property
     def _counted(self) -> int:
-        return self._searcher.doc_freq("any", "1")
+        return self.searcher.doc_freq("any", "1")
 
     @property
     def dead_ratio(self) -> float:
@@ -84,7 +84,7 @@ class FullTextSnapshot:
     def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
         """tantivy panics where a file of its index has rotted since it was opened."""
         try:
-            return self._searcher.search(query, most, count=count)
+            return self.searcher.search(query, most, count=count)
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise
@@ -107,7 +107,8 @@ class FullTextSnapshot:
             return FullTextHits([], [], 0)
         wanted = max(1, offset + limit)
         if self._should_sift(query, restriction):
-            within = self._within(scored, query, Restriction(kbs=restriction.kbs))
+            by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
+            within = self._within(scored, query, by_label)
             ranked, total = self._sifted(within, restriction)
         else:
             within = self._within(scored, query, restriction)
@@ -136,7 +137,7 @@ class FullTextSnapshot:
         if ids < _FEW_IDS:
             return False
         most = sum(
-            self._searcher.doc_freq(term.field, term.word)
+            self.searcher.doc_freq(term.field, term.word)
             for term in _terms(query)
             if term.field == "stem"
         )
@@ -204,14 +205,14 @@ class FullTextSnapshot:
         """The query's words that stand in no chunk, in any form."""
         words = list(dict.fromkeys(query.terms))
         pairs = zip(words, stems(words), strict=True)
-        return [word for word, stem in pairs if not self._searcher.doc_freq("stem", stem)]
+        return [word for word, stem in pairs if not self.searcher.doc_freq("stem", stem)]
 
     def _idf(self, term: _Term) -> float:
-        df = self._searcher.doc_freq(term.field, term.word)
+        df = self.searcher.doc_freq(term.field, term.word)
         return math.log(1 + (self._counted - df + 0.5) / (df + 0.5))
 
     def _column(self, field: str, hits: Iterable[Any]) -> list[int]:
-        return self._searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
+        return self.searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
 
     def _scores_of(self, query: tantivy.Query, most: int) -> dict[int, float]:
         hits = self._found(query, most).hits
@@ -249,6 +250,9 @@ class FullTextSnapshot:
         clauses += [(Occur.Must, _unscored(part)) for part in self._required(restriction)]
         if chunk_ids is not None:
             clauses.append((Occur.Must, self._among("chunk_id", chunk_ids)))
+        if any(self.searcher.doc_freq("kb", label) for label in restriction.without):
+            labelled = tantivy.Query.term_set_query(self._schema, "kb", restriction.without)
+            clauses.append((Occur.MustNot, _unscored(labelled)))
         if restriction.exclude is not None and len(restriction.exclude):
             excluded = self._among("document_id", restriction.exclude.tolist())
             clauses.append((Occur.MustNot, excluded))
@@ -264,7 +268,7 @@ class FullTextSnapshot:
 
     def _holds_only(self, kbs: Iterable[str]) -> bool:
         """Whether these are all there is: then the filter, half a search's cost, is spared."""
-        return sum(self._searcher.doc_freq("kb", kb) for kb in set(kbs)) == self._counted
+        return sum(self.searcher.doc_freq("kb", kb) for kb in set(kbs)) == self._counted
 
     def _among(self, field: str, ids: Sequence[int]) -> tantivy.Query:
         return _unscored(tantivy.Query.term_set_query(self._schema, field, ids))

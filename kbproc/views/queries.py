@@ -10,152 +10,50 @@ as much as `unnest`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-import duckdb
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
-from kbproc.log import Position
-from kbproc.views.catalog import TABLES
-from kbproc.views.filters import DocumentFilter
+from kbproc.views.entries import EntryQueries
+from kbproc.views.filters import LABEL, DocumentFilter
+from kbproc.views.rows import (
+    AgentRow,
+    ChunkRow,
+    DocumentRow,
+    EntryRow,
+    EventRow,
+    Head,
+    HitRow,
+    Ids,
+    IndexRow,
+    KbRow,
+    Roster,
+    TokenRow,
+)
+from kbproc.views.tables import TABLES
 
-Ids = NDArray[np.int64]
-
-
-class DocumentRow(Struct, frozen=True):
-    """The catalog's columns of one document, in their order."""
-
-    id: int
-    kb: str
-    title: str
-    type: str
-    path: str | None
-    url: str | None
-    source_id: str | None
-    tags: list[str]
-    metadata: str
-    revision: int
-    chunk_count: int
-    size_bytes: int
-    sha256: str
-    parser: int
-    pages: int | None
-    created_at: str
-    updated_at: str
-    created_by: str
-    deleted_at: str | None
-    touched: int
-
-
-class ChunkRow(Struct, frozen=True):
-    id: int
-    document_id: int
-    idx: int
-    text: str
-    page: int | None
-    section: str | None
-    overlap: int
-
-
-class HitRow(Struct, frozen=True):
-    """What a hit shows of a chunk and its document: every column more costs time."""
-
-    chunk_id: int
-    text: str
-    page: int | None
-    section: str | None
-    idx: int
-    document_id: int
-    kb: str
-    title: str
-    type: str
-    path: str | None
-    url: str | None
-    tags: list[str]
-    chunk_count: int
-
-
-class IndexRow(Struct, frozen=True):
-    """What the indexes need of a live chunk."""
-
-    chunk_id: int
-    document_id: int
-    kb: str
-    title: str
-    section: str | None
-    text: str
-
-
-class KbRow(Struct, frozen=True):
-    slug: str
-    name: str
-    description: str
-    revision: int
-    created_at: str
-    updated_at: str
-
-
-class TokenRow(Struct, frozen=True):
-    params_hash: str
-    seq: int
-    result: str | None
-
-
-class EventRow(Struct, frozen=True):
-    """That something happened; what it said is in the log. `idx` counts within the record."""
-
-    seq: int
-    idx: int
-    ts: str
-    actor: str
-    method: str
-    type: str
-    kb: str | None
-    document_id: int | None
-    revision: int | None
-
-
-class Head(Struct, frozen=True):
-    seq: int
-    hash: str
-    ts: str
-    next_document: int
-    next_chunk: int
-
-    @property
-    def position(self) -> Position:
-        return Position(self.seq, self.hash)
+__all__ = [
+    "AgentRow",
+    "ChunkRow",
+    "DocumentRow",
+    "EntryRow",
+    "EventRow",
+    "Head",
+    "HitRow",
+    "Ids",
+    "IndexRow",
+    "KbRow",
+    "Queries",
+    "Roster",
+    "TokenRow",
+]
 
 
 _FEW = 32
 _DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
 
 
-class Queries:
-    """Reads over one cursor, which belongs to one thread at a time."""
-
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
-        self._parsed: dict[str, duckdb.Statement] = {}
-
-    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Parsed once: that is a sixth of what a small query costs."""
-        statement = self._parsed.get(sql)
-        if statement is None:
-            statement = self._parsed[sql] = self._cursor.extract_statements(sql)[0]
-        return self._cursor.execute(statement, list(values)).fetchall()
-
-    def begin(self) -> None:
-        """Everything until `end` sees one committed state."""
-        self._cursor.execute("begin transaction read only")
-
-    def end(self) -> None:
-        self._cursor.execute("rollback")
-
-    def close(self) -> None:
-        self._cursor.close()
+class Queries(EntryQueries):
+    """All reads of the catalog; see Reader for what one may see of it."""
 
     def head(self) -> Head:
         rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
@@ -164,19 +62,20 @@ class Queries:
     # ---------------------------------------------------------- knowledge bases
 
     def kbs(self, after: str = "", limit: int = 1_000_000) -> list[KbRow]:
-        sql = "from kbs where slug > ? order by slug limit ?"
+        sql = "from seen.kbs where slug > ? order by slug limit ?"
         return [KbRow(*row) for row in self._rows(sql, [after, limit])]
 
     def kb(self, slug: str) -> KbRow | None:
-        return next((KbRow(*row) for row in self._rows("from kbs where slug = ?", [slug])), None)
+        sql = "from seen.kbs where slug = ?"
+        return next((KbRow(*row) for row in self._rows(sql, [slug])), None)
 
     def kb_slugs(self) -> list[str]:
-        return [row[0] for row in self._rows("select slug from kbs order by slug")]
+        return [row[0] for row in self._rows("select slug from seen.kbs order by slug")]
 
     def kb_counts(self, kbs: Sequence[str]) -> dict[str, tuple[int, int, int]]:
         """slug → documents, chunks, bytes of their sources."""
         sql = (
-            "select kb, count(*), sum(chunk_count), sum(size_bytes) from documents "
+            "select kb, count(*), sum(chunk_count), sum(size_bytes) from seen.documents "
             "where deleted_at is null and list_contains(?, kb) group by kb"
         )
         return {row[0]: (row[1], int(row[2]), int(row[3])) for row in self._rows(sql, [list(kbs)])}
@@ -188,12 +87,12 @@ class Queries:
     ) -> list[DocumentRow]:
         """By id, from the one after `after`."""
         where, values = wanted.where()
-        sql = f"select {_DOCUMENT} from documents where id > ? and {where} order by id limit ?"  # noqa: S608
+        sql = f"select {_DOCUMENT} from seen.documents where id > ? and {where} order by id limit ?"  # noqa: S608
         return [DocumentRow(*row) for row in self._rows(sql, [after, *values, limit])]
 
     def document(self, id: int) -> DocumentRow | None:
         """Deleted ones too: see `deleted_at`."""
-        rows = self._rows(f"select {_DOCUMENT} from documents where id = ?", [id])  # noqa: S608
+        rows = self._rows(f"select {_DOCUMENT} from seen.documents where id = ?", [id])  # noqa: S608
         return DocumentRow(*rows[0]) if rows else None
 
     def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
@@ -201,27 +100,31 @@ class Queries:
         wanted = list(ids)
         few = len(wanted) <= _FEW
         which = "list_contains(?::bigint[], id)" if few else "id in (select unnest(?::bigint[]))"
-        sql = f"select {_DOCUMENT} from documents where {which}"  # noqa: S608
+        sql = f"select {_DOCUMENT} from seen.documents where {which}"  # noqa: S608
         return {row[0]: DocumentRow(*row) for row in self._rows(sql, [wanted])}
 
     def count(self, wanted: DocumentFilter) -> int:
         where, values = wanted.where()
-        return int(self._rows(f"select count(*) from documents where {where}", values)[0][0])  # noqa: S608
+        return int(self._rows(f"select count(*) from seen.documents where {where}", values)[0][0])  # noqa: S608
 
     def document_ids(self, wanted: DocumentFilter) -> Ids:
         """Sorted."""
         where, values = wanted.where()
-        sql = f"select id from documents where {where} order by id"  # noqa: S608
-        found = self._cursor.execute(sql, values).fetchnumpy()["id"]
+        sql = f"select id from seen.documents where {where} order by id"  # noqa: S608
+        found = self._cursor.execute(self._sql(sql), values).fetchnumpy()["id"]
         return np.asarray(found, dtype=np.int64)
 
     def by_type(self) -> dict[str, int]:
-        sql = "select type, count(*) from documents where deleted_at is null group by type"
+        sql = "select type, count(*) from seen.documents where deleted_at is null group by type"
         return dict(sorted((row[0], row[1]) for row in self._rows(sql)))
+
+    def source_bytes(self) -> int:
+        sql = "select coalesce(sum(size_bytes), 0) from seen.documents where deleted_at is null"
+        return int(self._rows(sql)[0][0])
 
     def tags(self, kbs: Sequence[str] | None, after: str, limit: int) -> list[tuple[str, int]]:
         sql = (
-            "select tag, count(*) from (select unnest(tags) as tag from documents where "
+            "select tag, count(*) from (select unnest(tags) as tag from seen.documents where "
             "deleted_at is null and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
             "where tag > ? group by tag order by tag limit ?"
         )
@@ -231,7 +134,7 @@ class Queries:
     def paths(self, kb: str) -> dict[str, DocumentRow]:
         """The live documents of a knowledge base that come from files."""
         sql = (
-            f"select {_DOCUMENT} from documents where kb = ? and path is not null "  # noqa: S608
+            f"select {_DOCUMENT} from seen.documents where kb = ? and path is not null "  # noqa: S608
             "and deleted_at is null"
         )
         return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb])}
@@ -239,7 +142,7 @@ class Queries:
     def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
         """The live documents that come from these files."""
         sql = (
-            f"select {_DOCUMENT} from documents where kb = ? and deleted_at is null "  # noqa: S608
+            f"select {_DOCUMENT} from seen.documents where kb = ? and deleted_at is null "  # noqa: S608
             "and path in (select unnest(?::varchar[]))"
         )
         return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb, list(paths)])}
@@ -252,16 +155,17 @@ class Queries:
     # ------------------------------------------------------------------- chunks
 
     def chunk_total(self) -> int:
-        return int(self._rows("select count(*) from chunks")[0][0])
+        return int(self._rows("select count(*) from seen.chunks")[0][0])
 
     def chunks_of(self, document_id: int, after: int = 0, limit: int = 1_000_000) -> list[ChunkRow]:
         """In order, from the one after chunk id `after`."""
-        sql = "from chunks where document_id = ? and id > ? order by id limit ?"
+        sql = "from seen.chunks where document_id = ? and id > ? order by id limit ?"
         return [ChunkRow(*row) for row in self._rows(sql, [document_id, after, limit])]
 
     def chunks(self, ids: Sequence[int]) -> dict[int, ChunkRow]:
         sql = (
-            "select c.* from (select unnest(?::bigint[]) as wanted) join chunks c on c.id = wanted"
+            "select c.* from (select unnest(?::bigint[]) as wanted) "
+            "join seen.chunks c on c.id = wanted"
         )
         return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
 
@@ -271,13 +175,16 @@ class Queries:
 
     def chunk_counts(self) -> dict[int, int]:
         """document id → number of its chunks, for live documents that have any."""
-        sql = "select id, chunk_count from documents where deleted_at is null and chunk_count > 0"
+        sql = (
+            "select id, chunk_count from seen.documents where deleted_at is null "
+            "and chunk_count > 0"
+        )
         return dict(self._rows(sql))
 
     def document_of_chunks(self, ids: Sequence[int]) -> dict[int, int]:
         sql = (
             "select c.id, c.document_id from (select unnest(?::bigint[]) as wanted) "
-            "join chunks c on c.id = wanted"
+            "join seen.chunks c on c.id = wanted"
         )
         return dict(self._rows(sql, [list(ids)]))
 
@@ -386,12 +293,13 @@ _MATCHING = (
 
 _HITS = (
     "select c.id, c.text, c.page, c.section, c.idx, "
-    "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count "
+    "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count, d.source_id, "
+    "d.confidence, d.expires_at, d.superseded_by, d.head "
     "from (select unnest(?::bigint[]) as wanted) "
-    "join chunks c on c.id = wanted join documents d on d.id = c.document_id"
+    "join chunks c on c.id = wanted join seen.documents d on d.id = c.document_id"
 )
 
 _INDEX_ROWS = (
-    "select c.id, c.document_id, d.kb, d.title, c.section, c.text "
+    f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text "  # noqa: S608
     "from chunks c join documents d on d.id = c.document_id"
 )

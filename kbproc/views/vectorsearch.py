@@ -141,6 +141,8 @@ class VectorSnapshot:
         if restriction.kbs is not None:
             codes = [self.kb_codes[kb] for kb in restriction.kbs if kb in self.kb_codes]
             mask = mask & member(self.slots["kb"], np.array(sorted(codes), np.int64))
+        if codes := [self.kb_codes[kb] for kb in restriction.without if kb in self.kb_codes]:
+            mask = mask & ~member(self.slots["kb"], np.array(sorted(codes), np.int64))
         if restriction.documents is not None:
             mask = mask & member(self.slots["document"], restriction.documents)
         if restriction.exclude is not None:

@@ -1,0 +1,395 @@
+"""Knowledge entries: what an agent has learned, with confidence, expiry and successors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc import documents as docs
+from kbproc import entries, revision
+from kbproc import events as ev
+from kbproc import search as service
+from kbproc import search_params as asked
+from kbproc.call import Call, Reply
+from kbproc.commit import Decide, Decision, Here
+from kbproc.content import content_of_text
+from kbproc.entries import EntryId, EntryText, Superseded, TaskId, TaskRef
+from kbproc.errors import KbprocError
+from kbproc.methods.search import found_reply
+from kbproc.model import (
+    DEFAULT_KB,
+    DestructiveParams,
+    Instant,
+    KbSlug,
+    PastListParams,
+    PastParams,
+    Tags,
+    WriteParams,
+    clean_name,
+    clean_tags,
+)
+from kbproc.paging import decode_cursor, encode_cursor, page
+from kbproc.quotas import check_quota
+from kbproc.registry import Example, method
+from kbproc.search import Results
+
+if TYPE_CHECKING:
+    from kbproc.views.rows import EntryRow
+
+Actor = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
+
+
+class StoreEntry(WriteParams, kw_only=True, frozen=True):
+    title: Annotated[str, Meta(min_length=1, max_length=200, description="what it says, in short")]
+    body: Annotated[
+        str, Meta(min_length=1, max_length=entries.MAX_BODY, description="what was learned")
+    ]
+    kb: Annotated[KbSlug, Meta(description="knowledge base to put it in")] = DEFAULT_KB
+    tags: Tags = []
+    confidence: Annotated[int, Meta(ge=0, le=100, description="how sure it is, in percent")] = 80
+    expires_at: (
+        Annotated[Instant, Meta(description="when it ceases to hold: RFC 3339, in the future")]
+        | None
+    ) = None
+    task_ref: Annotated[TaskRef, Meta(description="the task that it has to do with")] | None = None
+    source: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=500,
+                description="where it was learned, such as a URL; else agent or user",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class SearchEntries(PastParams, kw_only=True, frozen=True):
+    query: asked.QueryText
+    limit: asked.Limit = 10
+    offset: asked.Offset = 0
+    mode: asked.Mode = "hybrid"
+    kb: asked.Where | None = None
+    tags: Tags | None = None
+    tags_mode: docs.TagsMode = "all"
+    task_id: TaskId | None = None
+    owner: Actor | None = None
+    created_after: docs.CreatedAfter | None = None
+    created_before: docs.CreatedBefore | None = None
+    include_superseded: asked.IncludeSuperseded = False
+    include_expired: asked.IncludeExpired = False
+    min_score: asked.MinScore | None = None
+    min_similarity: asked.MinSimilarity | None = None
+    min_confidence: asked.MinConfidence | None = None
+    ef_search: asked.EfSearch = 64
+    fusion: asked.Fusion = "blend"
+    snippet_chars: asked.SnippetChars = 240
+    explain: asked.Explain = False
+    highlight: asked.Highlight = True
+
+
+class GetEntry(PastParams, kw_only=True, frozen=True):
+    id: EntryId
+
+
+class ListEntries(PastListParams, kw_only=True, frozen=True):
+    kb: asked.Where | None = None
+    task_id: TaskId | None = None
+    owner: Actor | None = None
+    tags: Tags | None = None
+    tags_mode: docs.TagsMode = "all"
+    min_confidence: asked.MinConfidence | None = None
+    include_superseded: asked.IncludeSuperseded = False
+    include_expired: asked.IncludeExpired = False
+
+
+class Link(WriteParams, kw_only=True, frozen=True):
+    old_id: Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
+    new_id: Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
+
+
+class DeleteEntries(DestructiveParams, kw_only=True, frozen=True):
+    ids: Annotated[list[EntryId], Meta(min_length=1, max_length=1000, description="entries, by id")]
+
+
+class DeletedEntries(Struct, kw_only=True, frozen=True):
+    """`revived`: entries that hold again, as the one that superseded them is gone."""
+
+    deleted: int
+    ids: list[int]
+    revived: list[int]
+
+
+@method(
+    "knowledge.store",
+    kind="write",
+    params=StoreEntry,
+    result=entries.Entry,
+    summary="Store what was learned, as a knowledge entry.",
+    when_to_use="When something was found out that will be needed again. One fact or "
+    "procedure an entry, with a title that says it. To correct an entry, store the right one "
+    "and supersede the wrong one.",
+    errors=["resource.not_found", "quota.exceeded", "operation.failed"],
+    examples=[
+        Example(
+            params={
+                "title": "The CI cache is keyed by lock file",
+                "body": "Deleting the lock file drops the cache; builds take 12 minutes then.",
+                "tags": ["ci"],
+                "confidence": 90,
+                "task_ref": {"task_id": "T-17", "kind": "produced"},
+            },
+            what="something that a task brought to light",
+        ),
+        Example(
+            params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
+            what="one that would have expired already",
+            exit=1,
+        ),
+    ],
+)
+def store(call: Call, params: StoreEntry) -> Decide:
+    title = clean_name(params.title, field="$.params.title")
+    tags = clean_tags(params.tags)
+    facts = _facts(call, params)
+    content = content_of_text(call.store, params.body, "markdown", title, field="$.params.body")
+    content = msgspec.structs.replace(content, doc_type="knowledge")
+
+    def decide(here: Here) -> Decision:
+        docs.require_kb(here, params.kb)
+        if facts.expires_at is not None and facts.expires_at <= here.now:
+            raise KbprocError(
+                "input.invalid_params", f"expires_at is {facts.expires_at}; it is {here.now} now.",
+                field="$.params.expires_at", hint="Give a moment in the future, or leave it out.",
+            )  # fmt: skip
+        actor = call.peer.actor
+        used = here.queries.entries_owned(actor)
+        instead = "Delete entries that hold no more, with knowledge.delete"
+        check_quota(here.queries.agent(actor), "knowledge_stored", used, instead=instead)
+        event = revision.written(
+            here, content, kb=params.kb, existing=None, ids=revision.Ids(here), tags=tags,
+            metadata={},
+        )  # fmt: skip
+        event = msgspec.structs.replace(event, entry=facts)
+        made = entries.Entry(
+            id=event.id, kb=event.kb, title=title, tags=tags, confidence=facts.confidence,
+            expires_at=facts.expires_at, expired=False,
+            task_ref=entries.task_ref_of(facts.task_id, facts.task_kind), source=facts.source,
+            created_by=actor, created_at=here.now, superseded_by=None, head=event.id,
+            embedding_status=call.store.embedding.status_when_new,
+        )  # fmt: skip
+        return Decision(events=[event], data=made)
+
+    return decide
+
+
+def _facts(call: Call, params: StoreEntry) -> ev.EntryFacts:
+    task = params.task_ref
+    field = "$.params.task_ref.task_id"
+    source = "user" if call.agent is None else "agent"
+    if params.source is not None:
+        source = clean_name(params.source, field="$.params.source")
+    expires_at = params.expires_at
+    if expires_at is not None:
+        expires_at = docs.instant(expires_at, field="$.params.expires_at")
+    return ev.EntryFacts(
+        confidence=params.confidence,
+        source=source,
+        expires_at=expires_at,
+        task_id=None if task is None else clean_name(task.task_id, field=field),
+        task_kind=None if task is None else task.kind,
+    )
+
+
+@method(
+    "knowledge.search",
+    params=SearchEntries,
+    result=Results,
+    summary="Search the knowledge entries by words and by meaning.",
+    when_to_use="Before solving something again: has it been found out already? Hits are "
+    "entries that hold now; superseded and expired ones come only when asked for.",
+    errors=["resource.not_found"],
+    positional=["query"],
+    examples=[
+        Example(params={"query": "ci cache"}, what="words and meaning"),
+        Example(params={"query": "cache", "min_confidence": 90}, what="only what is quite sure"),
+        Example(params={"query": ""}, what="an empty query", exit=1),
+    ],
+)
+def search(call: Call, params: SearchEntries) -> Reply:
+    given = msgspec.structs.asdict(params)
+    task_id, owner = given.pop("task_id"), given.pop("owner")
+    wanted = asked.Search(**given, types=["knowledge"], per_document=1)
+    with call.state(params) as state:
+        found = service.run(
+            state, wanted, now=call.moment(params), centre="first", task_id=task_id, owner=owner
+        )
+    return found_reply(found)
+
+
+@method(
+    "knowledge.get",
+    params=GetEntry,
+    result=EntryText,
+    summary="Show one knowledge entry with its text.",
+    when_to_use="To read an entry that a search has found; of a superseded one, head names the "
+    "entry that holds now.",
+    errors=["resource.not_found"],
+    positional=["id"],
+    examples=[Example(params={"id": 9_999_999}, what="one that does not exist", exit=5)],
+)
+def get(call: Call, params: GetEntry) -> Reply:
+    now = call.moment(params)
+    with call.state(params) as state, state.reading() as snapshot:
+        row = entries.require(snapshot.queries, params.id)
+        entry = msgspec.structs.asdict(entries.shown(row, state.embedding, now))
+        before = snapshot.queries.superseded_by([row.id])
+        body = call.store.blobs.get(row.sha256).decode()
+        data = EntryText(**entry, body=body, supersedes=[one.id for one in before[:100]])
+        return Reply(data=data, seq=snapshot.seq)
+
+
+@method(
+    "knowledge.list",
+    params=ListEntries,
+    result=list[entries.Entry],
+    summary="List knowledge entries by id, filtered.",
+    when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
+    errors=["resource.not_found"],
+    examples=[
+        Example(params={"task_id": "T-17"}, what="what has to do with a task"),
+        Example(params={"owner": "user", "limit": 5}, what="the first five of somebody's"),
+    ],
+)
+def list_entries(call: Call, params: ListEntries) -> Reply:
+    after = decode_cursor(params.cursor, int)
+    now = call.moment(params)
+    with call.state(params) as state, state.reading() as snapshot:
+        docs.require_kbs(snapshot.queries, params.kb)
+        wanted = docs.filter_of(
+            params,
+            types=["knowledge"],
+            hide_superseded=not params.include_superseded,
+            valid_at=None if params.include_expired else now,
+        )
+        found = snapshot.queries.entries(wanted, after=after, limit=params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[entries.shown(row, state.embedding, now) for row in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            total=snapshot.queries.count(wanted),
+            has_more=more,
+            next_cursor=encode_cursor(rows[-1].id) if more else None,
+        )
+
+
+@method(
+    "knowledge.supersede",
+    kind="write",
+    idempotent=True,
+    params=Link,
+    result=Superseded,
+    summary="Let one entry take the place of another.",
+    when_to_use="When an entry is outdated or wrong and a newer one says it right: searches find "
+    "only the newer one from then on. One of the two must be yours.",
+    errors=["resource.not_found", "knowledge.cycle", "auth.not_owner"],
+    more_scopes=["knowledge:write_others"],
+    positional=["old_id", "new_id"],
+    examples=[
+        Example(params={"old_id": 9_999_998, "new_id": 9_999_999}, what="no such entries", exit=5)
+    ],
+)
+def supersede(call: Call, params: Link) -> Decide:
+    def decide(here: Here) -> Decision:
+        old, new = _both(here, params)
+        data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
+        if old.superseded_by == new.id:
+            return Decision(events=[], data=data)
+        entries.check_owner(old, new, call.peer.actor, call.scopes)
+        entries.check_link(here.queries, old, new)
+        return Decision(
+            events=[ev.EntrySuperseded(id=old.id, by=new.id)],
+            data=data,
+            targets=entries.targets_of([old, new]),
+            changes=[f"“{new.title}” takes the place of “{old.title}”"],
+        )
+
+    return decide
+
+
+def _both(here: Here, params: Link) -> tuple[EntryRow, EntryRow]:
+    old = entries.require(here.queries, params.old_id, field="$.params.old_id")
+    return old, entries.require(here.queries, params.new_id, field="$.params.new_id")
+
+
+@method(
+    "knowledge.unsupersede",
+    kind="write",
+    params=Link,
+    result=Superseded,
+    summary="Undo that one entry took the place of another.",
+    when_to_use="When the older entry was right after all: searches find it again.",
+    errors=["resource.not_found", "auth.not_owner"],
+    more_scopes=["knowledge:write_others"],
+    positional=["old_id", "new_id"],
+    examples=[
+        Example(params={"old_id": 9_999_998, "new_id": 9_999_999}, what="no such entries", exit=5)
+    ],
+)
+def unsupersede(call: Call, params: Link) -> Decide:
+    def decide(here: Here) -> Decision:
+        old, new = _both(here, params)
+        entries.check_owner(old, new, call.peer.actor, call.scopes)
+        if old.superseded_by != new.id:
+            by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
+            raise KbprocError(
+                "resource.conflict", f"Entry {old.id} is superseded by {by}, not by {new.id}.",
+                field="$.params.new_id", hint="See knowledge.get for what supersedes it.",
+                detail={"superseded_by": old.superseded_by},
+            )  # fmt: skip
+        return Decision(
+            events=[ev.EntryRevived(ids=[old.id], was=new.id)],
+            data=Superseded(old_id=old.id, new_id=new.id, head=old.id),
+            targets=entries.targets_of([old, new]),
+            changes=[f"“{old.title}” holds again"],
+        )
+
+    return decide
+
+
+@method(
+    "knowledge.delete",
+    kind="destructive",
+    params=DeleteEntries,
+    result=DeletedEntries,
+    summary="Hide knowledge entries from every read; the log keeps their text.",
+    when_to_use="When entries should never have been stored; what is merely outdated is better "
+    "superseded. What a deleted entry had superseded directly holds again.",
+    errors=["resource.not_found"],
+    positional=["ids"],
+    examples=[
+        Example(params={"ids": [9_999_999]}, what="one that does not exist", exit=5),
+    ],
+)
+def delete(call: Call, params: DeleteEntries) -> Decide:
+    def decide(here: Here) -> Decision:
+        rows = entries.require_all(here.queries, params.ids, field="$.params.ids")
+        links, changes = entries.unlinked(here.queries, rows)
+        gone: list[ev.Event] = [ev.DocDeleted(id=row.id) for row in rows]
+        revived = [id for event in links if isinstance(event, ev.EntryRevived) for id in event.ids]
+        per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
+        return Decision(
+            events=[*links, *gone],
+            data=DeletedEntries(
+                deleted=len(rows), ids=[row.id for row in rows], revived=sorted(revived)[:1000]
+            ),
+            targets=entries.targets_of(rows),
+            changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
+            bulk=any(docs.is_bulk(here, kb, count) for kb, count in per_kb.items()),
+        )
+
+    return decide

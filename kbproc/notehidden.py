@@ -1,0 +1,219 @@
+"""Hidden names in a folder of notes, for texts that are on their way in or out.
+
+Owns: the names, what lies under them while noteedit.py works and after it died, the
+folder's lock, and looking at a file so that what is told of it stays true.
+Refuses to know: which text ought to stand where.
+
+`.<slug>.<n>.kbproc-part` is ours and unfinished, never of worth.
+`.<slug>.<new>.<old>.<n>.kbproc` may hold somebody's text unless its digest is one of
+the two named; `new` is `-` where a note is being removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from kbproc import exchange, notefolder
+from kbproc.errors import KbprocError
+from kbproc.notefolder import Unfit, digest
+
+_NAME = "[a-z0-9][a-z0-9-]{0,62}[a-z0-9]"
+_PART = re.compile(rf"\.{_NAME}\.\d+\.kbproc-part")
+_KEPT = re.compile(rf"\.({_NAME})\.([0-9a-f]{{32}}|-)\.([0-9a-f]{{32}})\.\d+\.kbproc")
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """A text that a change had moved out of the way and nobody has recorded.
+
+    `problem`: why it can't become a revision, a sentence; then `data` is empty.
+    """
+
+    slug: str
+    name: str
+    data: bytes
+    problem: str | None = None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """`mark`: the bytes' digest, or what else tells it from others."""
+
+    mark: str
+    data: bytes = b""
+    mode: int = 0
+    writer: bool = False
+    unfit: str | None = None
+
+
+# ------------------------------------------------------------------ after a crash
+
+
+def leftovers(folder: Path) -> list[Leftover]:
+    """Texts that nobody has recorded; record each as a revision, then `forget` it.
+
+    On the way it clears away what is ours or known, and puts back a note whose removal
+    had met an unseen edit. Raises store.io, Unavailable.
+    """
+    found: list[Leftover] = []
+    with locked(folder) as fd, failing(folder):
+        for name in sorted(os.listdir(fd)):  # noqa: PTH208
+            if _PART.fullmatch(name):
+                unlink(fd, name)
+            elif kept := _KEPT.fullmatch(name):
+                slug, new, old = kept.groups()
+                found += _leftover(fd, name, slug, new, old)
+    return found
+
+
+def _leftover(fd: int, name: str, slug: str, new: str, old: str) -> Iterator[Leftover]:
+    came = look(fd, name)
+    if came is None:
+        return
+    if came.mark[:32] in {new, old}:
+        if not came.writer:
+            unlink(fd, name)
+        return
+    if new == "-":
+        try:
+            exchange.place(fd, name, notefolder.file_name(slug))
+            return
+        except FileExistsError:
+            pass
+    try:
+        if came.unfit is None:
+            notefolder.require_text(came.data)
+        problem = came.unfit
+    except Unfit as unfit:
+        if unfit.code == "blank" and not came.writer:
+            unlink(fd, name)
+            return
+        problem = unfit.reason
+    if problem:
+        problem = f"{name} is left over from an interrupted change: {problem}."
+    yield Leftover(slug, name, b"" if problem else came.data, problem)
+
+
+def forget(folder: Path, leftover: Leftover) -> bool:
+    """Deletes it; False if it holds something else by now, is being written to, or has a
+    problem. Raises store.io, Unavailable.
+    """
+    with locked(folder) as fd, failing(folder / leftover.name):
+        came = look(fd, leftover.name)
+        if came is None:
+            return True
+        if came.writer or came.unfit or leftover.problem or came.data != leftover.data:
+            return False
+        unlink(fd, leftover.name)
+    return True
+
+
+# ------------------------------------------------------------------ steps
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Two stores may share a folder: one changes it at a time."""
+    with notefolder.opened(folder) as fd:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+
+
+@contextmanager
+def failing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise KbprocError("store.io", f"{path} could not be changed: {why}.") from error
+
+
+def look(fd: int, name: str) -> Look | None:
+    """None if nothing is there. Raises OSError.
+
+    Of a hidden name, whether someone writes to it is asked before it is read: what has
+    no writer then stays what it is.
+    """
+    try:
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        notefolder.require_file(status)
+        opened = notefolder.open_file(fd, name)
+    except FileNotFoundError:
+        return None
+    except Unfit as unfit:
+        return Look(f"{stat.S_IFMT(status.st_mode)}:{status.st_ino}", unfit=unfit.reason)
+    try:
+        writer = name.startswith(".") and exchange.has_writer(opened) and _can_tell(fd)
+        data = notefolder.content(opened)
+    finally:
+        os.close(opened)
+    large = len(data) > notefolder.MOST_BYTES
+    return Look(
+        digest(data), data, stat.S_IMODE(status.st_mode) & 0o777, writer,
+        "it is over 64 KiB" if large else None,
+    )  # fmt: skip
+
+
+def _can_tell(fd: int) -> bool:
+    """NFS takes every file for one that is written to; then a new one of ours, too."""
+    probe, created = _new_part(fd, "probe")
+    os.close(created)
+    opened = notefolder.open_file(fd, probe)
+    try:
+        return not exchange.has_writer(opened)
+    finally:
+        os.close(opened)
+        unlink(fd, probe)
+
+
+def stage(fd: int, slug: str, data: bytes, mode: int) -> str:
+    """The bytes, durable, under a name of worthless parts."""
+    part, opened = _new_part(fd, slug)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(opened, view) :]
+        os.fchmod(opened, mode)
+        os.fsync(opened)
+    except OSError:
+        unlink(fd, part)
+        raise
+    finally:
+        os.close(opened)
+    return part
+
+
+def _new_part(fd: int, slug: str) -> tuple[str, int]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    for number in count():
+        part = f".{slug}.{number}.kbproc-part"
+        with suppress(FileExistsError):
+            return part, os.open(part, flags, 0o600, dir_fd=fd)
+    raise AssertionError
+
+
+def aside(fd: int, slug: str, name: str, new: str, old: str) -> str | None:
+    """Renames to a hidden name that says which two texts are known; None if `name` is gone."""
+    for number in count():
+        kept = f".{slug}.{new[:32]}.{old[:32]}.{number}.kbproc"
+        try:
+            exchange.place(fd, name, kept)
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            return None
+        return kept
+    raise AssertionError
+
+
+def unlink(fd: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=fd)

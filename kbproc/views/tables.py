@@ -1,0 +1,37 @@
+"""The catalog's tables.
+
+Owns: their columns, and the version that every change of them raises.
+Refuses to know: what goes in (catalog.py) and what is asked (queries.py).
+"""
+
+# A change here makes every catalog rebuild itself from the log on the next open.
+CATALOG_VERSION = 3
+
+SCHEMA = """
+create table head(version int, seq bigint, hash varchar, ts varchar,
+                  next_document bigint, next_chunk bigint);
+create table kbs(slug varchar, name varchar, description varchar, revision int,
+                 created_at varchar, updated_at varchar);
+create table documents(
+  id bigint, kb varchar, title varchar, type varchar, path varchar, url varchar,
+  source_id varchar, tags varchar[], metadata varchar, revision int, chunk_count int,
+  size_bytes bigint, sha256 varchar, parser int, pages int, created_at varchar,
+  updated_at varchar, created_by varchar, deleted_at varchar, touched bigint,
+  confidence int, expires_at varchar, task_id varchar, task_kind varchar, source varchar,
+  superseded_by bigint, head bigint);
+create table agents(
+  slug varchar, description varchar, kbs varchar[], folder varchar, scopes varchar[],
+  quotas varchar, instructions varchar, revision int, created_at varchar, updated_at varchar,
+  deleted_at varchar);
+create table chunks(id bigint, document_id bigint, idx int, text varchar, page int,
+                    section varchar, overlap int);
+create index chunks_id on chunks(id);
+create table failures(kb varchar, path varchar, error varchar, message varchar,
+                      sha256 varchar, failed_at varchar);
+create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
+                    seq bigint, result varchar);
+create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
+                    kb varchar, document_id bigint, revision int);
+"""
+
+TABLES = ("head", "kbs", "agents", "documents", "chunks", "failures", "tokens", "events")
