@@ -262,6 +262,7 @@ def _check_scope(call: Call, found: Method) -> None:
         raise KbprocError(
             "auth.insufficient_scope",
             f"{found.name} needs the scope {found.scope}.",
+            hint=_who_gives(call, found.scope),
             detail={"needed": found.scope, "scopes": sorted(call.scopes)},
         )
     if found.whole and call.agent is not None:
@@ -271,6 +272,13 @@ def _check_scope(call: Call, found: Method) -> None:
             hint="Ask in a process that is bound to no agent.",
             detail={"agent": call.agent.slug},
         )
+
+
+def _who_gives(call: Call, scope: str) -> str | None:
+    """None: the usual hint, that the process was started without it."""
+    if call.agent is None or scope not in call.peer.scopes:
+        return None
+    return f"Agent {call.agent.slug} lacks it; whoever looks after it can give it: agent.update."
 
 
 def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:

@@ -45,12 +45,16 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Pool(Struct, kw_only=True):
-    """`bound`: the greatest BM25 any text could reach; `total`: matches, or candidates."""
+    """`bound`: the greatest BM25 any text could reach; `total`: matches, or candidates.
+
+    `whole`: a larger pool would hold no more.
+    """
 
     candidates: list[Candidate]
     bound: float
     total: int
     exact: bool
+    whole: bool = True
 
 
 def pool_size(wanted: int) -> int:
@@ -72,7 +76,8 @@ def by_words(
         Candidate(chunk_id=id, bm25=score, cosine=None, fts_rank=rank, vector_rank=None)
         for rank, (id, score) in enumerate(zip(hits.chunk_ids, hits.raw_scores, strict=True), 1)
     ]
-    return Pool(candidates=candidates, bound=fulltext.bound(query), total=hits.total, exact=True)
+    bound, whole = fulltext.bound(query), len(candidates) == hits.total
+    return Pool(candidates=candidates, bound=bound, total=hits.total, exact=True, whole=whole)
 
 
 class Mixed:
@@ -123,7 +128,8 @@ class Mixed:
             )
             for id in kept
         ]
-        return Pool(candidates=candidates, bound=bound, total=total, exact=False)
+        whole = len(words) < size and len(near) < size
+        return Pool(candidates=candidates, bound=bound, total=total, exact=False, whole=whole)
 
     def _by_word(self, size: int) -> dict[int, float]:
         """chunk id → BM25, best first."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kbproc.views.vectors import Vectors
 
 _MOST_FETCHED = 10_000
+_MOST_POOLED = 100_000
 
 
 class HitSource(Struct, kw_only=True, frozen=True):
@@ -152,9 +153,8 @@ class _Searching:
         if self.params.kb is not None:
             docs.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
-        pool = self._pool(mode, restriction_of(self.snapshot, self.filter))
-        ranked = self._ranked(pool, mode)
-        page, rows, more = self._page(ranked)
+        pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
+        page, rows = self._page(ranked)
         hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
         results = Results(
             query=self.params.query,
@@ -176,8 +176,31 @@ class _Searching:
             )
         freshness = self.state.freshness(self.snapshot)
         return Found(
-            results=results, has_more=more, hint=hint, notice=self.notice, freshness=freshness
+            results=results,
+            has_more=len(ranked) > self.wanted,
+            hint=hint,
+            notice=self.notice,
+            freshness=freshness,
         )
+
+    def _enough(
+        self, mode: str, restriction: Restriction
+    ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
+        """A pool, and its candidates, best first, of each document as many as are wanted.
+
+        One document may hold the best thousand: then a larger pool is needed.
+        """
+        size, most = pool_size(self.wanted + 1), self.params.per_document
+        while True:
+            pool = self._pool(mode, restriction, size)
+            ranked = self._ranked(pool, mode)
+            if most is None:
+                return pool, ranked
+            owners = self.snapshot.queries.document_of_chunks([id for id, _ in ranked])
+            spread = list(_at_most_each(ranked, owners, most))
+            if len(spread) > self.wanted or pool.whole or size > _MOST_POOLED:
+                return pool, spread
+            size *= 4
 
     def _mode_and_vector(self) -> str:
         """The mode that can be served; hybrid without a model is fts, and says so."""
@@ -194,9 +217,8 @@ class _Searching:
             return "fts"
         return self.params.mode
 
-    def _pool(self, mode: str, restriction: Restriction) -> Pool:
+    def _pool(self, mode: str, restriction: Restriction, size: int) -> Pool:
         params, snapshot = self.params, self.snapshot
-        size = pool_size(self.wanted + 1) * (4 if params.per_document else 1)
         if mode == "fts":
             limit = _MOST_FETCHED if params.narrows else self.wanted + 1
             limit = max(limit, size) if params.per_document else limit
@@ -245,16 +267,19 @@ class _Searching:
 
     def _page(
         self, ranked: list[tuple[int, fusion.Fused]]
-    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, HitRow], bool]:
-        """The page, its rows, and whether there is more."""
-        start = self.params.offset
-        if self.params.per_document is not None:
-            owners = self.snapshot.queries.document_of_chunks([id for id, _ in ranked])
-            ranked = list(_at_most_each(ranked, owners, self.params.per_document))
-        page = ranked[start : self.wanted]
+    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, HitRow]]:
+        """The page and its rows."""
+        page = ranked[self.params.offset : self.wanted]
         rows = self.snapshot.hits([id for id, _ in page]) if page else {}
-        # A vector may be a step ahead of the rows of this snapshot.
-        return [e for e in page if e[0] in rows], rows, len(ranked) > self.wanted
+        # A vector may be a step ahead of the rows of this snapshot, or behind.
+        return [e for e in page if e[0] in rows and self._holds(rows[e[0]])], rows
+
+    def _holds(self, row: HitRow) -> bool:
+        wanted = self.filter
+        if wanted.hide_superseded and row.superseded_by is not None:
+            return False
+        over = wanted.valid_at is not None and row.expires_at is not None
+        return not (over and str(row.expires_at) <= str(wanted.valid_at))
 
     def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
         chars = self.params.snippet_chars
@@ -297,16 +322,15 @@ class _Searching:
                 "vector_weight": fusion.VECTOR_WEIGHT,
             }
         )
+        told, bound = [t._asdict() for t in terms], {"bound": pool.bound}
+        if self.snapshot.sight is not None:  # how rare a word is, tells what else is there
+            told, bound = [{"word": t.word, "form": t.form} for t in terms], {}
         return {
             "fts": {
                 "rank": candidate.fts_rank,
                 "bm25": candidate.bm25,
-                "bound": pool.bound,
-                "terms": [
-                    {"word": t.word, "form": t.form, "idf": t.idf, "boost": t.boost,
-                     "weight": t.weight}
-                    for t in terms
-                ],
+                **bound,
+                "terms": told,
             },
             "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
             "formula": formula,

@@ -34,6 +34,8 @@ def why_nothing(
 ) -> str:
     """One sentence that says what to change. `mode` is the one that could be served."""
     if not _chunks(snapshot):
+        if params.types == ["knowledge"]:
+            return "No entry is there yet: store one with knowledge.store."
         return "The store is empty: add documents with doc.ingest or doc.create."
     greatest = _greatest_score(params.fusion, mode)
     if params.min_score is not None and params.min_score > greatest:
@@ -72,7 +74,8 @@ def _greatest_score(kind: str, mode: str) -> float:
 
 def _why_no_candidate(snapshot: Snapshot, query: Query, filter: DocumentFilter) -> str:
     if not filter.is_open and not snapshot.queries.count(filter):
-        return "No document matches the filters; leave some out."
+        what = "entry" if filter.types == ["knowledge"] else "document"
+        return f"No {what} matches the filters; leave some out."
     from kbproc.views.filters import DocumentFilter
 
     everything = restriction_of(snapshot, DocumentFilter())

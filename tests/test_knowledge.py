@@ -336,3 +336,57 @@ def test_a_chain_of_thousands_stays_fast(open_session: OpenSession) -> None:
     error = session.error("knowledge.supersede", old_id=ids[1000], new_id=ids[10])
     assert error["type"] == "knowledge.cycle"
     assert found(session, "x") == []
+
+
+# ------------------------------------------------------------- what a review has found
+
+
+def test_long_entries_leave_room_for_others(open_session: OpenSession) -> None:
+    """Of each the best chunk alone, however many chunks of one are better than another's."""
+    session = open_session(model="none")
+    long = "\n\n".join(f"The cache of part {n} is warm. " * 20 for n in range(40))
+    ids = [store(session, f"Cache {n}", long) for n in range(30)]
+    ids.append(store(session, "Elsewhere", "One word of the cache among many others. " * 3))
+    whole = found(session, "cache warm", limit=100)
+    assert sorted(whole) == ids
+    pages = [found(session, "cache warm", limit=10, offset=at) for at in (0, 10, 20, 30)]
+    assert [id for page in pages for id in page] == whole
+    answer = session.ask("knowledge.search", query="cache", mode="fts", limit=10, offset=20)
+    assert answer["result"]["meta"]["has_more"] is True
+
+
+def test_a_plan_is_stale_once_another_entry_would_come_back(session: Session) -> None:
+    old, new = store(session, "old"), store(session, "new")
+    plan = session.ask("knowledge.delete", ids=[new], dry_run=True)["result"]["meta"]["plan"]
+    link(session, old, new)
+    error = session.error("knowledge.delete", ids=[new], confirm=plan["plan_hash"])
+    assert error["type"] == "resource.plan_stale"
+    assert f"revive entry {old} “old”" in error["plan"]["changes"]
+
+
+def test_what_vectors_still_show_is_left_out(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They follow a step behind: a search in between must not show the old entry."""
+    old, new = store(session, "Heron"), store(session, "Heron again")
+    session.data("doc.wait")
+    seen: list[list[int]] = []
+    reader = session.another("user")
+    apply = type(session.store.vectors).apply
+
+    def searched_first(self: Any, *arguments: Any) -> None:
+        seen.append(found(reader, "heron", mode="hybrid"))
+        apply(self, *arguments)
+
+    monkeypatch.setattr(type(session.store.vectors), "apply", searched_first)
+    link(session, old, new)
+    assert seen == [[new]]
+
+
+def test_entries_come_back_as_one_batch_as_they_do_one_by_one(session: Session) -> None:
+    a, b, c, d, e = (store(session, name) for name in "abcde")
+    for old, new in ((a, b), (b, c), (c, d), (d, e)):
+        link(session, old, new)
+    written(session, [ev.EntryRevived(ids=[b], was=c), ev.EntryRevived(ids=[d], was=e)])
+    heads = [session.data("knowledge.get", id=id)["head"] for id in (a, b, c, d, e)]
+    assert heads == [b, b, d, d, e]

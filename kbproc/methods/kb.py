@@ -288,7 +288,6 @@ def delete(call: Call, params: DeleteKb) -> Decide:
         from kbproc.views.reader import EVERYTHING
 
         row = _require(here.queries, params.slug)
-        here.queries.see(EVERYTHING)  # entries that may not be read go with it, too
         if row.slug == DEFAULT_KB:
             raise KbprocError(
                 "input.invalid_params",
@@ -297,15 +296,18 @@ def delete(call: Call, params: DeleteKb) -> Decide:
                 hint="Delete its documents with doc.delete instead.",
             )
         rows = here.queries.documents(DocumentFilter(kbs=[row.slug]))
+        here.queries.see(EVERYTHING)  # entries that may not be read go with it, too
+        every = here.queries.document_ids(DocumentFilter(kbs=[row.slug])).tolist()
         own = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
-        events: list[ev.Event] = [ev.DocDeleted(id=doc.id) for doc in rows]
+        events: list[ev.Event] = [ev.DocDeleted(id=id) for id in every]
         return Decision(
             events=[*events, ev.KbDeleted(slug=row.slug)],
             data=DeletedKb(slug=row.slug, documents=len(rows)),
             targets=[own, *targets_of(rows)],
             changes=[f"delete {row.slug} and hide its {plural(len(rows), 'document')}"],
-            bound=[row.created_at],  # a new one under the same slug is another one
-            bulk=bool(rows),
+            # A new one under the same slug is another one.
+            bound=[row.created_at, *map(str, every)],
+            bulk=bool(every),
         )
 
     return decide

@@ -348,7 +348,9 @@ def unsupersede(call: Call, params: Link) -> Decide:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
             raise KbprocError(
                 "resource.conflict", f"Entry {old.id} is superseded by {by}, not by {new.id}.",
-                field="$.params.new_id", hint="See knowledge.get for what supersedes it.",
+                field="$.params.new_id",
+                hint="It holds already." if old.superseded_by is None
+                else f"Give new_id {old.superseded_by}.",
                 detail={"superseded_by": old.superseded_by},
             )  # fmt: skip
         return Decision(
@@ -389,6 +391,7 @@ def delete(call: Call, params: DeleteEntries) -> Decide:
             ),
             targets=entries.targets_of(rows),
             changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
+            bound=changes,  # a link that was made since changes what this would do
             bulk=any(docs.is_bulk(here, kb, count) for kb, count in per_kb.items()),
         )
 

@@ -131,6 +131,7 @@ class _Fold:
         self._ids: set[int] = set()
         self._gone: list[int] = []
         self._links: list[lifecycle.Link] = []
+        self._revived: dict[int, int] = {}
         self._gone_by, self._gone_at = START, ""
         self._events: list[tuple[Any, ...]] = []
         self.next_document = 1
@@ -147,6 +148,9 @@ class _Fold:
         if isinstance(event, ev.EntrySuperseded):
             self._superseded(record, event)
             return
+        if isinstance(event, ev.EntryRevived):
+            self._revive(record, event)
+            return
         self.flush()
         match event:
             case ev.DocChanged():
@@ -162,8 +166,6 @@ class _Fold:
             case ev.Erased() | ev.LogRepaired():
                 self.next_document = max(self.next_document, event.next_document)
                 self.next_chunk = max(self.next_chunk, event.next_chunk)
-            case ev.EntryRevived():
-                lifecycle.revived(self._db, record, event)
             case ev.AgentWritten():
                 lifecycle.agent_written(self._db, record, event)
             case ev.AgentDeleted():
@@ -185,7 +187,11 @@ class _Fold:
         created_at = event.created_at or record.ts
         created_by = event.created_by or record.actor
         superseded_by, head = None, None if event.entry is None else event.id
-        if self._gone or event.id in self._ids or (self._links and event.revision > 1):
+        if (
+            self._gone
+            or event.id in self._ids
+            or (event.revision > 1 and (self._links or self._revived))
+        ):
             self.flush()
         if event.revision > 1:
             row = self._db.execute(
@@ -233,16 +239,27 @@ class _Fold:
         )  # fmt: skip
 
     def _deleted(self, record: Record, event: ev.DocDeleted) -> None:
-        if self._documents or self._links or (self._gone and self._gone_by != record.position):
+        if (
+            self._documents
+            or self._links
+            or self._revived
+            or (self._gone and self._gone_by != record.position)
+        ):
             self.flush()
         self._gone.append(event.id)
         self._gone_by, self._gone_at = record.position, record.ts
 
     def _superseded(self, record: Record, event: ev.EntrySuperseded) -> None:
         """Entries that come meanwhile don't mind: they are inserted first."""
-        if self._gone:
+        if self._gone or self._revived:
             self.flush()
         self._links.append((event.id, event.by, record.seq))
+        self.stirred = True
+
+    def _revive(self, record: Record, event: ev.EntryRevived) -> None:
+        if self._gone or self._links:
+            self.flush()
+        self._revived.update(dict.fromkeys(event.ids, record.seq))
         self.stirred = True
 
     def _flush_deleted(self) -> None:
@@ -334,13 +351,16 @@ class _Fold:
         if self._links:
             lifecycle.superseded(self._db, self._links)
             self._links.clear()
+        if self._revived:
+            lifecycle.revived(self._db, self._revived)
+            self._revived.clear()
         self._ids.clear()
         self._documents.clear()
         self._chunks.clear()
         self._events.clear()
 
 
-_STIRRING = (ev.EntryRevived, ev.AgentWritten, ev.AgentDeleted)
+_STIRRING = (ev.AgentWritten, ev.AgentDeleted)
 _NO_FACTS = (None,) * 5
 
 

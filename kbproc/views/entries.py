@@ -136,7 +136,8 @@ class EntryQueries(Reader):
             "where type = 'knowledge' group by kb order by kb"
         )
         expiring = self._rows(
-            "select expires_at, id from documents where expires_at is not null order by 1, 2"
+            "select expires_at, id from documents where expires_at is not null "
+            "and deleted_at is null order by 1, 2"
         )
         return Roster(
             agents={row[0]: AgentRow(*row) for row in agents},

@@ -61,8 +61,10 @@ def _end(moved: dict[int, int], head: int) -> int:
     return head
 
 
-def revived(db: duckdb.DuckDBPyConnection, record: Record, event: ev.EntryRevived) -> None:
-    heads = _heads(db, event.ids)
+def revived(db: duckdb.DuckDBPyConnection, seqs: dict[int, int]) -> None:
+    """`seqs`: each entry that holds again → the record that says so. Many at once."""
+    ids = list(seqs)
+    heads = _heads(db, ids)
     if heads:
         db.execute(
             "update documents set head = found.head from (select unnest(?::bigint[]) as id, "
@@ -70,21 +72,24 @@ def revived(db: duckdb.DuckDBPyConnection, record: Record, event: ev.EntryRevive
             [list(heads), list(heads.values())],
         )
     db.execute(
-        "update documents set superseded_by = null, touched = ? "
-        "where id in (select unnest(?::bigint[]))",
-        [record.seq, event.ids],
+        "update documents set superseded_by = null, touched = said.seq from "
+        "(select unnest(?::bigint[]) as id, unnest(?::bigint[]) as seq) as said "
+        "where documents.id = said.id",
+        [ids, list(seqs.values())],
     )
 
 
 def _heads(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, int]:
-    """Each of `ids` as the head of itself and of all that stand behind it."""
+    """Each of `ids` as the head of itself and of all that stand behind it, up to another."""
     sql = (
         "select id, superseded_by from documents where superseded_by is not null and head in "
         "(select head from documents where id in (select unnest(?::bigint[])))"
     )
     behind: dict[int, list[int]] = defaultdict(list)
+    themselves = set(ids)
     for id, by in db.execute(sql, [ids]).fetchall():
-        behind[by].append(id)
+        if id not in themselves:
+            behind[by].append(id)
     heads: dict[int, int] = {}
     for head in ids:
         waiting = [head]
