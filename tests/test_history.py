@@ -631,3 +631,18 @@ def test_a_gap_in_the_revisions_is_not_papered_over() -> None:
     again = fold(state, msgspec.structs.replace(written, revision=4))
     assert isinstance(again, DocumentState)
     assert fold(None, changed) == Unknown(why="lost")
+
+
+def test_history_looks_back(session: Session) -> None:
+    id = session.data("doc.create", title="One", text="one")["id"]
+    seq = session.data("ping")["seq"]
+    session.data("doc.update", id=id, title="Two")
+    plan = session.error("doc.delete", ids=[id])["plan"]
+    session.data("doc.delete", ids=[id], confirm=plan["plan_hash"])
+    assert [r["action"] for r in session.data("doc.history", id=id)] == [
+        "deleted", "changed", "created",
+    ]  # fmt: skip
+    then = session.ask("doc.history", id=id, as_of=seq)["result"]
+    assert [r["action"] for r in then["data"]] == ["created"]
+    assert (then["meta"]["seq"], then["meta"]["total"]) == (seq, 1)
+    assert session.error("doc.history", id=id, as_of=seq - 1)["type"] == "resource.not_found"

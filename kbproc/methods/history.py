@@ -14,7 +14,7 @@ from kbproc.commit import Decide, Decision, Here
 from kbproc.documents import DocumentIds
 from kbproc.errors import KbprocError
 from kbproc.history import BRINGS_BACK, DocumentState, PastRecords, State, Timeline, Touch, Unknown
-from kbproc.model import DestructiveParams, DocumentId, Instant, ListParams, WriteParams
+from kbproc.model import DestructiveParams, DocumentId, Instant, PastListParams, WriteParams
 from kbproc.paging import decode_cursor, encode_cursor
 from kbproc.registry import Example, method
 from kbproc.restore import Restored, restore
@@ -32,7 +32,7 @@ Action = Literal[
 Seq = Annotated[int, Meta(ge=1, le=2**53, description="record of the log, by seq")]
 
 
-class History(ListParams, kw_only=True, frozen=True):
+class History(PastListParams, kw_only=True, frozen=True):
     id: DocumentId
 
 
@@ -181,7 +181,7 @@ def _differences(before: DocumentState, after: DocumentState) -> Iterator[str]:
 )
 def history(call: Call, params: History) -> Reply:
     before = decode_cursor(params.cursor, int)
-    with call.store.reading() as snapshot:
+    with call.state(params) as state, state.reading() as snapshot:
         records = PastRecords(call.store.log, snapshot.seq)
         rows = snapshot.queries.events_of_document(params.id)
         if call.sight is not None and snapshot.queries.document(params.id) is None:
