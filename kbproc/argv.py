@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.errors import KbprocError, nearest
+from kbproc.errors import KbprocError, alike, meant, nearest
 from kbproc.flags import Flag, Kind, flags_of
 
 if TYPE_CHECKING:
@@ -90,12 +90,13 @@ def _one_flag(
 
 
 def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocError:
-    near = nearest(typed, known)
+    bare = {name.lstrip("-"): name for name in known}  # the dashes are like in all
+    like = alike(typed.lstrip("-"), bare)
     return usage_error(
         f"{command} has no flag {typed}.",
         typed,
-        valid_values=near,
-        hint=f"Did you mean {near[0]}? See {command} --help.",
+        valid_values=nearest(typed, known),
+        hint=f"{meant(bare[like] if like else None)}See {command} --help.",
     )
 
 

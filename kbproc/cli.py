@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
+# These read no store.
+_NEEDLESS = frozenset({"help", "version", "describe", "schema", "exit-codes", "completion", "gen"})
 
 
 def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
@@ -63,11 +65,7 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         output = output_for(wanted, color=False)
         settings.check_platform()
         words = leading_flags(argv)[1]
-        config = settings.load(
-            settings.environment(),
-            profile=value_in(argv, "--profile"),
-            lenient=words[:1] == ["profile"],
-        )
+        config = _settings(argv, words, value_in(argv, "--profile"))
         output = output_for(wanted or config.format, color=config.color)
         output.profile = config.profile
         if words[:1] != ["serve"]:
@@ -80,6 +78,19 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         from kbproc.rpc import unexpected
 
         return _refused(output, unexpected(error))
+
+
+def _settings(argv: list[str], words: list[str], profile: str | None) -> Config:
+    """Help and the like must come even while the settings are broken."""
+    env = settings.environment()
+    asked = _HELP & set(argv[: argv.index("--")] if "--" in argv else argv)
+    needless = bool(asked) or not words or words[0] in _NEEDLESS
+    try:
+        return settings.load(env, profile=profile, lenient=needless or words[0] == "profile")
+    except KbprocError:
+        if needless and profile is None:
+            return settings.bare(env)
+        raise
 
 
 def _refused(output: Output, error: KbprocError) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbproc.errors import KbprocError, nearest
+from kbproc.errors import KbprocError, alike, meant, nearest
 
 if TYPE_CHECKING:
     from kbproc.registry import Method, Registry
@@ -94,18 +94,31 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
 
 
 def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
+    known = nouns(registry)
+    if words[0] in known:
+        return _unknown_verb(registry, words[0], words[1:2])
     commands = [name.replace(".", " ") for name in registry.methods]
-    commands += [name for name in OWN_COMMANDS if " " in name]
-    if words[0] in nouns(registry):
-        typed = " ".join(word for word in words[:2] if not word.startswith("-"))
-        near = nearest(typed, [name for name in commands if name.startswith(f"{words[0]} ")])
-    else:
-        typed = words[0]
-        near = nearest(typed, {*commands, *aliases, *OWN_COMMANDS})
-    incomplete = typed in nouns(registry)
+    every = {*commands, *aliases, *OWN_COMMANDS, *known}
+    like = alike(words[0], every)
     return KbprocError(
         "input.unknown_method",
-        f"{typed} needs a word more." if incomplete else f"There is no command {typed!r}.",
-        valid_values=near,
-        hint=f"Did you mean kbproc {near[0]}? See kbproc --help.",
+        f"There is no command {words[0]!r}.",
+        valid_values=None if like is None else nearest(words[0], every),
+        hint=f"{meant(like and f'kbproc {like}')}See kbproc --help.",
+    )
+
+
+def _unknown_verb(registry: Registry, noun: str, following: list[str]) -> KbprocError:
+    names = (name.replace(".", " ") for name in (*registry.methods, *OWN_COMMANDS))
+    known = {name.removeprefix(f"{noun} "): name for name in names if name.startswith(f"{noun} ")}
+    typed = next((word for word in following if not word.startswith("-")), None)
+    like = None if typed is None else alike(typed, known)
+    near = sorted(known) if typed is None else nearest(typed, known)
+    return KbprocError(
+        "input.unknown_method",
+        f"{noun} needs a word more."
+        if typed is None
+        else f"There is no command {f'{noun} {typed}'!r}.",
+        valid_values=[known[name] for name in near],
+        hint=f"{meant(like and f'kbproc {known[like]}')}See kbproc {noun} --help.",
     )

@@ -145,7 +145,7 @@ def load(
     """`folder`: where the search for a link begins, by default the working directory.
 
     `profile`: the one that a flag names. `lenient`: another that does not exist is no
-    error, for the commands that make profiles.
+    error, for the commands that make profiles or need none.
 
     Raises input.invalid_params for a variable with a value it can't have, and for a
     broken file with its path and line; profile.not_found; store.io.
@@ -163,13 +163,28 @@ def load(
         actor=told.get("agent", DEFAULT_ACTOR),
         format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
         log_level=parse_log_level(told.get("log_level", "warning")),
-        agent_help=env.get("KBPROC_AGENT_HELP", "") not in {"", "0"},
+        agent_help=_agent_help(env),
         color="NO_COLOR" not in env,
         profile=name,
         profile_names=tuple(known.named),
         notes=notes,
         sources={**sources, "profile": chosen},
     )
+
+
+def bare(env: Mapping[str, str]) -> Config:
+    """The defaults, for the commands that need no settings while those can't be read."""
+    return Config(
+        store=_base(env, "DATA") / "kbproc",
+        cache=_base(env, "CACHE") / "kbproc",
+        runtime=_runtime(env),
+        agent_help=_agent_help(env),
+        color="NO_COLOR" not in env,
+    )
+
+
+def _agent_help(env: Mapping[str, str]) -> bool:
+    return env.get("KBPROC_AGENT_HELP", "") not in {"", "0"}
 
 
 _BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kbproc.agents import notes_folder
@@ -44,6 +45,8 @@ class Notebooks:
         self._roster: Roster | None = None
         self._pending: set[str] = set()  # agents whose folders are to be synced
         self._later: set[str] = set()  # those that could not be settled
+        self._begun: set[Notebook] = set()  # somebody is at their first sync
+        self._asked: set[threading.Thread] = set()  # those that are, for somebody who waits
         self._watcher: Watcher | None = None
         self._worker: threading.Thread | None = None
         store.on_change(self._follow)
@@ -70,15 +73,55 @@ class Notebooks:
             return True
         if not self._started:
             self.ensure(agent)
-        return self._closed or self.book(agent).synced
+        book = self.book(agent)
+        if book.synced or self._closed:
+            return True
+        self._begin(book)
+        return False
 
     def ensure(self, agent: AgentRow) -> Notebook:
         """Waits for the first sync, or does it; that it fails is told by `warnings`."""
         book = self.book(agent)
-        with book.lock:
-            if not book.synced and not self._store.read_only:
-                self._sync(book)
+        if not book.synced and not self._store.read_only:
+            self._first_sync(book)
         return book
+
+    def _first_sync(self, book: Notebook) -> None:
+        with book.lock:
+            if book.synced:
+                return
+            self._sync(book)
+        self._store.changed()  # whoever waits for it, too
+
+    def _begin(self, book: Notebook) -> None:
+        """The first sync of a folder that somebody waits for: others may take long, or hang."""
+        with self._guard:
+            if book in self._begun or self._closed:
+                return
+            self._begun.add(book)
+            thread = threading.Thread(target=self._run_first, args=[book], daemon=True)
+            self._asked.add(thread)
+        thread.start()
+
+    def _run_first(self, book: Notebook) -> None:
+        try:
+            self._guarded(book, lambda: self._first_sync(book))
+        finally:
+            self._store.changed()  # a sync that somebody else asked for may have been first
+            with self._guard:
+                self._asked.discard(threading.current_thread())
+                if book.synced:
+                    self._begun.discard(book)
+
+    def _guarded(self, book: Notebook, sync: Callable[[], object]) -> None:
+        """The boundary of our threads; what fails is tried again."""
+        try:
+            sync()
+        except Exception:
+            _logger.exception("the notes of %s could not be synced", book.agent)
+            with self._changed:
+                self._later.add(book.agent)
+                self._changed.notify_all()
 
     def _sync(self, book: Notebook) -> bool:
         """False if something is left to do."""
@@ -111,8 +154,9 @@ class Notebooks:
             self._changed.notify_all()
         if self._watcher is not None:
             self._watcher.close()
-        if self._worker is not None:
-            self._worker.join(_JOIN_SECONDS)
+        until = time.monotonic() + _JOIN_SECONDS
+        for thread in [self._worker, *self._asked] if self._worker else list(self._asked):
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _follow(self) -> None:
         """Called after every commit: agents and their folders may have changed."""
@@ -167,12 +211,21 @@ class Notebooks:
         if agent is None or agent.deleted_at is not None or self._closed:
             return
         book = self.book(agent)
-        first = not book.synced
-        if not self._sync(book):
-            with self._guard:
-                self._later.add(slug)
+        with self._guard:
+            first = not book.synced
+            if first:
+                self._begun.add(book)
+        self._guarded(book, lambda: self._sync_or_later(book))
+        with self._guard:
+            if book.synced:
+                self._begun.discard(book)
         if first:
             self._store.changed()  # whoever waits for it
+
+    def _sync_or_later(self, book: Notebook) -> None:
+        if not self._sync(book):
+            with self._guard:
+                self._later.add(book.agent)
 
 
 def _same_folder(one: AgentRow, other: AgentRow) -> bool:

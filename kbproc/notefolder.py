@@ -31,8 +31,10 @@ MOST_TITLE = 300  # characters
 # seen longer ago than this cannot change any more without its stat changing.
 SETTLED_NS = 3_000_000_000
 
-# What stands in the folder while noteedit.py works, or after it died.
-UNFINISHED = (".kbproc", ".kbproc-part")
+# What stands in the folder while noteedit.py works, or after it died: see notehidden.py.
+_NAME = "[a-z0-9][a-z0-9-]{0,62}[a-z0-9]"
+PART = re.compile(rf"\.{_NAME}\.\d+\.kbproc-part")
+KEPT = re.compile(rf"\.({_NAME})\.([0-9a-f]{{32}}|-)\.([0-9a-f]{{32}})\.\d+\.kbproc")
 
 Stat = tuple[int, int, int, int]  # mtime_ns, size in bytes, inode, ctime_ns
 
@@ -77,11 +79,11 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """`seen` by slug. `unfinished`: noteedit.leftovers has something to do."""
+    """`seen` by slug. `unfinished`: names that notehidden.leftovers has something to do with."""
 
     seen: dict[str, Seen]
     skipped: list[Skipped]
-    unfinished: bool
+    unfinished: frozenset[str]
 
     def gone(self, slugs: Iterable[str]) -> set[str]:
         """Those with no file at all; what is skipped is there."""
@@ -136,6 +138,8 @@ def scan(
                 continue
             except Unfit as why:
                 unfit.append((name, why))
+            except OSError as error:
+                unfit.append((name, _unread(error)))
             else:
                 seen[slug] = found
         _require_same(folder, fd)
@@ -160,24 +164,36 @@ def opened(folder: Path) -> Iterator[int]:
         os.close(fd)
 
 
+def exists(folder: Path) -> bool:
+    """Raises Unavailable where that can't be told."""
+    try:
+        return folder.exists()
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+
+
 def _unreadable(folder: Path, error: OSError) -> Unavailable:
     return Unavailable(folder, "unreadable", f"can't be read: {error.strerror}")
 
 
-def _listed(folder: Path, fd: int) -> tuple[list[tuple[str, os.stat_result | OSError]], bool]:
-    """Every name that may be meant for a note, in order; whether there is unfinished work."""
-    found: list[tuple[str, os.stat_result | OSError]] = []
-    unfinished = False
+Listed = list[tuple[str, os.stat_result | OSError]]
+
+
+def _listed(folder: Path, fd: int) -> tuple[Listed, frozenset[str]]:
+    """Every name that may be meant for a note, in order; and those of unfinished work."""
+    found: Listed = []
+    unfinished: set[str] = set()
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
                 if entry.name.startswith((".", "~", "#")):
-                    unfinished |= entry.name.endswith(UNFINISHED)
-                elif entry.name.lower().endswith(".md") and not entry.is_dir(follow_symlinks=False):
+                    if PART.fullmatch(entry.name) or KEPT.fullmatch(entry.name):
+                        unfinished.add(entry.name)
+                elif entry.name.lower().endswith(".md"):
                     found.append((entry.name, _status(entry)))
     except OSError as error:
         raise _unreadable(folder, error) from None
-    return sorted(found, key=lambda pair: pair[0]), unfinished
+    return sorted(found, key=lambda pair: pair[0]), frozenset(unfinished)
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | OSError:
@@ -190,10 +206,10 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | OSError:
 def _require_same(folder: Path, fd: int) -> None:
     """A folder that was deleted or moved while it was read has told less than there was."""
     try:
-        now = folder.stat()
+        same = os.path.samestat(folder.stat(), os.fstat(fd))
     except OSError:
-        now = None
-    if now is None or not os.path.samestat(now, os.fstat(fd)):
+        same = False
+    if not same:
         raise Unavailable(folder, "vanished", "went away while it was read")
 
 
@@ -204,10 +220,8 @@ def _seen(
     before: Seen | None,
     clock: Callable[[], int],
 ) -> Seen:
-    if isinstance(status, FileNotFoundError):
-        raise status
     if isinstance(status, OSError):
-        raise Unfit("unreadable", f"it can't be read ({status.strerror})")
+        raise status
     if before and before.settled and before.stat == _stat(status):
         return before
     require_file(status)
@@ -276,13 +290,17 @@ def open_file(folder: int, name: str) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Unfit("symlink", _SYMLINK) from None
-        raise Unfit("unreadable", f"it can't be read ({error.strerror})") from None
+        raise _unread(error) from None
     try:
         require_file(os.fstat(fd))
-    except Unfit:
+    except (Unfit, OSError):
         os.close(fd)
         raise
     return fd
+
+
+def _unread(error: OSError) -> Unfit:
+    return Unfit("unreadable", f"it can't be read ({error.strerror})")
 
 
 _SYMLINK = "it is a symbolic link, and links are not followed; copy the file here instead"

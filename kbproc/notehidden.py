@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -22,19 +22,19 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc import exchange, notefolder
+from kbproc import exchange, files, notefolder
 from kbproc.errors import KbprocError
 from kbproc.notefolder import Unfit, digest
 
-_NAME = "[a-z0-9][a-z0-9-]{0,62}[a-z0-9]"
-_PART = re.compile(rf"\.{_NAME}\.\d+\.kbproc-part")
-_KEPT = re.compile(rf"\.({_NAME})\.([0-9a-f]{{32}}|-)\.([0-9a-f]{{32}})\.\d+\.kbproc")
+_LOCK_SECONDS = 2.0  # all writers may be waiting for whoever waits here
+_POLL_SECONDS = 0.02
 
 
 class Leftover(msgspec.Struct, frozen=True):
     """A text that a change had moved out of the way and nobody has recorded.
 
-    `problem`: why it can't become a revision, a sentence; then `data` is empty.
+    `problem`: why it can't become a revision, or can't be cleared away, a sentence;
+    then `data` is empty.
     """
 
     slug: str
@@ -65,12 +65,21 @@ def leftovers(folder: Path) -> list[Leftover]:
     found: list[Leftover] = []
     with locked(folder) as fd, failing(folder):
         for name in sorted(os.listdir(fd)):  # noqa: PTH208
-            if _PART.fullmatch(name):
-                unlink(fd, name)
-            elif kept := _KEPT.fullmatch(name):
-                slug, new, old = kept.groups()
-                found += _leftover(fd, name, slug, new, old)
+            try:
+                found += _cleared(fd, name)
+            except OSError as error:
+                problem = f"{name} is left over and can't be cleared away: {error.strerror}."
+                found.append(Leftover(name.split(".")[1], name, b"", problem))
     return found
+
+
+def _cleared(fd: int, name: str) -> Iterator[Leftover]:
+    """What remains of it to be recorded; nothing of names that are not ours."""
+    if notefolder.PART.fullmatch(name):
+        unlink(fd, name)
+    elif kept := notefolder.KEPT.fullmatch(name):
+        slug, new, old = kept.groups()
+        yield from _leftover(fd, name, slug, new, old)
 
 
 def _leftover(fd: int, name: str, slug: str, new: str, old: str) -> Iterator[Leftover]:
@@ -120,11 +129,31 @@ def forget(folder: Path, leftover: Leftover) -> bool:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Two stores may share a folder: one changes it at a time."""
+    """Two stores may share a folder: one changes it at a time.
+
+    Raises store.io if another keeps it too long; Unavailable.
+    """
     with notefolder.opened(folder) as fd:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(folder, fd)
         yield fd
+
+
+def _lock(folder: Path, fd: int) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise KbprocError(
+                    "store.io", f"The notes folder {files.shown(folder)} is locked by another "
+                    "program.", hint="Wait until that program is done, then repeat the change.",
+                ) from None  # fmt: skip
+            time.sleep(_POLL_SECONDS)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
 
 
 @contextmanager

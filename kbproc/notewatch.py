@@ -24,14 +24,16 @@ STEP_MS = 100  # changes are gathered until none came for as long as this
 DEBOUNCE_MS = 200  # and told after this at the latest
 LOOK_MS = 500  # how often the folders themselves are looked at
 POLL_S = 1.0  # without notifications, and for folders that don't exist
+_MOST_FAILURES = 3  # to watch, one after the other: then it is given up
+_JOIN_SECONDS = 3.0  # a folder whose file system hangs keeps nobody from ending
 
 _Identity = tuple[int, int]  # device, inode
 
 
 class Watcher:
     """`changed(folder)` is called on a thread of its own, one call at a time; it must not
-    raise. Also told: a folder that appears, goes away, or becomes another one; and
-    every folder once when watching it begins, since what came before went unseen.
+    raise. Also told: a folder that appears, goes away, or becomes another one; and one
+    that is not as it was when it was last told, whenever watching begins anew.
     """
 
     def __init__(self, changed: Callable[[Path], None]) -> None:
@@ -40,7 +42,8 @@ class Watcher:
         self._folders: frozenset[Path] = frozenset()
         self._woken = threading.Event()  # the set of folders is another, or it is the end
         self._closed = False
-        self._told_unavailable = False
+        self._failures = 0
+        self._told: dict[Path, tuple[_Identity, int]] = {}  # the folders as they were then
         self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
         self._thread.start()
 
@@ -54,11 +57,11 @@ class Watcher:
             self._woken.set()
 
     def close(self) -> None:
-        """Nothing is told afterwards."""
+        """Nothing is told afterwards, but what is being told just now if that takes long."""
         self._closed = True
         self._woken.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
         there: dict[Path, _Identity] = {}
@@ -70,7 +73,7 @@ class Watcher:
                 return
             before, there = there, _identities(folders)
             self._tell(folder for folder in before.keys() & folders if folder not in there)
-            if there and not self._told_unavailable:
+            if there and self._failures < _MOST_FAILURES:
                 self._notified(there, folders)
             elif there:
                 self._poll(there, folders)
@@ -83,32 +86,50 @@ class Watcher:
                 return
             self._changed(folder)
 
+    def _news(self, there: dict[Path, _Identity]) -> set[Path]:
+        """Those that are not as they were when this was last asked, or told of."""
+        now = {folder: (identity, _fingerprint(folder)) for folder, identity in there.items()}
+        before, self._told = self._told, now
+        return {folder for folder in there if now[folder] != before.get(folder)}
+
     def _notified(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
         """Until the set changes, or one of the folders is another than before."""
         begun = False
         try:
             for touched in _changes(list(there), self._woken):
-                if not begun:  # only now is it certain that nothing goes unnoticed
-                    begun, touched = True, set(there)  # noqa: PLW2901
                 same = _identities(folders) == there
-                self._tell(touched)
+                if begun:
+                    self._told |= {f: (there[f], _fingerprint(f)) for f in touched}
+                    self._tell(touched)
+                else:  # only now is it certain that nothing goes unnoticed
+                    begun, self._failures = True, 0
+                    self._tell(self._news(there) | touched)
                 if not same:
                     return
         except FileNotFoundError:  # went away before it could be watched
             return
-        except (ImportError, OSError, RuntimeError) as error:
-            self._told_unavailable = True
-            _log.warning(
-                "Changes in notes folders can't be watched (%s); they are looked at once a second.",
-                error,
-            )
+        except ImportError as error:
+            self._give_up(error)
+        except (OSError, RuntimeError) as error:  # a file's name that is not UTF-8, too
+            self._failures += 1
+            if self._failures == _MOST_FAILURES:
+                self._give_up(error)
+                return
+            self._told = {}
+            self._tell(self._news(there))
+            if not begun:
+                self._woken.wait(POLL_S)
+
+    def _give_up(self, error: Exception) -> None:
+        self._failures = _MOST_FAILURES
+        _log.warning(
+            "Changes in notes folders can't be watched (%s); they are looked at once a second.",
+            error,
+        )
 
     def _poll(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
-        before: dict[Path, int] = {}
         while not self._woken.is_set() and _identities(folders) == there:
-            now = {folder: _fingerprint(folder) for folder in there}
-            self._tell(folder for folder in there if now[folder] != before.get(folder))
-            before = now
+            self._tell(self._news(there))
             self._woken.wait(POLL_S)
 
 

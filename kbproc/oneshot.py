@@ -132,17 +132,17 @@ class InProcess:
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
-            self._wait(call.store, reached)
+            self._wait(call.store, reached, vectors=name == "doc.wait")
             reached = reached.resume()
         return reached
 
-    def _wait(self, store: Store, parked: Parked) -> None:
-        """Nobody else can write meanwhile: once all is embedded, waiting is in vain.
+    def _wait(self, store: Store, parked: Parked, *, vectors: bool) -> None:
+        """`vectors`: waits for them, in vain once there is nothing to embed any more.
 
-        A stream goes on all the same, until its time is over or the person ends it.
+        Anything else goes on until its time is over or the person ends it.
         """
         started = self._host.monotonic_ms()
-        if parked.tail is None:
+        if vectors:
             store.embedding.start()
         while not parked.ready():
             passed = self._host.monotonic_ms() - started
@@ -151,7 +151,7 @@ class InProcess:
             if parked.tail is not None:
                 if parked.tail.more():
                     continue
-            elif not store.embedding.pending_count and not parked.ready():
+            elif vectors and not store.embedding.pending_count and not parked.ready():
                 raise parked.expired()
             left = _POLL_SECONDS
             if parked.timeout_ms is not None:

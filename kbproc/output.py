@@ -108,6 +108,10 @@ class Output:
     def note(self, message: str) -> None:
         self._line(self.err, {"type": "warning", "message": message})
 
+    def logged(self, line: str, message: str) -> None:
+        """A line of the log, and what it says after its level; only people get it so."""
+        write(self.err, line + "\n")
+
     def question(self, text: str) -> None:
         write(self.err, text)
 

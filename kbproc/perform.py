@@ -112,7 +112,11 @@ class _Request:
         self._output.question("Type bulk to do this: " if bulk else "Do this? [y/N] ")
         said = sys.stdin.readline().strip().lower()
         if said not in ({"bulk"} if bulk else {"y", "yes"}):
-            raise KbprocError("operation.cancelled", "Not approved: nothing was changed.")
+            raise KbprocError(
+                "operation.cancelled",
+                "Not approved: nothing was changed.",
+                hint=f"Run it again and type {'bulk' if bulk else 'y'} if it is to be done.",
+            )
         return True
 
     def _answered(self, response: dict[str, Any]) -> int:
@@ -156,5 +160,11 @@ def _log(options: Options, host: Host) -> None:
         return
     import logging
 
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            options.output.logged(self.format(record), record.getMessage())
+
+    handler = Lines()
     level = options.config.log_level.upper()
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", force=True)
+    form = "%(levelname)s: %(message)s"
+    logging.basicConfig(level=level, format=form, handlers=[handler], force=True)

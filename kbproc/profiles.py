@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc import tomlfiles
-from kbproc.errors import KbprocError, nearest
+from kbproc.errors import KbprocError, alike, meant, nearest
 from kbproc.model import FORBIDDEN_IN_NAMES, SLUG
 from kbproc.tomlfiles import Toml
 
@@ -59,8 +59,10 @@ class Link(Struct, frozen=True, kw_only=True):
 def _no_profile(name: str, known: Iterable[str], field: str) -> KbprocError:
     near = nearest(name, known)
     hint = "None is saved yet: kbproc profile save NAME --store FOLDER makes one."
-    if near:
-        hint = f"Did you mean {near[0]}? See kbproc profile list."
+    if field == "use":
+        hint = "It is the one in use: kbproc profile use --none chooses none any more."
+    elif near:
+        hint = f"{meant(alike(name, near))}See kbproc profile list."
     return KbprocError(
         "profile.not_found",
         f"There is no profile {name!r}.",

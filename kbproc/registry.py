@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from kbproc.errors import KbprocError, nearest
+from kbproc.errors import KbprocError, alike, meant, nearest
 from kbproc.model import Params
 
 _MOST_SHOWN = 100  # characters of what a client sent
@@ -162,7 +162,7 @@ class Registry:
                 f"There is no method {shown!r}.",
                 field="$.method",
                 valid_values=near,
-                hint=f"Did you mean {near[0]}? Call describe for the list of methods.",
+                hint=f"{meant(alike(shown, self.methods))}Call describe for the list of methods.",
             )
         return found
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Text(Output):
-    """Answers on stdout; progress, remarks and errors on stderr."""
+    """Answers on stdout; progress, remarks and errors on stderr.
+
+    A warning may come as a line of the log, as an event, as a notice and within the data:
+    it is printed the first time only.
+    """
 
     for_people = True
 
@@ -27,6 +31,7 @@ class Text(Output):
         self._color = color
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._told: set[str] = set()
 
     def _print_result(
         self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
@@ -34,6 +39,7 @@ class Text(Output):
         self.settled()
         width = shutil.get_terminal_size().columns
         color = self._color and self.out.isatty()
+        result = texts.without(result, self._told)
         text = texts.result_text(method, params, result, width=width, color=color)
         write(self.out, text)
         for line in texts.remarks(result):
@@ -64,8 +70,17 @@ class Text(Output):
             write(self.err, line + "\n")
 
     def note(self, message: str) -> None:
+        self._tell(f"Note: {message}", message)
+
+    def logged(self, line: str, message: str) -> None:
+        self._tell(line, message)
+
+    def _tell(self, line: str, message: str) -> None:
+        if message in self._told:
+            return
+        self._told.add(message)
         self.settled()
-        write(self.err, f"Note: {texts.plain(message)}\n")
+        write(self.err, texts.plain(line) + "\n")
 
     def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
         if not (self._color and self.err.isatty()):  # a bar is drawn with escape sequences

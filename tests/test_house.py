@@ -41,6 +41,7 @@ BOUNDARIES = {
     "embedding.py", "owner.py", "rpc.py", "flight.py", "waiting.py", "store.py", "lane.py",
     "oneshot.py", "perform.py", "cli.py", "parse/__init__.py", "parse/worker.py", "parse/docx.py",
     "parse/html.py", "parse/pdf.py", "views/fulltext_search.py", "onnx_export.py", "embed_onnx.py",
+    "notebooks.py",
 }  # fmt: skip
 
 # Names of folders that exist only on the machines of those who wrote this.
