@@ -242,17 +242,27 @@ def placed(store: Store, slug: str, folder: Path | None) -> str | None:
 
 
 def check_folder(store: Store, folder: Path, slug: str, others: Iterable[AgentRow]) -> None:
-    """Raises resource.already_exists if another agent keeps its notes there."""
-    taken = sharing(store, folder, slug, others)
-    if taken is not None:
-        raise KbprocError(
-            "resource.already_exists", f"{files.shown(folder)} is the notes folder of {taken}.",
-            field=_FIELD, hint="Each agent needs a folder of its own: name another.",
-        )  # fmt: skip
+    """Raises resource.already_exists if another agent keeps its notes there.
+
+    By name alone: a folder on a file system that hangs must hold up nobody else's. What
+    is kept of a folder that was named has no links; the default one may have become one.
+    """
+    notes = store.origin.resolve() / "notes"
+    real = os.path.realpath(folder) if folder == default_folder(store, slug) else str(folder)
+    for other in others:
+        if other.slug != slug and real == (other.folder or str(notes / other.slug)):
+            raise _taken(folder, other.slug)
+
+
+def _taken(folder: Path, by: str) -> KbprocError:
+    return KbprocError(
+        "resource.already_exists", f"{files.shown(folder)} is the notes folder of {by}.",
+        field=_FIELD, hint="Each agent needs a folder of its own: name another.",
+    )  # fmt: skip
 
 
 def sharing(store: Store, folder: Path, slug: str, others: Iterable[AgentRow]) -> str | None:
-    """The other agent that keeps its notes there."""
+    """The other agent that keeps its notes there, whatever the two call it."""
     for other in others:
         if other.slug != slug and _same(folder, notes_folder(store, other)):
             return other.slug

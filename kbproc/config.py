@@ -72,7 +72,7 @@ VARIABLES = {
     row.name: row
     for row in (
         Variable("KBPROC_STORE", "folder of the store"),
-        Variable("KBPROC_KB", "knowledge base that is meant when none is named"),
+        Variable("KBPROC_KB", "knowledge base that additions go to when none is named"),
         Variable("KBPROC_PROFILE", "the profile whose settings are meant"),
         Variable("KBPROC_FORMAT", "output of the commands: json, ndjson or text"),
         Variable("KBPROC_LOG_LEVEL", "debug, info, warning or error"),

@@ -196,7 +196,8 @@ def _document(
     if len(data) > most_bytes and source is not None:
         source, line = None, _line_of(row, chunks, entry, None)
         data = encode(line) + b"\n"
-    if len(data) > most_bytes:
+    bodiless = entry is not None and source is None
+    if bodiless or len(data) > most_bytes:
         return Made(None, b"", row.id, row.title)
     return Made(line, data, row.id, row.title, wanted and source is None)
 

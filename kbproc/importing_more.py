@@ -1,7 +1,7 @@
 """What comes in beside documents: agents, links of entries, notes.
 
-Owns: which agents are made, which entries are superseded from now on, and the files
-that notes become.
+Owns: which agents are made and where their notes lie here, which entries are superseded
+from now on, and the files that notes become.
 Refuses to know: documents (importing.py), and how a note's file is recorded
 (notesync.py): the next sync of its folder does that.
 
@@ -11,13 +11,16 @@ or undone since, a note's file that holds something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import msgspec
 
 from kbproc import agents as living
 from kbproc import events as ev
-from kbproc import noteedit, portable
+from kbproc import files, noteedit, portable
 from kbproc.chains import Chains
 from kbproc.commit import Decision, Here, LongWrite
 from kbproc.errors import KbprocError
@@ -26,10 +29,11 @@ if TYPE_CHECKING:
     from kbproc.importing import Contents, Import, Imported
     from kbproc.importing_known import Outcome
     from kbproc.store import Store
-    from kbproc.views.queries import AgentRow, Queries
+    from kbproc.views.queries import AgentRow
 
 _BATCH_LINKS = 1000
 _MOST_CHANGES = 100
+_FIELD = "$.params.path"
 _LINKED = {"entry.superseded", "entry.revived"}
 
 Emit = Callable[[str, dict[str, Any]], None]
@@ -43,30 +47,81 @@ class Agents(NamedTuple):
     kept: int
 
 
+def housed(
+    store: Store, coming: Sequence[portable.Agent], *, root: Path | None, emit: Emit
+) -> list[portable.Agent]:
+    """With the folders that they may have here; the default, and a warning, for any other.
+
+    Looks at the folders: not for the writers' lane.
+    """
+    with store.reading() as snapshot:
+        here = {row.slug: row for row in snapshot.queries.agents()}
+    taken: dict[str, str] = {}
+    found = []
+    for line in coming:
+        there = here.get(line.slug)
+        try:
+            if line.folder is not None and not (there and there.folder == line.folder):
+                folder = _placed(store, line, root, list(here.values()), taken)
+                line = msgspec.structs.replace(line, folder=folder)  # noqa: PLW2901
+        except KbprocError as error:
+            line = msgspec.structs.replace(line, folder=None)  # noqa: PLW2901
+            if there is None:
+                told = f"The agent {line.slug} gets the store's own folder: {error.message}"
+                emit("warning", {"message": told})
+        if line.folder is not None:
+            taken.setdefault(line.folder, line.slug)
+        found.append(line)
+    return found
+
+
+def _placed(
+    store: Store,
+    line: portable.Agent,
+    root: Path | None,
+    others: Sequence[AgentRow],
+    taken: dict[str, str],
+) -> str | None:
+    """As agent.create would have it, and raises what that raises."""
+    named = files.locate(str(line.folder), cwd=Path("/"), root=root, field=_FIELD)
+    folder = living.placed(store, line.slug, named)
+    living.check_folder(store, named, line.slug, others)
+    if folder in taken:
+        raise KbprocError(
+            "resource.already_exists",
+            f"{folder} is the notes folder of {taken[folder]}, before it in the file.",
+        )
+    return folder
+
+
 def agents(here: Here, contents: Contents, work: Import) -> Decision:
     """Those that are not here; none if everything goes into one knowledge base."""
     coming = [] if work.kb is not None else contents.agents
     rows = {line.slug: here.queries.agent(line.slug) for line in coming}
+    folders = {one.folder: one.slug for one in here.queries.agents()}
     events: list[ev.Event] = []
     kept = 0
     for line in coming:
-        row = rows[line.slug]
+        row, event = rows[line.slug], _written(line, rows[line.slug], folders)
         if row is None or row.deleted_at is not None:
-            events.append(_written(line, row, here.queries))
+            events.append(event)
+            folders[event.folder] = line.slug
         else:
-            kept += _written(line, row, here.queries) != living.event_of(row)
+            kept += event != living.event_of(row)
     return Decision(events=events, data=Agents(created=len(events), kept=kept))
 
 
-def _written(line: portable.Agent, row: AgentRow | None, queries: Queries) -> ev.AgentWritten:
-    """A folder that another agent has here is left to that one."""
-    taken = {one.folder for one in queries.agents() if one.slug != line.slug}
+def _written(
+    line: portable.Agent, row: AgentRow | None, folders: dict[str | None, str]
+) -> ev.AgentWritten:
+    """A folder that another agent has is left to that one."""
+    is_taken = line.folder is not None and folders.get(line.folder, line.slug) != line.slug
     return ev.AgentWritten(
         slug=line.slug,
         revision=row.revision + 1 if row else 1,
         description=line.description,
         kbs=line.kbs,
-        folder=None if line.folder in taken else line.folder,
+        folder=None if is_taken else line.folder,
         scopes=line.scopes,
         quotas=line.quotas.given(),
         instructions=line.instructions,

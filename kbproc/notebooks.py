@@ -101,7 +101,7 @@ class Notebooks:
             self._begun.add(book)
             thread = threading.Thread(target=self._run_first, args=[book], daemon=True)
             self._asked.add(thread)
-        thread.start()
+            thread.start()
 
     def _run_first(self, book: Notebook) -> None:
         try:
@@ -152,10 +152,11 @@ class Notebooks:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            threads = [*self._asked, *([self._worker] if self._worker else [])]
         if self._watcher is not None:
             self._watcher.close()
         until = time.monotonic() + _JOIN_SECONDS
-        for thread in [self._worker, *self._asked] if self._worker else list(self._asked):
+        for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _follow(self) -> None:

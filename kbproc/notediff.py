@@ -1,22 +1,25 @@
 """How an agent's files differ from what the log says of its notes.
 
 Owns: what is added, changed, renamed, removed; how much may go without a person's
-approval; and how that is told, before and after.
+approval, and remembering what may not; and how that is told, before and after.
 Refuses to know: reading files, and writing records (notesync.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from kbproc import events as ev
 from kbproc.commit import Decision
 from kbproc.model import Target
-from kbproc.notefolder import Scan, Skipped
+from kbproc.notefolder import Scan, Skipped, Unavailable
 from kbproc.words import plural
 
 if TYPE_CHECKING:
@@ -42,7 +45,8 @@ class Found(Struct, frozen=True):
 class Diff(Struct, frozen=True, kw_only=True):
     """`known`: how many notes the log has; `removed`: those of them that have no file.
 
-    `held`: of these, some were held back before, whatever their share is by now.
+    `unfinished`: hidden names, as in Scan. `held`: some without a file were held back
+    before, whatever their share is by now.
     """
 
     known: int
@@ -50,7 +54,7 @@ class Diff(Struct, frozen=True, kw_only=True):
     removed: list[DocumentRow]
     unchanged: int
     skipped: list[Skipped]
-    unfinished: bool
+    unfinished: frozenset[str] = frozenset()
     held: bool = False
 
     @property
@@ -95,6 +99,32 @@ class Synced(Struct, kw_only=True):
             self.changes.append(change)
 
 
+class Held:
+    """Ids of notes without a file that only a person lets go.
+
+    In a file of the store, so that neither another process nor what is written until then
+    makes a smaller share of them. One that can't be kept or read holds nothing back: then
+    only the share of today counts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.ids: frozenset[int] = frozenset()
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            self.ids = msgspec.json.decode(path.read_bytes(), type=frozenset[int])
+
+    def keep(self, ids: Iterable[int]) -> None:
+        before, self.ids = self.ids, frozenset(ids)
+        if self.ids == before:
+            return
+        with contextlib.suppress(OSError):
+            if not self.ids:
+                self._path.unlink(missing_ok=True)
+                return
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._path.write_bytes(msgspec.json.encode(sorted(self.ids)))
+
+
 def compare(known: Mapping[str, DocumentRow], scan: Scan, held: Collection[int] = ()) -> Diff:
     """A file that is gone and a new one with the same bytes are one note, renamed."""
     gone = {slug: known[slug] for slug in sorted(scan.gone(known))}
@@ -126,6 +156,16 @@ def held_back(agent: str, diff: Diff) -> str:
         "more than half is removed only with a person's approval: note.sync asks for it, and "
         "with restore it writes the files again."
     )
+
+
+def lost(folder: Path, agent: str, known: int) -> Unavailable:
+    """A folder that is gone, and the log has notes of it."""
+    error = Unavailable(folder, "missing", f"is gone, and the log has {plural(known, 'note')}")
+    error.hint = (
+        f"Put the folder back, as it may be missing from a backup; or write the notes of {agent} "
+        "again from the log: note.sync with restore."
+    )
+    return error
 
 
 def total(parts: Iterable[Synced]) -> Synced:

@@ -15,7 +15,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -163,6 +163,12 @@ def failing(path: Path) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or str(error)
         raise KbprocError("store.io", f"{path} could not be changed: {why}.") from error
+
+
+def standing(folder: Path, slugs: Iterable[str]) -> set[str]:
+    """Those under whose name there is anything at all. Raises store.io, Unavailable."""
+    with notefolder.opened(folder) as fd, failing(folder):
+        return {slug for slug in slugs if exchange.is_there(fd, notefolder.file_name(slug))}
 
 
 def look(fd: int, name: str) -> Look | None:

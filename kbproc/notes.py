@@ -15,25 +15,25 @@ from msgspec import Struct
 
 from kbproc import events as ev
 from kbproc import noteedit, notefolder
-from kbproc.agents import notes_folder
 from kbproc.commit import Decision, Here
-from kbproc.errors import KbprocError, nearest
+from kbproc.errors import KbprocError, alike, meant, nearest
 from kbproc.model import Target
 from kbproc.notefolder import Unavailable, Unfit, digest
-from kbproc.noterevision import note_written
-from kbproc.notesync import Notebook
+from kbproc.noterevision import Moved, Pending, note_written, removed_by
+from kbproc.notesync import ACTOR, Notebook
 from kbproc.quotas import check_quota
 from kbproc.revision import Content, Ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbproc.store import Store
     from kbproc.views.queries import DocumentRow, Queries
     from kbproc.views.rows import AgentRow, Roster
 
 MOST_BYTES = notefolder.MOST_BYTES
 _ROUNDS = 5  # of looking at a file again that is being edited
+_TURNS = 100  # of waiting for what others write of the same note
+_WAIT_SECONDS = 1.0
 
 
 class NoteHead(Struct, kw_only=True, frozen=True):
@@ -115,7 +115,7 @@ def require_note(queries: Queries, agent: str, slug: str) -> DocumentRow:
     raise KbprocError(
         "resource.not_found", f"{agent} has no note {slug!r}.",
         field="$.params.slug", valid_values=near,
-        hint=f"Did you mean {near[0]}? See note.list." if near
+        hint=f"{meant(alike(slug, near))}See note.list." if near
         else f"{agent} has no notes yet: note.put writes one.",
     )  # fmt: skip
 
@@ -170,6 +170,7 @@ class _Change:
         self.agent = book.agent
         self.slug = slug
         self._rounds = 0
+        self._turns = 0
         self._blocked: KbprocError | None = None
         self._unseen = False
 
@@ -179,9 +180,10 @@ class _Change:
         What stands in the way is told when it is decided: a repeated client_token is
         answered before that.
         """
+        self._blocked = None
         try:
             if dry_run:
-                self.book.require_folder(make=False)
+                self.book.foresee_folder()
                 self._unseen = self.book.is_unseen(self.slug)
             else:
                 self.book.settle(self.slug)
@@ -191,20 +193,32 @@ class _Change:
     def again(self, error: KbprocError) -> bool:
         """After the effect has met an edit: records it; True if it is worth another try.
 
-        Outside of the lane. Raises resource.conflict for a file that is no note.
+        Also after what others have written of the note, or of its agent, in the same batch.
+        Outside of the lane; what stands in the way then is told when it is decided.
         """
-        self._rounds += 1
-        if not isinstance(error, noteedit.Unseen) or self._rounds > _ROUNDS:
+        if isinstance(error, Pending):
+            self._turns += 1
+            self.book.store.wait_for(error.after, _WAIT_SECONDS)
+        elif isinstance(error, noteedit.Unseen | Moved):
+            self._rounds += 1
+        else:
             return False
-        self.book.settle(self.slug)
+        if self._rounds > _ROUNDS or self._turns > _TURNS:
+            return False
+        if isinstance(error, Moved):
+            self.book = self.book.current()
+        self.prepare(dry_run=False)
         return True
 
     def _row(self, here: Here) -> DocumentRow | None:
         """Raises resource.not_found for an agent that is gone, and what stands in the way."""
-        self._owner(here)
+        if not self.book.is_of(self._owner(here)):
+            raise Moved(self.agent)
         row = here.queries.note(self.agent, self.slug)
         if self._blocked is not None:
             raise self._blocked
+        if row is not None and row.touched > self.book.store.published.seq:
+            raise Pending(row)
         return row
 
     def _changes(self, change: str) -> list[str]:
@@ -254,12 +268,13 @@ class Put(_Change):
 
         here.queries.see(EVERYTHING)  # who may write but not read makes no second note
         row = self._row(here)
-        self._check_revision(row)
         known = None if row is None else row.sha256
         if row is not None and known == self._content.sha256:
+            # Whatever was expected: a put that died between file and log has come to this, too.
             return Decision(
-                events=[], data=info(row, self.agent), effect=lambda: self._write(known)
+                events=[], data=info(row, self.agent), effect=lambda: self._write(here, known)
             )
+        self._check_revision(row)
         if row is None:
             self._check_quota(here)
         event = note_written(
@@ -272,11 +287,11 @@ class Put(_Change):
             changes=self._changes(
                 f"{verb} the note {self.slug} of {self.agent}: “{event.title}”"
             ),
-            effect=lambda: self._write(known),
+            effect=lambda: self._write(here, known),
         )  # fmt: skip
 
-    def _write(self, known: str | None) -> None:
-        self.book.require_folder()
+    def _write(self, here: Here, known: str | None) -> None:
+        self.book.require_folder(here.queries)
 
         def write(expected: str | None) -> None:
             noteedit.write(self.book.folder, self.slug, self._data, expected)
@@ -312,15 +327,31 @@ class Put(_Change):
 
 
 class Delete(_Change):
+    def __init__(self, book: Notebook, slug: str, *, confirmed: bool) -> None:
+        super().__init__(book, slug)
+        self._confirmed = confirmed
+
     def __call__(self, here: Here) -> Decision:
-        row = self._row(here) or require_note(here.queries, self.agent, self.slug)
+        row = self._row(here)
+        if row is None and (gone := self._gone(here)) is not None:
+            return Decision(events=[], data=self._done(gone), targets=[self._target(gone)])
+        row = row or require_note(here.queries, self.agent, self.slug)
         return Decision(
             events=[ev.DocDeleted(id=row.id)],
-            data=DeletedNote(id=row.id, agent=self.agent, slug=self.slug),
+            data=self._done(row),
             targets=[self._target(row)],
             changes=self._changes(f"hide the note {self.slug} of {self.agent}, remove its file"),
             effect=lambda: self._remove(row),
         )  # fmt: skip
+
+    def _gone(self, here: Here) -> DocumentRow | None:
+        """What a delete that died between file and log has come to; asked again, it is done."""
+        if not self._confirmed or self.book.is_standing(self.slug):
+            return None
+        return removed_by(ACTOR, here.queries, self.agent, self.slug)
+
+    def _done(self, row: DocumentRow) -> DeletedNote:
+        return DeletedNote(id=row.id, agent=self.agent, slug=self.slug)
 
     def _remove(self, row: DocumentRow) -> None:
         def remove(expected: str | None) -> None:
@@ -332,21 +363,3 @@ class Delete(_Change):
         except Unavailable as error:
             if error.code != "missing":
                 raise
-
-
-def discard(store: Store, row: DocumentRow) -> None:
-    """Removes a note's file if it still holds what the log says; for a purge.
-
-    Raises resource.conflict if it holds something else, store.io, Unavailable.
-    """
-    from kbproc.views.reader import NOTES
-
-    slug = row.kb.removeprefix(NOTES)
-    agent = store.published.roster.agents.get(slug)
-    if row.deleted_at is not None or agent is None or row.source_id is None:
-        return
-    try:
-        noteedit.remove(notes_folder(store, agent), row.source_id, row.sha256)
-    except Unavailable as error:
-        if error.code != "missing":
-            raise

@@ -13,49 +13,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from kbproc import events as ev
-from kbproc import noteedit, notefolder, notehidden
+from kbproc import notediff, noteedit, notefolder, notehidden
+from kbproc.agents import notes_folder
 from kbproc.commit import Here
 from kbproc.errors import KbprocError
 from kbproc.files import sync_folder
-from kbproc.notediff import Action, Diff, Found, NoteChange, SkippedFile, Synced, compare, held_back
+from kbproc.notediff import Action, Diff, Found, Held, NoteChange, SkippedFile, Synced
 from kbproc.notefolder import Seen, Unavailable, digest
-from kbproc.noterevision import content_of, note_written
-from kbproc.revision import Content, Ids
-from kbproc.words import plural
+from kbproc.notehidden import Leftover
+from kbproc.noterevision import Item, content_of, full, note_written, read_ahead, same
+from kbproc.revision import Ids
 
 if TYPE_CHECKING:
     from kbproc.lane import Lane
     from kbproc.store import Store
-    from kbproc.views.queries import DocumentRow
+    from kbproc.views.queries import DocumentRow, Queries
+    from kbproc.views.rows import AgentRow
 
 ACTOR, METHOD = "file", "note.sync"  # who changes files by hand, and how it is recorded
 
 _ROUNDS = 5  # of looking again, while others write to the same notes
-_AHEAD = 8
-_BATCH_NOTES = 32
-_BATCH_CHUNKS = 400
 _logger = logging.getLogger(__name__)
 
 Tell = Callable[[int, int, str], None]
-
-
-class _Item(Struct, frozen=True):
-    """What is recorded of one note; `row` is what it was made for."""
-
-    action: Action
-    slug: str
-    row: DocumentRow | None
-    content: Content
 
 
 class Notebook:
@@ -71,11 +57,26 @@ class Notebook:
         self.lock = threading.RLock()
         self.synced = False
         self.warnings: list[str] = []
-        self._store = store
+        self.store = store
         self._own = own
+        agent_row = store.published.roster.agents.get(agent)
+        self._made = None if agent_row is None else agent_row.created_at
         self._seen: dict[str, Seen] = {}
-        self._held: set[int] = set()  # notes without a file that only a person lets go
+        self._held = Held(store.folder / "notes" / f".{agent}.held")
         self._left_over: set[tuple[str, str]] = set()  # recorded, and still there
+        self._told: set[str] = set()  # left over, and only a person can help
+
+    def is_of(self, agent: AgentRow | None) -> bool:
+        """Whether the agent's notes lie here still; asked in the lane."""
+        return (
+            agent is not None and agent.deleted_at is None and agent.created_at == self._made
+            and notes_folder(self.store, agent) == self.folder
+        )  # fmt: skip
+
+    def current(self) -> Notebook:
+        """That of the agent's folder by now. Waits for its first sync."""
+        agent = self.store.published.roster.agents.get(self.agent)
+        return self if agent is None else self.store.notebooks.ensure(agent)
 
     # ------------------------------------------------------------------ looking
 
@@ -85,30 +86,44 @@ class Notebook:
             known = self._known()
             scan = notefolder.scan(self.folder, self._seen)
             self._seen = scan.seen
-            return compare(known, scan, self._held)
+            return notediff.compare(known, scan, self._held.ids)
 
     def foresee(self) -> Diff:
         """The same before anything is done, when the store's own folder may not be made yet."""
-        if self._own and not self.folder.exists():
+        if self._own and not notefolder.exists(self.folder):
             if known := len(self._known()):
-                raise _lost(self.folder, self.agent, known)
-            return Diff(known=0, found=[], removed=[], unchanged=0, skipped=[], unfinished=False)
+                raise notediff.lost(self.folder, self.agent, known)
+            return Diff(known=0, found=[], removed=[], unchanged=0, skipped=[])
         return self.look()
 
     def _known(self) -> dict[str, DocumentRow]:
-        with self._store.reading() as snapshot:
+        with self.store.reading() as snapshot:
             return {str(row.source_id): row for row in snapshot.queries.notes(self.agent)}
 
     def note(self, slug: str) -> DocumentRow | None:
-        with self._store.reading() as snapshot:
+        with self.store.reading() as snapshot:
             return snapshot.queries.note(self.agent, slug)
 
-    def require_folder(self, *, make: bool = True) -> None:
-        """Makes the store's own folder for the first note. Raises Unavailable, store.io."""
-        if self._own and not self.folder.exists():
+    def require_folder(self, queries: Queries) -> None:
+        """Makes the store's own folder for the first note. Raises Unavailable, store.io.
+
+        Waits for nobody, so that it may be called in the lane.
+        """
+        if self._own and not notefolder.exists(self.folder):
+            if known := queries.notes_count(self.agent):
+                raise notediff.lost(self.folder, self.agent, known)
+            self._make_folder()
+
+    def foresee_folder(self) -> None:
+        """Raises as require_folder does, and makes nothing."""
+        if self._own and not notefolder.exists(self.folder):
             self.foresee()
-            if make:
-                self._make_folder()
+
+    def is_standing(self, slug: str) -> bool:
+        """Whether anything is there under the note's name. Raises store.io, Unavailable."""
+        if self._own and not notefolder.exists(self.folder):
+            return False
+        return bool(notehidden.standing(self.folder, [slug]))
 
     def _make_folder(self) -> None:
         try:
@@ -138,7 +153,7 @@ class Notebook:
                 for _ in range(_ROUNDS):
                     check()
                     diff, settled = self._round(done, approved, restore, tell, check)
-                    if settled or diff.unfinished:
+                    if settled or self._unfinished(diff):
                         break
             except Unavailable as error:
                 done.warnings.append(f"{error.message} {error.hint}")
@@ -161,16 +176,17 @@ class Notebook:
         check: Callable[[], None],
     ) -> tuple[Diff, bool]:  # fmt: skip
         """One look, and what follows from it; True if nothing was left out."""
-        if restore and not self.folder.exists():
+        if restore and not notefolder.exists(self.folder):
             self._make_folder()
-        self.require_folder()
+        with self.store.reading() as snapshot:
+            self.require_folder(snapshot.queries)
         done.warnings.clear()
         diff = self.look()
         settled = True
         if diff.unfinished:
             settled = self._record_leftovers(done)
             diff = self.look()
-            settled = settled and not diff.unfinished
+            settled = settled and not self._unfinished(diff)
         settled &= self._record_found(diff.found, done, tell, check)
         if diff.removed and restore:
             settled &= self._restore(diff.removed, done)
@@ -178,71 +194,46 @@ class Notebook:
             settled &= self._record_removed(diff.removed, done)
         done.unchanged = diff.unchanged
         held = diff.removed if diff.bulk and not (done.removed or restore) else []
-        done.held_back, self._held = len(held), {row.id for row in held}
+        done.held_back = len(held)
+        if not self.store.read_only:
+            self._held.keep(row.id for row in held)
         if held:
-            done.warnings.append(held_back(self.agent, diff))
+            done.warnings.append(notediff.held_back(self.agent, diff))
         done.skipped = [
             SkippedFile(agent=self.agent, file=file.name, reason=file.reason)
             for file in diff.skipped
         ]
         return diff, settled
 
+    def _unfinished(self, diff: Diff) -> bool:
+        """Whether another round may find less left over."""
+        return not diff.unfinished <= self._told
+
     def _record_found(
         self, found: list[Found], done: Synced, tell: Tell, check: Callable[[], None]
     ) -> bool:
         settled = True
-        batch: list[_Item] = []
-        items = self._read_ahead(found)
+        batch: list[Item] = []
+        items = read_ahead(self.store, self.folder, found)
         for number, item in enumerate(items, 1):
             if item is None:
                 settled = False
             else:
                 batch.append(item)
             tell(number, len(found), found[number - 1].slug)
-            if _full(batch) or number == len(found):
+            if full(batch) or number == len(found):
                 settled &= self._record(batch, done)
                 batch = []
                 check()
         return settled
 
-    def _read_ahead(self, found: list[Found]) -> Generator[_Item | None]:
-        """In their order, a few being parsed ahead; None for one that has changed meanwhile."""
-        if len(found) == 1:  # as a rule, and a pool of threads takes a while to start
-            yield self._read(found[0])
-            return
-        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="notes") as executor:
-            ahead: deque[Future[_Item | None]] = deque()
-            remaining = iter(found)
-            try:
-                while True:
-                    while len(ahead) < _AHEAD and (one := next(remaining, None)) is not None:
-                        ahead.append(executor.submit(self._read, one))
-                    if not ahead:
-                        return
-                    yield ahead.popleft().result()
-            finally:
-                for future in ahead:
-                    future.cancel()
-
-    def _read(self, found: Found) -> _Item | None:
-        try:
-            data = notefolder.read(self.folder, found.slug)
-        except Unavailable:
-            raise
-        except KbprocError:
-            return None
-        if digest(data) != found.sha256:
-            return None
-        content = content_of(self._store, found.slug, data)
-        return _Item(found.action, found.slug, found.row, content)
-
     # ------------------------------------------------------------------ recording
 
-    def _record(self, items: list[_Item], done: Synced | None = None) -> bool:
+    def _record(self, items: list[Item], done: Synced | None = None) -> bool:
         """One record; False if something was left out since the log now says other things."""
         if not items:
             return True
-        taken = self._store.commit(lambda lane: self._append(lane, items))
+        taken = self.store.commit(lambda lane: self._append(lane, items))
         for item in taken if done is not None else []:
             was = str(item.row.source_id) if item.row and item.action == "renamed" else None
             done.count(  # type: ignore[union-attr]
@@ -250,7 +241,7 @@ class Notebook:
             )
         return len(taken) == len(items)
 
-    def _append(self, lane: Lane, items: list[_Item]) -> list[_Item]:
+    def _append(self, lane: Lane, items: list[Item]) -> list[Item]:
         here = Here(lane.queries, lane.now, lane.head)
         taken = [item for item in items if self._stands(here, item.slug, item.row)]
         ids = Ids(here)
@@ -264,23 +255,28 @@ class Notebook:
 
     def _stands(self, here: Here, slug: str, row: DocumentRow | None) -> bool:
         """Whether the log still says what it said when we looked."""
-        agent = here.queries.agent(self.agent)
-        if agent is None or agent.deleted_at is not None:
+        if not self.is_of(here.queries.agent(self.agent)):
             return False
-        if row is not None and not _same(here.queries.document(row.id), row):
+        if row is not None and not same(here.queries.document(row.id), row):
             return False
         is_its_own = row is not None and row.source_id == slug
         return is_its_own or here.queries.note(self.agent, slug) is None
 
     def _record_removed(self, rows: list[DocumentRow], done: Synced) -> bool:
         def append(lane: Lane) -> list[DocumentRow]:
+            if not self.is_of(lane.queries.agent(self.agent)):
+                return []
             now = lane.queries.documents_by_id([row.id for row in rows])
-            gone = [row for row in rows if _same(now.get(row.id), row)]
+            back = notehidden.standing(self.folder, [str(row.source_id) for row in rows])
+            gone = [
+                row for row in rows
+                if row.source_id not in back and same(now.get(row.id), row)
+            ]  # fmt: skip
             if gone:
                 lane.append([ev.DocDeleted(id=r.id) for r in gone], actor=ACTOR, method=METHOD)
             return gone
 
-        gone = self._store.commit(append)
+        gone = self.store.commit(append)
         for row in gone:
             done.count(NoteChange(agent=self.agent, slug=str(row.source_id), action="removed"))
         return len(gone) == len(rows)
@@ -288,37 +284,60 @@ class Notebook:
     def _record_leftovers(self, done: Synced) -> bool:
         """What a change that died on the way had moved aside becomes a revision of its own."""
         settled = True
+        self._told.clear()
         for left in notehidden.leftovers(self.folder):
             if left.problem:
                 done.warnings.append(left.problem)
+                self._told.add(left.name)
                 continue
             key = left.name, digest(left.data)
             row = self.note(left.slug)
             if key not in self._left_over and (row is None or row.sha256 != key[1]):
-                content = content_of(self._store, left.slug, left.data)
+                content = content_of(self.store, left.slug, left.data)
                 action: Action = "added" if row is None else "changed"
-                if not self._record([_Item(action, left.slug, row, content)], done):
+                if not self._record([Item(action, left.slug, row, content)], done):
                     settled = False
                     continue
             self._left_over.add(key)
-            if notehidden.forget(self.folder, left):
+            if self._forget(left, done):
                 self._left_over.discard(key)
         return settled
 
+    def _forget(self, left: Leftover, done: Synced) -> bool:
+        try:
+            return notehidden.forget(self.folder, left)
+        except Unavailable:
+            raise
+        except KbprocError as error:
+            done.warnings.append(error.message)
+            self._told.add(left.name)
+            return False
+
     def _restore(self, rows: list[DocumentRow], done: Synced) -> bool:
+        """What stands in one's way is a warning, and the others are written all the same."""
+        settled = True
         for row in rows:
-            if not self._store.commit(partial(self._write_back, row)):
-                return False
             slug = str(row.source_id)
-            done.count(NoteChange(agent=self.agent, slug=slug, action="restored"))
-        return True
+            try:
+                written = self.store.commit(partial(self._write_back, row))
+            except Unavailable:
+                raise
+            except KbprocError as error:
+                done.warnings.append(f"{slug} is not restored: {error.message}")
+                continue
+            settled &= written
+            if written:
+                done.count(NoteChange(agent=self.agent, slug=slug, action="restored"))
+        return settled
 
     def _write_back(self, row: DocumentRow, lane: Lane) -> bool:
         """In the lane, so that nobody deletes the note meanwhile."""
-        if not _same(lane.queries.document(row.id), row):
+        if not self.is_of(lane.queries.agent(self.agent)):
+            return False
+        if not same(lane.queries.document(row.id), row):
             return False
         try:
-            data = self._store.blobs.get(row.sha256)
+            data = self.store.blobs.get(row.sha256)
             noteedit.write(self.folder, str(row.source_id), data, None)
         except noteedit.Unseen:
             return False
@@ -339,7 +358,7 @@ class Notebook:
                 if data is None or (row is not None and row.sha256 == digest(data)):
                     return
                 action: Action = "added" if row is None else "changed"
-                self._record([_Item(action, slug, row, content_of(self._store, slug, data))])
+                self._record([Item(action, slug, row, content_of(self.store, slug, data))])
         raise KbprocError(
             "resource.conflict", f"{self.folder / slug}.md keeps changing.",
             hint="Wait until whoever edits it is done, then repeat the change.",
@@ -368,21 +387,3 @@ class Notebook:
                 hint="Repair that file or move it away, then repeat the change.",
                 detail=error.detail,
             ) from None  # fmt: skip
-
-
-def _same(now: DocumentRow | None, row: DocumentRow) -> bool:
-    return now is not None and now.deleted_at is None and now.revision == row.revision
-
-
-def _full(batch: list[_Item]) -> bool:
-    chunks = sum(len(item.content.chunks) for item in batch)
-    return len(batch) >= _BATCH_NOTES or chunks >= _BATCH_CHUNKS
-
-
-def _lost(folder: Path, agent: str, known: int) -> Unavailable:
-    error = Unavailable(folder, "missing", f"is gone, and the log has {plural(known, 'note')}")
-    error.hint = (
-        f"Put the folder back, as it may be missing from a backup; or write the notes of {agent} "
-        "again from the log: note.sync with restore."
-    )
-    return error

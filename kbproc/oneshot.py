@@ -132,17 +132,17 @@ class InProcess:
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
-            self._wait(call.store, reached, vectors=name == "doc.wait")
+            self._wait(call.store, reached, syncs=name.startswith("note."))
             reached = reached.resume()
         return reached
 
-    def _wait(self, store: Store, parked: Parked, *, vectors: bool) -> None:
-        """`vectors`: waits for them, in vain once there is nothing to embed any more.
+    def _wait(self, store: Store, parked: Parked, *, syncs: bool) -> None:
+        """`syncs`: waits for the files of notes, which others may be looking at.
 
-        Anything else goes on until its time is over or the person ends it.
+        Anything else waits in vain once there is nothing to embed any more.
         """
         started = self._host.monotonic_ms()
-        if vectors:
+        if not syncs:
             store.embedding.start()
         while not parked.ready():
             passed = self._host.monotonic_ms() - started
@@ -151,7 +151,7 @@ class InProcess:
             if parked.tail is not None:
                 if parked.tail.more():
                     continue
-            elif vectors and not store.embedding.pending_count and not parked.ready():
+            elif not syncs and not store.embedding.pending_count and not parked.ready():
                 raise parked.expired()
             left = _POLL_SECONDS
             if parked.timeout_ms is not None:

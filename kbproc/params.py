@@ -11,16 +11,26 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from kbproc.errors import KbprocError, nearest
-from kbproc.model import Params
+from kbproc.model import SLUG, Instant, Params
 
 _MOST_SHOWN = 100  # characters of what a client sent
 _MOST_SAID = 500
 
+_INSTANT = str(next(arg.pattern for arg in get_args(Instant) if isinstance(arg, Meta)))
+# Pattern → what it means, in words.
+_IN_WORDS = {
+    SLUG: "it takes 2–64 lower-case letters, digits and hyphens",
+    _INSTANT: "that is no time or date",
+}
+_HINTS = {_INSTANT: "Write it like 2026-01-31T12:00:00Z or 2026-01-31."}
+
+_LENGTH = re.compile(r" of length [<>]= \d+$")
 _PATH = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_STEPS = re.compile(r"\.(\w+)|\[([^]]*)\]")
 _NAMES = re.compile(r"\.(\w+)")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 
@@ -30,7 +40,7 @@ def decode_params(params: type[Params], raw: bytes | msgspec.Raw) -> Params:
     try:
         return msgspec.json.decode(raw, type=params)
     except msgspec.ValidationError as error:
-        raise _invalid(params, str(error)) from None
+        raise _invalid(params, str(error), raw) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise KbprocError(
             "input.invalid_json",
@@ -49,12 +59,13 @@ def why_not_json(error: Exception) -> str:
     return said[:1].lower() + said[1:]
 
 
-def _invalid(params: type[Params], message: str) -> KbprocError:
+def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> KbprocError:
     found = _PATH.search(message)
     path = found["path"] if found else "$"
     field = "$.params" + path.removeprefix("$")
     said = message[: found.start()] if found else message
     valid: list[Any] | None = None
+    hint: str | None = None
     if unknown := _UNKNOWN.search(said):
         name = unknown["name"][:_MOST_SHOWN]
         members = [m for s in _structs_in(_type_at(params, path)) for m in s.__struct_fields__]
@@ -64,10 +75,33 @@ def _invalid(params: type[Params], message: str) -> KbprocError:
     elif missing := _MISSING.search(said):
         field += f".{missing['name']}"
         said = f"{field} is required"
+    elif (pattern := next((p for p in _IN_WORDS if said.endswith(repr(p))), None)) is not None:
+        given = _value_at(raw, path)
+        said = field if given is None else f"{field} is {given[:_MOST_SHOWN]!r}"
+        said += f": {_IN_WORDS[pattern]}"
+        hint = _HINTS.get(pattern)
     else:
         valid = list(_literals_in(_type_at(params, path))) or None
+        given = _value_at(raw, path) if _LENGTH.search(said) else None
         said = f"{field}: {said[:1].lower()}{said[1:_MOST_SAID]}"
-    return KbprocError("input.invalid_params", f"{said}.", field=field, valid_values=valid)
+        if given is not None:
+            said += f"; it has {len(given)}"
+    return KbprocError(
+        "input.invalid_params", f"{said}.", hint=hint, field=field, valid_values=valid
+    )
+
+
+def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
+    """The string or array where a path leads; None for one that goes through a key."""
+    value = msgspec.json.decode(raw)
+    for name, index in _STEPS.findall(path):
+        if isinstance(value, dict) and name:
+            value = value.get(name)
+        elif isinstance(value, list) and index.isdecimal():
+            value = value[int(index)]
+        else:
+            return None
+    return value if isinstance(value, (str, list)) else None
 
 
 def _type_at(annotation: Any, path: str) -> Any:

@@ -190,7 +190,7 @@ def _check_note(line: Note) -> None:
 
 def _normal_entry(line: Document) -> Entry | None:
     """Raises KbprocError for an entry that could not have been stored here."""
-    entry, body = line.entry, line.source_base64
+    entry = line.entry
     if line.doc_type == "note":
         raise _wrong("doc_type is note, but notes are lines of their own")
     if (line.doc_type == "knowledge") != (entry is not None):
@@ -203,12 +203,24 @@ def _normal_entry(line: Document) -> Entry | None:
         raise _wrong("created_by is blank, or it or entry.source holds a control character")
     if entry.task_id is not None:
         clean_name(entry.task_id, field="entry.task_id")
-    if body is not None and len(body.decode(errors="replace")) > MAX_BODY:
-        raise _wrong(f"source_base64 is longer than the {MAX_BODY} characters of an entry's body")
+    _check_body(line.source_base64)
     expires = entry.expires_at
     if expires is not None:
         expires = instant(expires, field="entry.expires_at")
     return msgspec.structs.replace(entry, expires_at=expires)
+
+
+def _check_body(source: bytes | None) -> None:
+    if source is None:
+        raise _wrong("source_base64 is missing, which is an entry's body")
+    try:
+        body = source.decode()
+    except UnicodeDecodeError:
+        raise _wrong("source_base64 is not UTF-8, as an entry's body is") from None
+    if not body:
+        raise _wrong("source_base64 is empty, but an entry has a body")
+    if len(body) > MAX_BODY:
+        raise _wrong(f"source_base64 is longer than the {MAX_BODY} characters of an entry's body")
 
 
 def _normal_document(line: Document) -> Document:

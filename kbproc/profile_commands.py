@@ -116,7 +116,18 @@ def link(parsed: Parsed, options: Options) -> Result:
     _check(told)
     before = profiles.link(folder, told, dry_run=options.dry_run)
     data = {**told, "replaced": before is not None, "file": str(folder / profiles.LINK)}
-    return _result("link", data, options)
+    return _result("link", data, options, notice=_overruled())
+
+
+def _overruled() -> str | None:
+    """Variables that come before what a link says."""
+    env = settings.environment()
+    names = [settings.ENVIRONMENT[key] for key in profiles.LINKED]
+    set_ones = [name for name in names if env.get(name)]
+    if not set_ones:
+        return None
+    be, come = ("is", "comes") if len(set_ones) == 1 else ("are", "come")
+    return f"{' and '.join(set_ones)} {be} set and {come} first: the link counts without."
 
 
 def unlink(parsed: Parsed, options: Options) -> Result:
@@ -214,7 +225,7 @@ def _result(
     if options.dry_run:
         meta["dry_run"] = True
         notices.append("Nothing was written: this was a dry run.")
-    if hint is not None:
+    if hint is not None and not options.dry_run:
         meta["hint"] = hint
     if notices:
         meta["notice"] = notices

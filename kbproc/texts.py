@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, get_origin
 
 import msgspec
@@ -36,6 +36,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "kb.list": ("slug", "name", "description", "updated_at"),
     "chunk.list": ("id", "chunk_index", "page", "section", "text"),
     "tag.list": ("name", "count"),
+    "agent.list": ("slug", "description", "kbs", "scopes", "quotas"),
+    "knowledge.list": ("id", "title", "tags", "confidence", "state", "created_by"),
     "doc.history": ("seq", "ts", "actor", "action", "revision", "summary"),
 }
 
@@ -56,8 +58,10 @@ def result_text(
         if "plan" in meta:
             _print(page, plan_lines(meta["plan"]))
             _print(page, ["Nothing was written."])
-    elif name == "search":
+    elif name in {"search", "knowledge.search"}:
         _search(page, params, data)
+    elif name == "note.search":
+        _note_hits(page, data)
     elif name == "events.read":
         _print(page, [record_line(record) for record in data])
     elif name == "sql.query":
@@ -66,10 +70,28 @@ def result_text(
     elif method is not None and get_origin(method.result) is dict:
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
     elif isinstance(data, list):
-        _table(page, data, COLUMNS.get(name))
+        row = _ROWS.get(name, dict)
+        _table(page, [row(item) for item in data], COLUMNS.get(name))
     else:
-        _record(page, data)
+        if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
+            _print(page, ["A dry run: this would be so.", ""])
+        _record(page, _agent(data) if name in _AGENTS else data)
     return _drawn(page)
+
+
+def without(result: dict[str, Any], told: Container[str]) -> dict[str, Any]:
+    """An answer less the notices and warnings that were printed before.
+
+    What is both a notice and a warning stays a warning.
+    """
+    data, meta = result["data"], result["meta"]
+    if isinstance(data, dict) and isinstance(data.get("warnings"), list):
+        data = {**data, "warnings": [line for line in data["warnings"] if line not in told]}
+    rows = data.get("warnings", []) if isinstance(data, dict) else []
+    if "notice" in meta:
+        left = [line for line in meta["notice"] if line not in told and line not in rows]
+        meta = {**meta, "notice": left}
+    return {"data": data, "meta": meta}
 
 
 def remarks(result: dict[str, Any]) -> Iterator[str]:
@@ -131,22 +153,87 @@ def plain(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+# --------------------------------------------------------------- agents, entries
+
+
+def _agent(data: dict[str, Any]) -> dict[str, Any]:
+    """An open side and an empty one are told apart."""
+    return {**data, **{name: _side(data[name]) for name in ("kbs", "scopes", "quotas")}}
+
+
+def _side(value: Any) -> Any:
+    if value is None:
+        return "all"
+    return "none" if _is_empty(value) else value
+
+
+def _agent_row(item: dict[str, Any]) -> dict[str, Any]:
+    told = _agent(item)
+    scopes = item["scopes"]
+    return {**told, "scopes": len(scopes)} if scopes else told
+
+
+def _entry_row(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "state": ", ".join(_standing(item, expired=item["expired"])) or None}
+
+
+def _standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
+    """What keeps an entry from holding, or will."""
+    if entry["superseded_by"] is not None:
+        yield f"superseded by {entry['superseded_by']}"
+    if entry["expires_at"] is not None:
+        yield f"{'expired' if expired else 'expires'} {shown('', entry['expires_at'])}"
+
+
+_AGENTS = frozenset({"agent.create", "agent.get", "agent.update"})
+# Method → what makes an item a table's row.
+_ROWS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "agent.list": _agent_row,
+    "knowledge.list": _entry_row,
+}
+
+
 # ---------------------------------------------------------------------- search
 
 
 def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None:
-    from rich.text import Text
-
     hits, first = data["results"], int(params.get("offset", 0)) + 1
     _print(page, [_search_head(data, first), ""])
     for number, hit in enumerate(hits, first):
-        line = Text(f"{number}. [{hit['score']:.3f}] ")
-        line.append(plain(_title(hit["source"])), "bold")
-        line.append(plain(_labels(hit["source"])), "dim")
-        page.print(line, soft_wrap=True)
-        snippet = Text(" ".join(plain(hit["snippet"]).split()))
-        for part in snippet.wrap(page, page.width - 3):
-            page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
+        source = hit["source"]
+        labels = _labels(source)
+        if source["type"] == "knowledge":  # whoever wants its text asks for it by its id
+            labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
+        _hit(page, number, hit, _title(source), labels)
+
+
+def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
+    """Whether an entry had expired at a moment in the past is not said."""
+    from kbproc.host import Host
+
+    yield f"confidence {hit['confidence']}"
+    now = "" if params.get("as_of") is not None else Host().now()
+    yield from _standing(hit, expired=str(hit["expires_at"]) <= now)
+
+
+def _note_hits(page: Console, hits: list[dict[str, Any]]) -> None:
+    if not hits:
+        _print(page, ["Nothing."])
+    for number, hit in enumerate(hits, 1):
+        title = _title({**hit, "page": None})
+        _hit(page, number, hit, title, f" ({hit['slug']})")
+
+
+def _hit(page: Console, number: int, hit: dict[str, Any], title: str, labels: str) -> None:
+    from rich.text import Text
+
+    line = Text(f"{number}. [{hit['score']:.3f}] ")
+    line.append(plain(title), "bold")
+    line.append(plain(labels), "dim")
+    page.print(line, soft_wrap=True)
+    snippet = Text(" ".join(plain(hit["snippet"]).split()))
+    for part in snippet.wrap(page, page.width - 3):
+        page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
 
 
 def _search_head(data: dict[str, Any], first: int) -> str:
@@ -236,7 +323,7 @@ def _is_empty(value: Any) -> bool:
     """Also a source that names nothing."""
     if isinstance(value, dict):
         return all(item is None for item in value.values())
-    return value is None or value == []
+    return value is None or value in ([], "")
 
 
 def _is_long(value: Any) -> bool:

@@ -207,6 +207,28 @@ def test_a_default_folder_that_leads_to_anothers_is_refused(session: Session, fo
     assert session.error("agent.create", slug="two")["type"] == "resource.already_exists"
 
 
+def test_a_new_agent_touches_no_other_ones_folder(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs would hold up every write."""
+    session.data("agent.create", slug="far", notes_folder="far")
+    asked: list[str] = []
+
+    def watched(real: Any) -> Any:
+        def call(path: Any, *args: Any, **more: Any) -> Any:
+            asked.append(os.fsdecode(path) if isinstance(path, str | Path | bytes) else "")
+            return real(path, *args, **more)
+
+        return call
+
+    for module, name in ((os, "stat"), (os, "lstat"), (os.path, "realpath")):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    session.data("agent.create", slug="near")
+    session.data("agent.create", slug="named", notes_folder="named")
+    assert str(folder / "named") in asked
+    assert [path for path in asked if path.startswith(str(folder / "far"))] == []
+
+
 def test_its_own_folder_in_the_store_is_the_default(session: Session) -> None:
     made = session.data("agent.create", slug="gitea", notes_folder="store/notes/gitea")
     assert made["notes_folder"] == str(session.store.origin / "notes" / "gitea")

@@ -73,6 +73,50 @@ def test_search_as_text(run: Run, tmp_path: Path) -> None:
     assert out.startswith('Search: "install git" (2 matches, showing 2)\n\n2. [')
 
 
+def test_entries_notes_and_agents_as_text(run: Run) -> None:
+    for title in ("Cache by branch", "Cache by lock file"):
+        run("knowledge", "store", "--title", title, "--body", "The cache key.", "--tags", "ci")
+    run("knowledge", "store", "--title", "Build", "--body", "x", "--expires-at", "2999-01-01")
+    run("knowledge", "supersede", "1", "2")
+    _, out, _ = run("knowledge", "search", "cache", "--mode", "fts", "--format", "text",
+                    "--include-superseded")  # fmt: skip
+    assert re.search(
+        r"\[\d\.\d{3}\] Cache by branch \[knowledge\] \[ci\] #1, confidence 80, superseded by 2\n",
+        out,
+    )
+    assert re.search(
+        r"Cache by lock file \[knowledge\] \[ci\] #2, confidence 80\n   The cache", out
+    )
+    _, out, _ = run("knowledge", "list", "--include-superseded", "--format", "text")
+    assert max(len(line) for line in out.splitlines()) <= 80
+    for word in ("Cache by branch", "superseded by 2", "expires 2999-01-01", "80", "user"):
+        assert word in out
+    run("agent", "create", "gitea", "--kbs", "default", "--instructions", "Be short.")
+    run("agent", "create", "open", "--quotas", '{"notes_stored": 5}')
+    _, out, _ = run("agent", "list", "--format", "text")
+    assert out.splitlines()[0].split() == ["slug", "description", "kbs", "scopes", "quotas"]
+    assert "Be short." not in out
+    assert re.search(r"gitea +default +all +none", out)
+    assert re.search(r"open +all +all +notes_stored 5", out)
+    assert re.search(
+        r"scopes +all\nquotas +none", run("agent", "get", "gitea", "--format", "text")[1]
+    )
+    run("note", "put", "deploy-hooks", "# Deploy hooks\n\nSigned.", "--agent", "gitea")
+    _, out, _ = run("note", "search", "hooks", "--agent", "gitea", "--format", "text")
+    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks\)\n   ", out)
+
+
+def test_a_warning_is_said_once(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    run("agent", "create", "gitea", "--notes-folder", str(folder))
+    run("note", "put", "todo", "# To do", "--agent", "gitea")
+    (folder / "todo.md").unlink()
+    folder.rmdir()
+    for argv in (["note", "sync"], ["note", "list"]):
+        _, out, err = run(*argv, "--agent", "gitea", "--format", "text")
+        assert (out + err).count(str(folder)) == 1, (out, err)
+
+
 def test_search_without_hits_says_why(run: Run) -> None:
     code, out, err = run("search", "anything", "--format", "text")
     assert (code, out.strip()) == (0, 'Search: "anything" (0 matches)')
@@ -206,6 +250,40 @@ def test_usage_errors_are_typed(run: Run, argv: list[str], type: str, valid: str
     error = json.loads(err)["error"]
     assert (code, out, error["type"]) == (1, "", type)
     assert valid in error["valid_values"]
+
+
+def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
+    error = json.loads(run("knowledge")[2])["error"]
+    listed = re.findall(r"^  (knowledge \w+)", run("knowledge", "--help")[1], re.MULTILINE)
+    assert error["valid_values"] == sorted(listed)
+    assert error["hint"] == "See kbproc knowledge --help."
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["xyzzy"], "See kbproc --help."),
+        (["serach"], "Did you mean kbproc search? See kbproc --help."),
+        (["agnet", "list"], "Did you mean kbproc agent? See kbproc --help."),
+        (["doc", "zz"], "See kbproc doc --help."),
+        (["doc", "lst"], "Did you mean kbproc doc list? See kbproc doc --help."),
+        (["list", "--xyzzy"], "See kbproc doc list --help."),
+        (["list", "--limt", "3"], "Did you mean --limit? See kbproc doc list --help."),
+        (["call", "xyzzy"], "Call describe for the list of methods."),
+        (["kb", "get", "UP"], "Correct the field that is named and send the request again."),
+        (["list", "--created-after", "soon"],
+         "Write it like 2026-01-31T12:00:00Z or 2026-01-31."),
+    ],
+)  # fmt: skip
+def test_only_what_is_alike_is_guessed(run: Run, argv: list[str], hint: str) -> None:
+    error = json.loads(run(*argv)[2])["error"]
+    assert error["hint"] == hint
+    assert "regex" not in error["message"]
+
+
+def test_what_is_too_long_says_how_long(run: Run) -> None:
+    code, _, err = run("kb", "create", "aa", "--name", "x" * 4000)
+    assert (code, "it has 4000." in json.loads(err)["error"]["message"]) == (1, True)
 
 
 def test_errors_come_in_the_format_that_was_asked_for(run: Run) -> None:

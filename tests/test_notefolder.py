@@ -82,10 +82,11 @@ def test_what_is_there(folder: Path) -> None:
 def test_what_is_no_note_is_passed_over(folder: Path) -> None:
     for name in (".hidden.md", "~$open.md", "#auto.md", "a.md~", "a.txt", "b.md.swp", "README"):
         (folder / name).write_text("# no")
-    (folder / "folder.md").mkdir()
+    for name in (".mine.kbproc", ".a.kbproc-part", ".aa.x.y.0.kbproc"):
+        (folder / name).write_text("not ours")
     (folder / "below").mkdir()
     (folder / "below" / "deep.md").write_text("# no")
-    assert scan(folder) == Scan(seen={}, skipped=[], unfinished=False)
+    assert scan(folder) == Scan(seen={}, skipped=[], unfinished=frozenset())
 
 
 def make_link(path: Path) -> None:
@@ -102,6 +103,7 @@ SKIPPED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "link": ("symlink", make_link, "copy the file here"),
     "dangling": ("symlink", lambda path: path.symlink_to("nowhere"), "copy the file here"),
     "tofolder": ("symlink", lambda path: path.symlink_to(path.parent), "copy the file here"),
+    "folder": ("special", Path.mkdir, "no regular file"),
     "pipe": ("special", os.mkfifo, "no regular file"),
     "socket": ("special", make_socket, "no regular file"),
     "large": ("large", lambda path: path.write_bytes(b"x" * 65_537), "over 64 KiB"),
@@ -213,6 +215,41 @@ def test_a_folder_that_may_not_be_read(
         if os.getuid() == 0:
             os.seteuid(0)
         inner.chmod(0o755)
+
+
+@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.notefolder.content"])
+def test_a_file_that_the_disk_refuses(
+    folder: Path, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "there.md").write_text("# x")
+    ours = folder.stat().st_ino
+    real = os.fstat
+
+    def refused(fd: int) -> os.stat_result:
+        if (status := real(fd)).st_ino == ours:
+            return status
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asked, refused)
+        [skipped] = scan(folder).skipped
+        with pytest.raises(KbprocError) as told:
+            read(folder, "there")
+    assert (skipped.slug, skipped.code) == ("there", "unreadable")
+    assert told.value.type == "store.io"
+
+
+def test_a_folder_below_one_that_may_not_be_entered(
+    open_folder: Path, unprivileged: Callable[[], None]
+) -> None:
+    (open_folder / "inner").mkdir()
+    open_folder.chmod(0)
+    unprivileged()
+    with pytest.raises(Unavailable) as told:
+        notefolder.exists(open_folder / "inner")
+    assert told.value.code == "unreadable"
+    if os.getuid() == 0:
+        os.seteuid(0)
 
 
 def test_a_folder_that_is_none(folder: Path) -> None:

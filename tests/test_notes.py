@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbproc import commit, events, failpoints, notes
-from kbproc.commit import Outcome, Request
+from kbproc import commit, events, failpoints, notehidden, notes
+from kbproc.commit import Here, Outcome, Request
 from kbproc.errors import KbprocError
+from kbproc.lane import Lane
 from kbproc.methods.note import PutNote
 from kbproc.notebooks import Notebooks
-from kbproc.noterevision import content_of
+from kbproc.noterevision import content_of, note_written
+from kbproc.notesync import Notebook
+from kbproc.revision import Ids
 from tests.conftest import OpenSession
-from tests.talk import Session
+from tests.talk import PATIENCE, Session
 
 
 def attach(session: Session) -> Notebooks:
@@ -260,6 +266,157 @@ def test_whoever_never_stops_editing_wins(session: Session, folder: Path) -> Non
     assert (folder / "todo.md").read_text().startswith("by hand")
 
 
+def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folder: Path) -> None:
+    """It is recorded in the batch of the put that would replace it, and the disk refuses."""
+    put(session, "todo", "one")
+    (folder / "todo.md").write_text("by hand")
+    store = session.store
+    agent = store.published.roster.agents["gitea"]
+    book: Notebook = store.notebooks.ensure(agent)
+    row, edited, data = book.note("todo"), content_of(store, "todo", b"by hand"), b"two"
+    change = notes.Put(
+        book, "todo", data=data, content=content_of(store, "todo", data), expected_revision=None
+    )
+
+    def both(lane: Lane) -> None:
+        here = Here(lane.queries, lane.now, lane.head)
+        event = note_written(here, edited, agent="gitea", slug="todo", row=row, ids=Ids(here))
+        lane.append([event], actor="file", method="note.sync")
+        effect = change(Here(lane.queries, lane.now, lane.head)).effect
+        assert effect is not None
+        effect()
+        raise KbprocError("store.io", "the disk is full")
+
+    with pytest.raises(KbprocError):
+        store.commit(both)
+    assert (folder / "todo.md").read_text() == "by hand"
+    assert get(session, "todo")["text"] == "one"
+    assert put(session, "todo", "two")["revision"] == 3
+
+
+def test_many_puts_of_one_note_at_once(session: Session, folder: Path) -> None:
+    put(session, "todo", "one")
+    with ThreadPoolExecutor(12) as pool:
+        made = [
+            pool.submit(session.another("user").data, "note.put", agent="gitea", slug="todo",
+                        text=f"text {n}")
+            for n in range(12)
+        ]  # fmt: skip
+    assert sorted(one.result()["revision"] for one in made) == list(range(2, 14))
+    assert (folder / "todo.md").read_text() == get(session, "todo")["text"]
+
+
+def test_a_put_waits_for_no_sync_in_the_lane(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever syncs holds the book's lock and waits for the lane; a folder comes back then."""
+    put(session, "todo", "one")
+    store = session.store
+    book = store.notebooks.ensure(store.published.roster.agents["gitea"])
+    data = b"two"
+    change = notes.Put(
+        book, "todo", data=data, content=content_of(store, "todo", data), expected_revision=None
+    )
+    gone, exists = iter([False]), Path.exists
+    monkeypatch.setattr(
+        Path, "exists", lambda path: next(gone, True) if path == folder else exists(path)
+    )
+
+    def turn(lane: Lane) -> None:
+        effect = change(Here(lane.queries, lane.now, lane.head)).effect
+        assert effect is not None
+        effect()
+
+    with ThreadPoolExecutor(1) as pool, book.lock:
+        wrong = pool.submit(store.commit, turn).exception(PATIENCE)
+    assert isinstance(wrong, KbprocError)
+    assert wrong.type == "store.io"
+    assert (folder / "todo.md").read_text() == "one"
+
+
+def test_a_folder_that_another_program_locks(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notehidden, "_LOCK_SECONDS", 0.05)
+    with notehidden.locked(folder):
+        wrong = session.error("note.put", agent="gitea", slug="todo", text="one")
+        assert (wrong["type"], wrong["retryable"]) == ("store.io", True)
+        assert str(folder) in wrong["message"]
+    put(session, "todo", "one")
+
+
+def moved_meanwhile(session: Session, to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent gets another folder once the next change of a note is prepared."""
+    settle = Notebook.settle
+
+    def settled(book: Notebook, slug: str) -> None:
+        settle(book, slug)
+        monkeypatch.undo()
+        session.another("user").data("agent.update", slug="gitea", notes_folder=str(to))
+
+    monkeypatch.setattr(Notebook, "settle", settled)
+
+
+@pytest.mark.parametrize("method", ["note.put", "note.delete"])
+def test_a_folder_that_is_changed_meanwhile(
+    session: Session, folder: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for slug in ("aa", "bb", "cc"):
+        put(session, slug, slug)
+    new = tmp_path / "elsewhere"
+    shutil.copytree(folder, new)
+    if method == "note.put":
+        moved_meanwhile(session, new, monkeypatch)
+        put(session, "aa", "two")
+        assert (new / "aa.md").read_text() == "two"
+    else:
+        plan = session.error(method, agent="gitea", slug="aa")["plan"]
+        moved_meanwhile(session, new, monkeypatch)
+        session.data(method, agent="gitea", slug="aa", confirm=plan["plan_hash"])
+        assert not (new / "aa.md").exists()
+    assert (folder / "aa.md").read_text() == "aa"
+    before = slugs(session)
+    session.data("note.sync", agent="gitea")
+    assert slugs(session) == before
+
+
+def cut_off(session: Session, method: str, **params: Any) -> None:
+    """Between the file and the log; then a sync comes first."""
+
+    def refused(name: str) -> None:
+        if name == "log.write":
+            raise OSError(errno.EIO, "disk")
+
+    failpoints.arm(refused)
+    assert session.error(method, **params)["type"] == "store.io"
+    failpoints.arm(None)
+    session.data("note.sync", agent="gitea")
+
+
+def test_a_put_that_was_cut_off_is_done_when_asked_again(session: Session, folder: Path) -> None:
+    put(session, "todo", "one")
+    asked = {"slug": "todo", "text": "two", "expected_revision": 1, "client_token": "t"}
+    cut_off(session, "note.put", agent="gitea", **asked)
+    assert session.data("note.put", agent="gitea", **asked)["revision"] == 2
+    again = session.ask("note.put", agent="gitea", **asked)["result"]
+    assert (again["data"]["revision"], again["meta"]["duplicate"]) == (2, True)
+
+
+def test_a_delete_that_was_cut_off_is_done_when_asked_again(session: Session, folder: Path) -> None:
+    id = put(session, "aa", "1")["id"]
+    put(session, "bb", "2")
+    plan = session.error("note.delete", agent="gitea", slug="aa")["plan"]
+    asked = {"slug": "aa", "confirm": plan["plan_hash"]}
+    cut_off(session, "note.delete", agent="gitea", **asked)
+    assert slugs(session) == ["bb"]
+    assert session.data("note.delete", agent="gitea", **asked)["id"] == id
+    unasked = session.error("note.delete", agent="gitea", slug="aa")
+    assert unasked["type"] == "resource.not_found"
+    (folder / "aa.md").mkdir()
+    there = session.error("note.delete", agent="gitea", **asked)
+    assert there["type"] == "resource.conflict"
+
+
 def void(_: object) -> None:
     pass
 
@@ -449,32 +606,3 @@ def test_a_note_is_written_by_its_agent(session: Session) -> None:
     agent.data("note.put", slug="todo", text="mine")
     assert agent.data("note.get", slug="todo")["updated_by"] == "gitea"
     assert agent.error("note.delete", slug="todo")["type"] == "auth.insufficient_scope"
-
-
-# ------------------------------------------------------------------ purge
-
-
-def test_discard_removes_the_file_if_it_is_what_the_log_says(
-    session: Session, folder: Path
-) -> None:
-    store = session.store
-    put(session, "todo", "one")
-    agent = store.published.roster.agents["gitea"]
-    book = store.notebooks.book(agent)  # type: ignore[attr-defined,unused-ignore]
-    row = book.note("todo")
-    (folder / "todo.md").write_text("by hand")
-    with pytest.raises(KbprocError) as caught:
-        notes.discard(store, row)
-    assert caught.value.type == "resource.conflict"
-    assert (folder / "todo.md").read_text() == "by hand"
-    (folder / "todo.md").write_text("one")
-    notes.discard(store, row)
-    assert list(folder.iterdir()) == []
-    notes.discard(store, row)
-    approved(session, "note.delete", agent="gitea", slug="todo")
-    put(session, "todo", "one")
-    with store.reading() as snapshot:
-        deleted = snapshot.queries.document(row.id)
-    assert deleted is not None
-    notes.discard(store, deleted)  # another note has its name and its text by now
-    assert (folder / "todo.md").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -16,9 +17,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kbproc import doctor, events, failpoints
+from kbproc import doctor, events, failpoints, notehidden
 from kbproc.notebooks import Notebooks
+from kbproc.notediff import Synced
 from kbproc.notefolder import MOST_BYTES, digest
+from kbproc.notesync import Notebook
+from kbproc.views.queries import DocumentRow
 from tests.conftest import OpenSession
 from tests.faults import as_killed
 from tests.talk import PATIENCE, Session, cancel, request
@@ -258,6 +262,88 @@ def test_a_folder_that_is_gone_removes_nothing(
         assert sorted(path.name for path in folder.iterdir()) == ["aa.md", "bb.md", "cc.md"]
         assert "notice" not in again.ask("note.list", agent="gitea")["result"]["meta"]
         put(again, "dd", "4")
+
+
+def test_what_is_held_back_stays_so_whatever_is_written_meanwhile(
+    session: Session, folder: Path, open_session: OpenSession
+) -> None:
+    write(folder, aa="1", bb="2", cc="3", dd="4")
+    sync(session)
+    for slug in ("aa", "bb", "cc"):
+        (folder / f"{slug}.md").unlink()
+    store = session.store.folder
+    assert session.another("user", scopes="note:read,note:write").data("note.sync")["held_back"]
+    for number in range(3):
+        session.close()
+        session = open_session(store)
+        attach(session)
+        put(session, f"new-{number}", "x")
+    session.close()
+    session = open_session(store)
+    attach(session)
+    assert slugs(session)[:4] == ["aa", "bb", "cc", "dd"]
+    done = session.data("note.sync", agent="gitea", restore=True)
+    assert done["restored"] == 3
+    (folder / "aa.md").unlink()
+    assert sync(session)["removed"] == 1
+    assert [path.name for path in (store / "notes").iterdir()] == ["gitea"]
+
+
+def test_a_file_put_back_meanwhile_is_not_removed(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, aa="1", bb="2", cc="3")
+    sync(session)
+    (folder / "aa.md").unlink()
+    record = Notebook._record_removed
+
+    def late(book: Notebook, rows: list[DocumentRow], done: Synced) -> bool:
+        write(folder, aa="1")
+        return record(book, rows, done)
+
+    monkeypatch.setattr(Notebook, "_record_removed", late)
+    assert sync(session) == {"agents": 1, "unchanged": 3}
+    assert get(session, "aa")["revision"] == 1
+
+
+def test_restore_goes_on_past_what_stands_in_the_way(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, aa="1", bb="2", cc="3")
+    sync(session)
+    for slug in ("aa", "bb", "cc"):
+        (folder / f"{slug}.md").unlink()
+    (folder / "bb.md").mkdir()
+    restore = Notebook._restore
+
+    def late(book: Notebook, rows: list[DocumentRow], done: Synced) -> bool:
+        (folder / "aa.md").mkdir()
+        return restore(book, rows, done)
+
+    monkeypatch.setattr(Notebook, "_restore", late)
+    done = session.data("note.sync", agent="gitea", restore=True)
+    assert (done["restored"], len(done["warnings"])) == (1, 1)
+    assert "aa is not restored" in done["warnings"][0]
+    assert [file["file"] for file in done["skipped"]] == ["bb.md"]
+    assert slugs(session) == ["aa", "bb", "cc"]
+
+
+def test_a_leftover_that_stays_keeps_nothing_from_being_recorded(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".aa.0.kbproc-part").write_text("")
+    (folder / ".mine.kbproc").write_text("not ours")
+    write(folder, bb="by hand")
+
+    def refused(fd: int, name: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(notehidden, "unlink", refused)
+    books: Notebooks = session.store.notebooks
+    done, settled = books.book(session.store.published.roster.agents["gitea"]).sync()
+    assert (done.added, settled) == (1, True)
+    assert [warning.split()[0] for warning in done.warnings] == [".aa.0.kbproc-part"]
+    assert slugs(session) == ["bb"]
 
 
 def test_an_agents_own_folder_is_never_made_up(session: Session, tmp_path: Path) -> None:

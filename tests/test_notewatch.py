@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,6 +176,68 @@ def test_without_notifications_one_warning(
     watcher.close()
     [line] = [record.getMessage() for record in caplog.records]
     assert "inotify watch limit reached" in line
+
+
+def test_a_name_that_is_not_utf8(
+    folder: Path, told: Told, watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The notifications end with it: they begin anew."""
+    told.after(lambda: watcher.watch([folder]), folder)
+    for n in range(4):
+        odd = os.fsencode(folder) + f"/caf{n}".encode() + b"\xe9.md"
+        told.after(lambda odd=odd: Path(os.fsdecode(odd)).write_text("x"), folder)
+        told.after(lambda n=n: (folder / f"n{n}.md").write_text("# a"), folder)
+        told.after(lambda n=n: (folder / f"m{n}.md").write_text("# a"), folder)
+    assert caplog.records == []
+
+
+def test_one_folder_more_tells_of_no_other(
+    way: str, folder: Path, tmp_path: Path, told: Told, watcher: Watcher
+) -> None:
+    told.after(lambda: watcher.watch([folder]), folder)
+    begun = len(told.folders)
+    other = tmp_path / "other"
+    other.mkdir()
+    told.after(lambda: watcher.watch([folder, other]), other)
+    told.after(lambda: (other / "one.md").write_text("# a"), other)
+    assert set(told.folders[begun:]) == {other}
+
+
+def test_what_changes_between_two_sets(
+    folder: Path, tmp_path: Path, told: Told, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = notewatch._changes
+    told.after(lambda: watcher.watch([folder]), folder)
+
+    def late(*args: Any) -> Iterator[set[Path]]:
+        (folder / "late.md").write_text("# nobody watches just now")
+        return real(*args)
+
+    monkeypatch.setattr(notewatch, "_changes", late)
+    told.after(lambda: watcher.watch([folder, tmp_path]), folder)
+
+
+def test_it_ends_although_a_folder_hangs(
+    folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, hang = threading.Event(), threading.Event()
+    real = notewatch._identities
+
+    def hanging(folders: Iterable[Path]) -> Any:
+        reached.set()
+        hang.wait()
+        return real(folders)
+
+    monkeypatch.setattr(notewatch, "_identities", hanging)
+    monkeypatch.setattr(notewatch, "_JOIN_SECONDS", 0.05)
+    watcher = Watcher(told)
+    watcher.watch([folder])
+    assert reached.wait(10)
+    watcher.close()
+    assert watcher._thread.is_alive()
+    hang.set()
+    watcher._thread.join(10)
+    assert told.folders == []
 
 
 def test_it_ends_promptly(way: str, folder: Path, told: Told) -> None:

@@ -76,6 +76,7 @@ def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
     assert "Plan: doc.delete (risk: high)" in seen
     assert "Do this? [y/N]" in seen
     assert "nothing was changed" in seen
+    assert "Hint: Run it again and type y if it is to be done." in seen
     code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="y\n")
     assert code == 0, seen
     code, seen = on_terminal(tmp_path, "doc", "delete", "2", typed="y\n")

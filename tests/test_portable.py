@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -10,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbproc import exporting, importing
+from kbproc import importing_more as more
 from kbproc import portable as format
 from kbproc.commit import LongWrite, Request
 from kbproc.commit import write as commit
@@ -112,7 +115,12 @@ NOTE = {"type": "note", "agent": "gitea", "slug": "hooks", "text": "# Hooks\n", 
 
 
 def entry(id: int = 1, **facts: Any) -> Line:
-    return document(id, doc_type="knowledge", entry={"confidence": 80, **facts})
+    return {**document(id, doc_type="knowledge", entry={"confidence": 80, **facts}), **body()}
+
+
+def body(data: bytes = b"alpha") -> Line:
+    encoded = base64.b64encode(data).decode()
+    return {"source_base64": encoded, "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def document(id: int = 1, text: str = "alpha", **more: Any) -> Line:
@@ -724,6 +732,10 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
         ([HEADER, KB, entry(task_kind="other")], 3, "task_kind"),
         ([HEADER, KB, {**entry(), "source": {"url": "http://a"}}], 3, "an entry has none"),
         ([HEADER, KB, {**entry(), "created_by": " "}], 3, "created_by"),
+        ([HEADER, KB, {**entry(), "source_base64": None}], 3, "source_base64 is missing"),
+        ([HEADER, KB, {**entry(), **body(b"caf\xe9")}], 3, "source_base64 is not UTF-8"),
+        ([HEADER, KB, {**entry(), **body(b"")}], 3, "source_base64 is empty"),
+        ([HEADER, KB, {**entry(), **body(b"x" * 32_001)}], 3, "source_base64 is longer"),
         ([HEADER, KB, entry(superseded_by=2)], 3, "entry 2, which supersedes 1, is not in its kb"),
         ([HEADER, KB, entry(superseded_by=1)], 3, "entry 1 would come to supersede itself"),
         ([HEADER, KB, entry(1, superseded_by=2), entry(2, superseded_by=1)], 3,
@@ -779,6 +791,69 @@ def test_a_line_without_end(session: Session, monkeypatch: pytest.MonkeyPatch) -
     data = json.dumps(HEADER).encode() + b"\n" + b"x" * (2 << 20)
     error = refused(session, data)
     assert (error["type"], error["detail"]) == ("input.too_large", {"line": 2})
+
+
+# ------------------------------------------------------------------------ agents' folders
+
+
+def agents_of(*lines: Line) -> list[format.Agent]:
+    return [msgspec.convert(line, format.Agent) for line in lines]
+
+
+def test_folders_that_an_agent_may_not_have_here(session: Session, tmp_path: Path) -> None:
+    store = session.store
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "free")
+    session.data("agent.create", slug="here", notes_folder="taken")
+    wrong = {
+        "a1": store.folder / "log", "a2": tmp_path / "taken", "a3": tmp_path / "file",
+        "a4": tmp_path / "no" / "such", "a5": tmp_path.parent / "outside",
+    }  # fmt: skip
+    lines = [{"type": "agent", "slug": slug, "folder": str(wrong[slug])} for slug in wrong]
+    lines += [{"type": "agent", "slug": "b1", "folder": str(tmp_path / "link")}]
+    lines += [{"type": "agent", "slug": "b2", "folder": str(tmp_path / "free")}]
+    lines += [{"type": "agent", "slug": "b3", "folder": str(store.folder / "notes" / "b3")}]
+    lines += [{"type": "agent", "slug": "here", "folder": str(tmp_path / "other")}]
+    told: list[str] = []
+    found = more.housed(
+        store,
+        agents_of(*lines),
+        root=tmp_path,
+        emit=lambda kind, fields: told.append(fields["message"]),
+    )
+    assert {agent.slug: agent.folder for agent in found} == {
+        **dict.fromkeys(wrong), "b1": str(tmp_path / "free"), "b2": None, "b3": None,
+        "here": str(tmp_path / "other"),
+    }  # fmt: skip
+    assert [line.split()[2] for line in told] == [*wrong, "b2"]
+    assert "notes folder of b1" in told[-1]
+
+
+def test_an_imported_agent_gets_no_folder_among_the_stores_files(
+    session: Session, tmp_path: Path
+) -> None:
+    log = session.store.folder / "log"
+    note = {**NOTE, "agent": "aa"}
+    lines = [HEADER, KB, {"type": "agent", "slug": "aa", "folder": str(log)}, note]
+    write(tmp_path / "agents", lines)
+    session.send(as_bytes(request(1, "store.import", path="agents")))
+    came = [json.loads(session.receive())]
+    while "method" in came[-1]:
+        came.append(json.loads(session.receive()))
+    told = [e["params"]["message"] for e in came[:-1] if e["params"]["type"] == "warning"]
+    assert [str(log) in line for line in told] == [True]
+    assert list(log.glob("*.md")) == []
+    [found] = session.data("agent.list")
+    assert found["notes_folder"] == str(session.store.origin / "notes" / "aa")
+
+
+def test_two_agents_of_a_file_with_one_folder(session: Session, tmp_path: Path) -> None:
+    lines: list[Line] = [HEADER, KB]
+    lines += [{"type": "agent", "slug": s, "folder": str(tmp_path / "one")} for s in ("aa", "bb")]
+    write(tmp_path / "agents", lines)
+    session.data("store.import", path="agents")
+    found = {a["slug"]: a["notes_folder"] for a in session.data("agent.list")}
+    assert found == {"aa": str(tmp_path / "one"), "bb": str(session.store.origin / "notes" / "bb")}
 
 
 # ------------------------------------------------------------------------ hypothesis

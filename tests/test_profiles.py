@@ -197,7 +197,8 @@ def test_an_unknown_profile(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_profile_in_use_that_is_gone(run: Run, file: Path) -> None:
     put(file, 'use = "gone"\n[profiles.work]\nkb = "books"\n')
-    assert error_of(run("ping"), 5)["type"] == "profile.not_found"
+    error = error_of(run("ping"), 5)
+    assert (error["type"], "profile use --none" in error["hint"]) == ("profile.not_found", True)
     assert run("profile", "use", "work")[0] == 0
     assert in_effect(run)["kb"][0] == "books"
 
@@ -268,10 +269,37 @@ def test_a_dry_run_writes_nothing(run: Run, file: Path, tmp_path: Path) -> None:
     run("link")
     before = file.read_bytes()
     for argv in (["profile", "use", "work"], ["profile", "delete", "work"], ["unlink"]):
-        code, _, err = run(*argv, "--dry-run", "--format", "text")
+        code, out, err = run(*argv, "--dry-run", "--format", "text")
         assert (code, err) == (0, "Note: Nothing was written: this was a dry run.\n")
+        assert out.startswith("A dry run: this would be so.\n")
     assert file.read_bytes() == before
     assert (tmp_path / LINK).exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--help"], ["help"], [], ["search", "--help"], ["profile", "--help"], ["version"],
+     ["describe"], ["exit-codes"], ["completion", "bash"]],
+)  # fmt: skip
+def test_what_needs_no_settings_comes_without(
+    run: Run, file: Path, argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / LINK, "= broken")
+    assert run(*argv)[0] == 0
+    put(file, "= broken")
+    assert run(*argv)[0] == 0
+    file.unlink()
+    (tmp_path / LINK).unlink()
+    monkeypatch.setenv("KBPROC_PROFILE", "gone")
+    assert run(*argv)[0] == 0
+    error_of(run("ping"), 5)
+
+
+def test_a_link_that_variables_overrule_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBPROC_STORE", "/somewhere")
+    assert "KBPROC_STORE is set and comes first" in run("link", "--format", "text")[2]
+    monkeypatch.delenv("KBPROC_STORE")
+    assert run("link", "--format", "text")[2] == ""
 
 
 def test_an_unknown_word_after_profile(run: Run) -> None:

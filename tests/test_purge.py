@@ -365,3 +365,87 @@ def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
     assert "Edited by hand" in file.read_text()
     with store.reading() as snapshot:
         assert snapshot.queries.note("gitea", "hooks") is not None
+
+
+# ------------------------------------------------------------- files of several notes
+
+
+def notes_of(session: Session, slug: str) -> Path:
+    """The folder of a new agent; nobody watches it."""
+    session.store.notebooks.close()
+    return Path(session.data("agent.create", slug=slug)["notes_folder"])
+
+
+def put(session: Session, slug: str, text: str) -> int:
+    id: int = session.data("note.put", agent="gitea", slug=slug, text=text)["id"]
+    return id
+
+
+def approved(session: Session, method: str, **params: Any) -> Any:
+    plan = session.error(method, **params)["plan"]
+    return session.data(method, **params, confirm=plan["plan_hash"])
+
+
+def test_a_purge_that_is_refused_has_removed_no_file(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    ids = [put(session, "one", "# One\n"), put(session, "two", "# Two\n")]
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    (folder / "two.md").write_text("# Edited\n")
+    error = session.error("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    assert error["type"] == "resource.conflict"
+    assert sorted(path.name for path in folder.glob("*.md")) == ["one.md", "two.md"]
+
+
+@pytest.mark.parametrize("text", ["# One\n", "# The secret\n"])
+def test_a_file_that_a_deleted_agent_left_goes_with_its_note(session: Session, text: str) -> None:
+    """Whichever revision it holds: a new agent of that name would take it up again."""
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# The secret\n")
+    put(session, "one", "# One\n")
+    approved(session, "agent.delete", slug="gitea")
+    (folder / "one.md").write_text(text)
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    assert str(folder / "one.md") in plan["changes"][0]
+    session.data("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert not (folder / "one.md").exists()
+
+
+def test_a_file_that_came_after_the_plan_makes_it_stale(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# One\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    (folder / "one.md").write_text("# One\n")
+    error = session.error("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert error["type"] == "resource.plan_stale"
+    assert (folder / "one.md").exists()
+
+
+def test_a_file_of_a_hidden_note_that_holds_something_else_is_named(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# One\n")
+    approved(session, "agent.delete", slug="gitea")
+    (folder / "one.md").write_text("# One, and more\n")
+    told = session.ask("store.purge", document_ids=[id], dry_run=True)["result"]["meta"]["hint"]
+    assert str(folder / "one.md") in told
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    answer = session.ask("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert answer["result"]["meta"]["hint"] == told
+    assert (folder / "one.md").read_text() == "# One, and more\n"
+
+
+def test_a_file_that_is_another_notes_by_now_stays(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    first = put(session, "one", "# The same\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    second = put(session, "one", "# The same\n")
+    assert second != first
+    plan = session.error("store.purge", document_ids=[first])["plan"]
+    answer = session.ask("store.purge", document_ids=[first], confirm=plan["plan_hash"])
+    assert str(folder / "one.md") in answer["result"]["meta"]["hint"]
+    assert session.data("note.get", agent="gitea", slug="one")["text"] == "# The same\n"
+    put(session, "one", "# Another\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    third = put(session, "one", "# Third\n")
+    answer = approved(session, "store.purge", document_ids=[second, third])
+    assert not (folder / "one.md").exists()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kbproc.views.queries import AgentRow, Queries
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
+_NOBODY = Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)
 
 
 class CreateAgent(WriteParams, kw_only=True, frozen=True):
@@ -117,16 +118,13 @@ class AgentCheck(Struct, kw_only=True, frozen=True):
     positional=["slug"],
     examples=[
         Example(
-            params={
-                "slug": "gitea",
-                "description": "Looks after the Gitea server.",
-                "kbs": ["default"],
-                "quotas": {"notes_stored": 200},
-            },
+            params={"slug": "backups", "kbs": ["default"], "quotas": {"notes_stored": 200}},
             what="an agent that sees one knowledge base",
         ),
         Example(params={"slug": "user"}, what="a name that is reserved", exit=1),
-        Example(params={"slug": "gitea", "kbs": ["gitee"]}, what="a kb that is not there", exit=5),
+        Example(
+            params={"slug": "backups", "kbs": ["gitee"]}, what="a kb that is not there", exit=5
+        ),
     ],
 )
 def create(call: Call, params: CreateAgent) -> Decide:
@@ -205,7 +203,7 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
     when_to_use="To read its instructions, its revision, or where its notes lie.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)],
+    examples=[Example(params={"slug": "gitea"}, what="what it sees and may do"), _NOBODY],
 )
 def get(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
@@ -227,6 +225,7 @@ def get(call: Call, params: GetAgent) -> Reply:
     errors=["resource.not_found", "resource.already_exists", "path.outside_root"],
     positional=["slug"],
     examples=[
+        Example(params={"slug": "gitea", "quotas": {"notes_stored": 50}}, what="a quota"),
         Example(params={"slug": "nobody", "kbs": []}, what="one that does not exist", exit=5),
         Example(params={"slug": "nobody"}, what="nothing to change", exit=1),
     ],
@@ -308,7 +307,7 @@ def _changed(
     "any more; a new agent of the same name takes its notes up again from their files.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)],
+    examples=[Example(params={"slug": "gitea", "dry_run": True}, what="only the plan"), _NOBODY],
 )
 def delete(call: Call, params: DeleteAgent) -> Decide:
     def decide(here: Here) -> Decision:
@@ -339,7 +338,7 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
     when_to_use="To see how much it keeps and may still keep, and what it sees.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)],
+    examples=[Example(params={"slug": "gitea"}, what="how much it keeps"), _NOBODY],
 )
 def status(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
@@ -380,7 +379,7 @@ def _used(call: Call, queries: Queries, row: AgentRow) -> dict[str, int]:
     "skipped or not synchronised yet are named.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)],
+    examples=[Example(params={"slug": "gitea"}, what="whether all is well with it"), _NOBODY],
 )
 def check(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:

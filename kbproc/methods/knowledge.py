@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kbproc.views.rows import EntryRow
 
 Actor = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
+_NO_SUCH = Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5)
 
 
 class StoreEntry(WriteParams, kw_only=True, frozen=True):
@@ -239,7 +240,10 @@ def search(call: Call, params: SearchEntries) -> Reply:
     "entry that holds now.",
     errors=["resource.not_found"],
     positional=["id"],
-    examples=[Example(params={"id": 9_999_999}, what="one that does not exist", exit=5)],
+    examples=[
+        Example(params={"id": 4}, what="one with its text"),
+        Example(params={"id": 9_999_999}, what="one that does not exist", exit=5),
+    ],
 )
 def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
@@ -299,9 +303,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     errors=["resource.not_found", "knowledge.cycle", "auth.not_owner"],
     more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
-    examples=[
-        Example(params={"old_id": 9_999_998, "new_id": 9_999_999}, what="no such entries", exit=5)
-    ],
+    examples=[Example(params={"old_id": 3, "new_id": 4}, what="the newer one holds"), _NO_SUCH],
 )
 def supersede(call: Call, params: Link) -> Decide:
     def decide(here: Here) -> Decision:
@@ -336,9 +338,7 @@ def _both(here: Here, params: Link) -> tuple[EntryRow, EntryRow]:
     errors=["resource.not_found", "auth.not_owner"],
     more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
-    examples=[
-        Example(params={"old_id": 9_999_998, "new_id": 9_999_999}, what="no such entries", exit=5)
-    ],
+    examples=[Example(params={"old_id": 5, "new_id": 4}, what="it holds again"), _NO_SUCH],
 )
 def unsupersede(call: Call, params: Link) -> Decide:
     def decide(here: Here) -> Decision:
@@ -374,6 +374,7 @@ def unsupersede(call: Call, params: Link) -> Decide:
     errors=["resource.not_found"],
     positional=["ids"],
     examples=[
+        Example(params={"ids": [3], "dry_run": True}, what="only the plan"),
         Example(params={"ids": [9_999_999]}, what="one that does not exist", exit=5),
     ],
 )

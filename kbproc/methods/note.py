@@ -115,6 +115,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     errors=["resource.not_found"],
     positional=["query"],
     examples=[
+        Example(params={"agent": "gitea", "query": "deploy hooks"}, what="an agent's notes"),
         Example(params={"agent": "nobody", "query": "x"}, what="an unknown agent", exit=5),
         Example(params={"query": "deploy hooks"}, what="no agent said, none bound", exit=1),
     ],
@@ -167,6 +168,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
     errors=["resource.not_found"],
     positional=["slug"],
     examples=[
+        Example(params={"agent": "gitea", "slug": "gitea-webhooks"}, what="one with its text"),
         Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
         Example(params={"slug": "To Do"}, what="no slug", exit=1),
     ],
@@ -192,6 +194,7 @@ def _got(call: Call, params: GetNote) -> Reply:
     when_to_use="To see what there is; to find a note by its words use note.search.",
     errors=["resource.not_found"],
     examples=[
+        Example(params={"agent": "gitea"}, what="all of an agent's"),
         Example(params={"agent": "nobody"}, what="an unknown agent", exit=5),
         Example(params={"agent": "nobody", "limit": 0}, what="a limit out of range", exit=1),
     ],
@@ -230,6 +233,10 @@ def _listed(call: Call, params: ListNotes) -> Reply:
     positional=["slug", "text"],
     examples=[
         Example(
+            params={"agent": "gitea", "slug": "deploys", "text": "# Deploys\n\nOn Friday.\n"},
+            what="a new note",
+        ),
+        Example(
             params={"agent": "nobody", "slug": "todo", "text": "# To do"}, what="nobody", exit=5
         ),
         Example(params={"agent": "nobody", "slug": "todo", "text": ""}, what="no text", exit=1),
@@ -258,12 +265,18 @@ def put_note(call: Call, params: PutNote) -> Decide:
     errors=["resource.not_found"],
     positional=["slug"],
     examples=[
+        Example(
+            params={"agent": "gitea", "slug": "gitea-webhooks"},
+            what="without a person's approval",
+            exit=10,
+        ),
         Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
     ],
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")
-    change = notes.Delete(_book(call, _agent(call, params.agent), params), params.slug)
+    book = _book(call, _agent(call, params.agent), params)
+    change = notes.Delete(book, params.slug, confirmed=params.confirm is not None)
     change.prepare(dry_run=params.dry_run)
     return change
 

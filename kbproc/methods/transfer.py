@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import __version__, exporting, files, importing, portable
+from kbproc import __version__, exporting, files, importing, importing_more, portable
 from kbproc import backup as copying
 from kbproc import documents as docs
 from kbproc.call import Call, Reply
@@ -296,6 +296,11 @@ def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
 
         contents = importing.survey(file, partial(tell, "check"), call.check_cancelled)
         _check_agents(call, params, contents)
+        if params.kb is None:
+            agents = importing_more.housed(
+                call.store, contents.agents, root=call.peer.root, emit=call.emit
+            )
+            contents = msgspec.structs.replace(contents, agents=agents)
         if params.dry_run:
             with call.store.reading() as snapshot:
                 here = Here(snapshot.queries, call.now, snapshot.published.head)
