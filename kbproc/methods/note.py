@@ -40,10 +40,8 @@ AgentSlug = Annotated[
     Meta(pattern=SLUG, description="whose notes; a process that is bound to an agent may leave "
          "it out"),
 ]  # fmt: skip
-NoteSlug = Annotated[
-    str,
-    Meta(pattern=SLUG, description="note, by slug: its file's name without .md"),
-]
+NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
+_NOBODY = Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5)
 
 
 class SearchNotes(PastParams, kw_only=True, frozen=True):
@@ -169,7 +167,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
     positional=["slug"],
     examples=[
         Example(params={"agent": "gitea", "slug": "gitea-webhooks"}, what="one with its text"),
-        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
+        _NOBODY,
         Example(params={"slug": "To Do"}, what="no slug", exit=1),
     ],
 )
@@ -236,9 +234,6 @@ def _listed(call: Call, params: ListNotes) -> Reply:
             params={"agent": "gitea", "slug": "deploys", "text": "# Deploys\n\nOn Friday.\n"},
             what="a new note",
         ),
-        Example(
-            params={"agent": "nobody", "slug": "todo", "text": "# To do"}, what="nobody", exit=5
-        ),
         Example(params={"agent": "nobody", "slug": "todo", "text": ""}, what="no text", exit=1),
     ],
 )
@@ -270,7 +265,7 @@ def put_note(call: Call, params: PutNote) -> Decide:
             what="without a person's approval",
             exit=10,
         ),
-        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
+        _NOBODY,
     ],
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
