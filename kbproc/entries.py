@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from kbproc import events as ev
+from kbproc.chains import Chains
 from kbproc.errors import KbprocError
 from kbproc.model import DocumentId, IndexStatus, Target
 from kbproc.words import there_is_no
@@ -213,34 +213,24 @@ def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
     return id == other.id
 
 
-def unlinked(queries: Queries, rows: Collection[EntryRow]) -> tuple[list[ev.Event], list[str]]:
-    """What the deletion of `rows` does to the entries that they supersede, and says so.
+def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
+    """The chains once these entries are gone.
 
-    Behind a head they hold again; behind one that was superseded itself they are
+    What stood behind a head holds again; behind one that was superseded itself it is
     superseded by its successor from now on.
     """
-    leaving = {row.id: row.superseded_by for row in rows}
-    events: list[ev.Event] = []
-    changes: list[str] = []
-    revived: dict[int, list[int]] = {}
-    for before in queries.superseded_by(list(leaving)):
-        by = before.superseded_by
-        if before.id in leaving or by is None:
-            continue
-        heir = _heir(by, leaving)
-        if heir is None:
-            revived.setdefault(by, []).append(before.id)
-            changes.append(f"revive entry {before.id} “{before.title}”")
-        else:
-            events.append(ev.EntrySuperseded(id=before.id, by=heir, was=by))
-            changes.append(f"entry {before.id} “{before.title}” is superseded by {heir} instead")
-    events += [ev.EntryRevived(ids=ids, was=by) for by, ids in sorted(revived.items())]
-    return events, changes
+    ids = [row.id for row in rows]
+    chains = Chains(queries, ids)
+    chains.remove(ids)
+    chains.settle()
+    return chains
 
 
-def _heir(id: int, leaving: dict[int, int | None]) -> int | None:
-    """Who takes the place of a successor that leaves; None: nobody."""
-    heir: int | None = id
-    while heir is not None and heir in leaving:
-        heir = leaving[heir]
-    return heir
+def told(queries: Queries, chains: Chains) -> list[str]:
+    """What changes in the chains, for a plan."""
+    titles = {row.id: row.title for row in queries.entries_by_id(chains.changed).values()}
+    return [
+        f"revive entry {id} “{titles[id]}”" if chains.by(id) is None
+        else f"entry {id} “{titles[id]}” is superseded by {chains.by(id)} instead"
+        for id in chains.changed
+    ]  # fmt: skip

@@ -162,7 +162,10 @@ def _log(options: Options, host: Host) -> None:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            options.output.logged(self.format(record), record.getMessage())
+            try:
+                options.output.logged(self.format(record), record.getMessage())
+            except (OSError, ValueError):  # nobody reads any more: no reason to fail
+                self.handleError(record)
 
     handler = Lines()
     level = options.config.log_level.upper()

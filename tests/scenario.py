@@ -7,9 +7,12 @@ as it was, and what was not is done, so the end is always the same.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 Ask = Callable[..., dict[str, Any]]
 SMALL_SEGMENT = 4000
@@ -27,6 +30,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("store.purge", {"document_ids": [4]}),
     ("store.backup", {"path": "backup"}),
     ("doc.create", {"title": "Last", "text": "the last of them"}),
+    # From here on what only few places are reached by: see `shorten`.
     ("agent.create", {"slug": "keeper"}),
     ("agent.create", {"slug": "brief"}),
     ("note.put", {"agent": "keeper", "slug": "harbour", "text": "# Harbour\n\nIt is open.\n"}),
@@ -51,6 +55,15 @@ READS: list[tuple[str, dict[str, Any]]] = [
     ("knowledge.search", {"query": "lamp lit"}),
     ("agent.list", {}),
 ]
+
+
+_FIRST_WRITES, _FIRST_READS = 12, 7
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without agents, notes and entries: for places that the first writes come by."""
+    monkeypatch.setattr(sys.modules[__name__], "WRITES", WRITES[:_FIRST_WRITES])
+    monkeypatch.setattr(sys.modules[__name__], "READS", READS[:_FIRST_READS])
 
 
 def prepare(folder: Path) -> None:

@@ -24,9 +24,35 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "SEGMENT_BYTES", scenario.SMALL_SEGMENT)
 
 
+# Places in a note's files, and those that every kind of record comes by.
+WHOLE = ("note.", "log.", "catalog.")
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether all writes are made, or the first ones only."""
+    params = request.node.callspec.params
+    if str(params.get("point")).startswith(WHOLE) and "code" not in params:
+        return True
+    scenario.shorten(monkeypatch)
+    return False
+
+
+@pytest.fixture
+def expected(whole: bool, undisturbed: dict[bool, list[str]]) -> list[str]:
+    return undisturbed[whole]
+
+
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What is answered where nothing went wrong."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, list[str]]:
+    """What is answered where nothing went wrong: after the first writes, and after all."""
+    with pytest.MonkeyPatch.context() as patch:
+        every = told_in_peace(tmp_path_factory)
+        scenario.shorten(patch)
+        return {True: every, False: told_in_peace(tmp_path_factory)}
+
+
+def told_in_peace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("undisturbed") / "x"
     scenario.prepare(folder)
     session = Session(folder / "store", cwd=folder)

@@ -381,14 +381,15 @@ def unsupersede(call: Call, params: Link) -> Decide:
 def delete(call: Call, params: DeleteEntries) -> Decide:
     def decide(here: Here) -> Decision:
         rows = entries.require_all(here.queries, params.ids, field="$.params.ids")
-        links, changes = entries.unlinked(here.queries, rows)
+        chains = entries.without(here.queries, rows)
+        changes = entries.told(here.queries, chains)
         gone: list[ev.Event] = [ev.DocDeleted(id=row.id) for row in rows]
-        revived = [id for event in links if isinstance(event, ev.EntryRevived) for id in event.ids]
+        revived = [id for id in chains.changed if chains.by(id) is None]
         per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
         return Decision(
-            events=[*links, *gone],
+            events=[*chains.events(), *gone],
             data=DeletedEntries(
-                deleted=len(rows), ids=[row.id for row in rows], revived=sorted(revived)[:1000]
+                deleted=len(rows), ids=[row.id for row in rows], revived=revived[:1000]
             ),
             targets=entries.targets_of(rows),
             changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
