@@ -16,10 +16,7 @@ from kbproc.errors import KbprocError
 if TYPE_CHECKING:
     from kbproc.views.rows import AgentRow
 
-QUOTAS = {
-    "knowledge_stored": "knowledge entries that it has stored and that are not deleted",
-    "notes_stored": "notes in its folder",
-}
+QUOTAS = ("knowledge_stored", "notes_stored")
 
 
 def quotas_of(agent: AgentRow) -> dict[str, int]:
