@@ -22,10 +22,12 @@ from typing import Any
 from bench import corpus
 from bench.measure import Result, take_turns
 from bench.wire_legs import Setting, models
-from kbproc.call import Answer, Call, Peer, run
-from kbproc.host import Host
-from kbproc.methods import registry
-from kbproc.store import Store
+from kbproc.base.host import Host
+from kbproc.calls.call import Call, Peer
+from kbproc.calls.reply import Answer
+from kbproc.calls.run import run
+from kbproc.methods.registry import registry
+from kbproc.store.store import Store
 
 _WORKERS = 2
 
@@ -172,14 +174,14 @@ _count: Callable[[str], int]
 
 def _bare_worker(tokenizer: Path | None) -> None:
     global _count  # noqa: PLW0603  one a process
-    from kbproc.chunk import count_words, token_counter
+    from kbproc.sources.chunk import count_words, token_counter
 
     _count = count_words if tokenizer is None else token_counter(str(tokenizer))
 
 
 def _bare_read(path: Path) -> list[tuple[str, Any]]:
-    from kbproc.chunk import chunk
-    from kbproc.parse import parse
+    from kbproc.sources.chunk import chunk
+    from kbproc.sources.parse.formats import parse
 
     parsed = parse(path.read_bytes(), "markdown", path.name)
     chunks = chunk(parsed.blocks, title=parsed.title, count=_count, max_tokens=256, overlap=38)
@@ -266,8 +268,9 @@ def _bare_embedding(strings: list[str]) -> Callable[[], None]:
 
 def _reference(strings: list[str]) -> Callable[[], None] | None:
     """sentence-transformers with its own defaults, in batches of 32; None if it is not there."""
-    from kbproc.embed import ModelSpec, load
-    from kbproc.errors import KbprocError
+    from kbproc.base.errors import KbprocError
+    from kbproc.models.catalogue import load
+    from kbproc.models.interface import ModelSpec
 
     try:
         import torch

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc import events as ev
-from kbproc.chunk import embed_text
-from kbproc.embed import HashEmbedder
-from kbproc.host import Host
-from kbproc.store import Lane, Store
+from kbproc.base.host import Host
+from kbproc.events.codec import ChunkText, DocWritten
+from kbproc.models.hashing import HashEmbedder
+from kbproc.sources.chunk import embed_text
+from kbproc.store.lane import Lane
+from kbproc.store.store import Store
 
 DIM = 384
 HASH = {"kind": "hash", "name": "hash", "dim": DIM}
@@ -101,7 +102,7 @@ def markdown_files(folder: Path, count: int) -> None:
 
 
 def open_store(folder: Path, model: dict[str, Any]) -> Store:
-    from kbproc.config import environment, load
+    from kbproc.settings.config import environment, load
 
     return Store.open(folder, host=Host(), cache=load(environment()).cache, model=model)
 
@@ -120,29 +121,28 @@ def build_store(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> None
     store.close()
 
 
-def _append(lane: Lane, events: list[ev.DocWritten]) -> None:
+def _append(lane: Lane, events: list[DocWritten]) -> None:
     lane.append(events, actor="bench", method="doc.ingest")
 
 
 def append_texts(lane: Lane, texts: list[str]) -> None:
     """One document of these chunks, vectors pending."""
-    chunks = [ev.ChunkText(text=text) for text in texts]
+    chunks = [ChunkText(text=text) for text in texts]
     lane.append([_written(0, 1, chunks)], actor="bench", method="doc.ingest")
 
 
-def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> ev.DocWritten:
+def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> DocWritten:
     first = number * CHUNKS_IN_DOCUMENT
     count = min(CHUNKS_IN_DOCUMENT, chunks - first)
     chunks_of = [
-        ev.ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}")
-        for i in range(count)
+        ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}") for i in range(count)
     ]
     return _written(number, first + 1, chunks_of)
 
 
-def _written(number: int, first_chunk: int, chunks: list[ev.ChunkText]) -> ev.DocWritten:
+def _written(number: int, first_chunk: int, chunks: list[ChunkText]) -> DocWritten:
     kind = _KINDS[number % len(_KINDS)]
-    return ev.DocWritten(
+    return DocWritten(
         id=number + 1,
         kb="default",
         revision=1,
@@ -158,7 +158,7 @@ def _written(number: int, first_chunk: int, chunks: list[ev.ChunkText]) -> ev.Do
     )
 
 
-def _embed(store: Store, documents: list[ev.DocWritten]) -> None:
+def _embed(store: Store, documents: list[DocWritten]) -> None:
     pack = store.embedding.pack
     if pack is None:
         return

@@ -22,13 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.chunk import chunk, embed_text
-from kbproc.embed import Embedder, ModelSpec, load
-from kbproc.fusion import Fused, blend, ordered, ranks, rrf
-from kbproc.parse import parse
-from kbproc.text import parse_query
-from kbproc.views.base import Position, Restriction
-from kbproc.views.fulltext import FullText, FullTextRow, FullTextSnapshot
+from kbproc.log.record import Position
+from kbproc.models.catalogue import load
+from kbproc.models.interface import Embedder, ModelSpec
+from kbproc.search.fusion import Fused, blend, ordered, rrf
+from kbproc.sources.chunk import chunk, embed_text
+from kbproc.sources.parse.formats import parse
+from kbproc.text.analysis import parse_query
+from kbproc.views.fulltext.index import FullText, FullTextRow
+from kbproc.views.fulltext.search import FullTextSnapshot
+from kbproc.views.restriction import Restriction
 
 SETS = "cranfield,codebase-chunks,product-docs,locomo,cacm,scifact,xquad/zh,xquad/de"
 MARKDOWN = {"product-docs"}
@@ -50,6 +53,12 @@ class Collection(NamedTuple):
 
     passages: list[Passage]
     queries: list[tuple[str, str | None, dict[str, float]]]
+
+
+def ranks(scores: dict[int, float]) -> dict[int, int]:
+    """Chunk id → rank from 1, greatest score first, equals by chunk id."""
+    best_first = sorted(scores, key=lambda id: (-scores[id], id))
+    return {id: rank for rank, id in enumerate(best_first, 1)}
 
 
 def main() -> None:

@@ -102,7 +102,8 @@ class Search:
 
 
 def _embedder(kind: str, dim: int, cache: str) -> Any:
-    from kbproc.embed import ModelSpec, load
+    from kbproc.models.catalogue import load
+    from kbproc.models.interface import ModelSpec
 
     return None if kind == "none" else load(ModelSpec(kind=kind, dim=dim), Path(cache))  # type: ignore[arg-type]
 

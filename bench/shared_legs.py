@@ -41,8 +41,9 @@ def attached(setting: Setting) -> Iterator[Result]:
         rounds = 3 if setting.quick else 15
         times = medians([partial(_call_ping, store), _pass], rounds, warm=1)
         yield Result("call ping, attached / python -c pass", *times, aim=6)
-        yield Result("memory of an attached call", _peak_mib(store), aim=25, unit="MiB",
-                     note="at its peak")  # fmt: skip
+        yield Result(
+            "memory of an attached call", _peak_mib(store), aim=25, unit="MiB", note="at its peak"
+        )
 
 
 def _call_ping(store: Path, _: int) -> None:
@@ -55,9 +56,13 @@ def _pass(_: int) -> None:
 
 def _run(argv: list[str], store: Path) -> str:
     return subprocess.run(
-        argv, check=True, capture_output=True, text=True, cwd=ROOT,
+        argv,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
         env=environment(KBPROC_STORE=str(store)),
-    ).stdout  # fmt: skip
+    ).stdout
 
 
 def _peak_mib(store: Path) -> float:

@@ -50,7 +50,8 @@ class Setting:
 
     @property
     def has_model(self) -> bool:
-        from kbproc.embed import ModelSpec, available
+        from kbproc.models.catalogue import available
+        from kbproc.models.interface import ModelSpec
 
         return not available(ModelSpec(), models()).startswith("missing")
 
@@ -65,8 +66,8 @@ class Setting:
 
 
 def models() -> Path:
-    from kbproc.config import environment as read
-    from kbproc.config import load
+    from kbproc.settings.config import environment as read
+    from kbproc.settings.config import load
 
     return load(read()).cache / "models"
 

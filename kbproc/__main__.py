@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from kbproc.pipes import claim, leave
+from kbproc.base.pipes import claim, leave
 
 
 def main() -> None:
@@ -17,14 +17,14 @@ def main() -> None:
     argv = sys.argv[1:]
     pipes = None
     if argv[:1] == ["call"] and sys.platform in {"linux", "darwin"}:  # cli refuses the others
-        from kbproc.quick import call
+        from kbproc.shell.quick import call
 
         code = call(argv)
         if code is not None:
             leave(code)
     if argv[:1] == ["serve"] and not {"-h", "--help"} & set(argv):
         pipes = claim()
-    from kbproc.cli import main as run
+    from kbproc.shell.cli import main as run
 
     leave(run(argv, pipes=pipes))
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kbproc import doctor
-from tests.talk import Session
+from kbproc.health import doctor
+from tests.kit.talk import Session
 
 settings.register_profile("quick", max_examples=25, deadline=None)
 settings.register_profile(
@@ -46,7 +46,7 @@ OpenSession = Callable[..., Session]
 
 @pytest.fixture
 def open_session(tmp_path: Path) -> Iterator[OpenSession]:
-    """Opens sessions on a store of this test's own; see `tests.talk.Session`.
+    """Opens sessions on a store of this test's own; see `tests.kit.talk.Session`.
 
     At the end every view, made afresh from the log, must equal the live one.
     """

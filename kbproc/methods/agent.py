@@ -9,35 +9,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import agentcheck, agents, files
-from kbproc import events as ev
-from kbproc.agentcheck import Finding
-from kbproc.agents import Agent
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here
-from kbproc.documents import targets_of
-from kbproc.errors import KbprocError
-from kbproc.model import DestructiveParams, ListParams, ReadParams, WriteParams, clean_name
-from kbproc.paging import decode_cursor, encode_cursor, page
-from kbproc.quotas import quotas_of
-from kbproc.registry import Example, method
-from kbproc.words import plural
+from kbproc.agents import agent
+from kbproc.agents import check as agentcheck
+from kbproc.agents.agent import Agent
+from kbproc.agents.check import Finding
+from kbproc.agents.quotas import quotas_of
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import DestructiveParams, ListParams, ReadParams, WriteParams
+from kbproc.base.values import clean_name
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import targets_of
+from kbproc.events.codec import AgentDeleted, AgentWritten, DocDeleted, Event
+from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:
-    from kbproc.views.queries import AgentRow, Queries
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import AgentRow
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
 _NOBODY = Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)
 
 
 class CreateAgent(WriteParams, kw_only=True, frozen=True):
-    slug: agents.AgentSlug
-    description: agents.Description = ""
-    kbs: agents.KbList | None = None
-    notes_folder: agents.Folder | None = None
-    scopes: agents.Scopes | None = None
-    quotas: agents.Limits | None = None
-    instructions: agents.Instructions | None = None
+    slug: agent.AgentSlug
+    description: agent.Description = ""
+    kbs: agent.KbList | None = None
+    notes_folder: agent.Folder | None = None
+    scopes: agent.Scopes | None = None
+    quotas: agent.Limits | None = None
+    instructions: agent.Instructions | None = None
 
 
 class ListAgents(ListParams, kw_only=True, frozen=True):
@@ -45,25 +50,25 @@ class ListAgents(ListParams, kw_only=True, frozen=True):
 
 
 class GetAgent(ReadParams, kw_only=True, frozen=True):
-    slug: agents.AgentSlug
+    slug: agent.AgentSlug
 
 
 class UpdateAgent(WriteParams, kw_only=True, frozen=True):
-    slug: agents.AgentSlug
-    description: agents.Description | None = None
-    kbs: agents.KbList | None = None
-    notes_folder: agents.Folder | None = None
-    scopes: agents.Scopes | None = None
-    quotas: agents.Limits | None = None
-    instructions: agents.Instructions | None = None
-    clear: agents.Opened = []
+    slug: agent.AgentSlug
+    description: agent.Description | None = None
+    kbs: agent.KbList | None = None
+    notes_folder: agent.Folder | None = None
+    scopes: agent.Scopes | None = None
+    quotas: agent.Limits | None = None
+    instructions: agent.Instructions | None = None
+    clear: agent.Opened = []
     expected_revision: Annotated[int, Meta(ge=1, description="fail if it has changed")] | None = (
         None
     )
 
 
 class DeleteAgent(DestructiveParams, kw_only=True, frozen=True):
-    slug: agents.AgentSlug
+    slug: agent.AgentSlug
 
 
 class DeletedAgent(Struct, kw_only=True, frozen=True):
@@ -129,26 +134,26 @@ class AgentCheck(Struct, kw_only=True, frozen=True):
 )
 def create(call: Call, params: CreateAgent) -> Decide:
     clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
-    agents.check_slug(params.slug, call.peer.actor)
-    scopes = agents.check_scopes(params.scopes, call.registry.scopes)
+    agent.check_slug(params.slug, call.peer.actor)
+    scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     folder = _located(call, params.notes_folder)
 
     def decide(here: Here) -> Decision:
-        agents.refuse_taken(here.queries, params.slug)
-        event = ev.AgentWritten(
+        agent.refuse_taken(here.queries, params.slug)
+        event = AgentWritten(
             slug=params.slug,
             revision=1,
             description=params.description,
-            kbs=None if params.kbs is None else agents.check_kbs(here.queries, params.kbs),
-            folder=agents.placed(call.store, params.slug, folder),
+            kbs=None if params.kbs is None else agent.check_kbs(here.queries, params.kbs),
+            folder=agent.placed(call.store, params.slug, folder),
             scopes=scopes,
             quotas={} if params.quotas is None else params.quotas.given(),
             instructions=params.instructions or "",
         )
-        row = agents.row_of(event, created_at=here.now, now=here.now)
+        row = agent.row_of(event, created_at=here.now, now=here.now)
         return Decision(
             events=[event],
-            data=agents.shown(call.store, row),
+            data=agent.shown(call.store, row),
             effect=_folder_made(call, here.queries, row),
         )
 
@@ -159,14 +164,14 @@ def _located(call: Call, folder: str | None) -> Path | None:
     if folder is None:
         return None
     peer = call.peer
-    return files.locate(folder, cwd=peer.cwd, root=peer.root, field="$.params.notes_folder")
+    return paths.locate(folder, cwd=peer.cwd, root=peer.root, field="$.params.notes_folder")
 
 
 def _folder_made(call: Call, queries: Queries, row: AgentRow) -> Callable[[], None]:
     """Raises resource.already_exists if another agent has it."""
-    folder = agents.notes_folder(call.store, row)
-    agents.check_folder(call.store, folder, row.slug, queries.agents())
-    return lambda: agents.make_folder(call.store, folder)
+    folder = agent.notes_folder(call.store, row)
+    agent.check_folder(call.store, folder, row.slug, queries.agents())
+    return lambda: agent.make_folder(call.store, folder)
 
 
 @method(
@@ -187,7 +192,7 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
             found = [call.agent] if call.agent.slug > after else []
         rows, more = page(found, params.limit)
         return Reply(
-            data=[agents.shown(call.store, row) for row in rows],
+            data=[agent.shown(call.store, row) for row in rows],
             seq=snapshot.seq,
             count=len(rows),
             has_more=more,
@@ -207,8 +212,8 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
 )
 def get(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
-        row = agents.require(snapshot.queries, params.slug, only=call.agent)
-        return Reply(data=agents.shown(call.store, row), seq=snapshot.seq)
+        row = agent.require(snapshot.queries, params.slug, only=call.agent)
+        return Reply(data=agent.shown(call.store, row), seq=snapshot.seq)
 
 
 @method(
@@ -232,19 +237,19 @@ def get(call: Call, params: GetAgent) -> Reply:
 )
 def update(call: Call, params: UpdateAgent) -> Decide:
     given = _given(params)
-    scopes = agents.check_scopes(params.scopes, call.registry.scopes)
+    scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     folder = _located(call, params.notes_folder)
 
     def decide(here: Here) -> Decision:
-        row = agents.require(here.queries, params.slug)
-        agents.check_revision(row, params.expected_revision)
+        row = agent.require(here.queries, params.slug)
+        agent.check_revision(row, params.expected_revision)
         event = _changed(call, here.queries, row, params, scopes=scopes, folder=folder)
-        new = agents.row_of(event, created_at=row.created_at, now=here.now)
+        new = agent.row_of(event, created_at=row.created_at, now=here.now)
         moved = new.folder != row.folder
         return Decision(
             events=[event],
-            data=agents.shown(call.store, new),
-            targets=[agents.target_of(row)],
+            data=agent.shown(call.store, new),
+            targets=[agent.target_of(row)],
             changes=[f"new {name}" for name in given] + [f"clear {name}" for name in params.clear],
             effect=_folder_made(call, here.queries, new) if moved else None,
         )
@@ -257,16 +262,20 @@ def _given(params: UpdateAgent) -> list[str]:
     given = [name for name in _SIDES if getattr(params, name) is not None]
     if not given and not params.clear:
         raise KbprocError(
-            "input.invalid_params", "There is nothing to change.",
-            field="$.params", valid_values=[*_SIDES, "clear"],
-        )  # fmt: skip
+            "input.invalid_params",
+            "There is nothing to change.",
+            field="$.params",
+            valid_values=[*_SIDES, "clear"],
+        )
     told = {*given, *(params.quotas.given() if params.quotas is not None else {})}
     for index, name in enumerate(params.clear):
         if name in told:
             raise KbprocError(
-                "input.invalid_params", f"{name} is given and to be cleared, too.",
-                field=f"$.params.clear[{index}]", hint="Leave out one of the two.",
-            )  # fmt: skip
+                "input.invalid_params",
+                f"{name} is given and to be cleared, too.",
+                field=f"$.params.clear[{index}]",
+                hint="Leave out one of the two.",
+            )
     return given
 
 
@@ -278,22 +287,22 @@ def _changed(
     *,
     scopes: list[str] | None,
     folder: Path | None,
-) -> ev.AgentWritten:
+) -> AgentWritten:
     """Knowledge bases that it had before may be gone meanwhile: agent.check tells."""
     new: dict[str, Any] = {
         "description": params.description,
         "instructions": params.instructions,
         "scopes": scopes,
-        "kbs": None if params.kbs is None else agents.check_kbs(queries, params.kbs),
+        "kbs": None if params.kbs is None else agent.check_kbs(queries, params.kbs),
     }
     new = {name: value for name, value in new.items() if value is not None}
     if folder is not None:
-        new["folder"] = agents.placed(call.store, row.slug, folder)
+        new["folder"] = agent.placed(call.store, row.slug, folder)
     limits = {**quotas_of(row), **(params.quotas.given() if params.quotas else {})}
     new["quotas"] = {name: n for name, n in limits.items() if name not in params.clear}
     opened = {"kbs": "kbs", "scopes": "scopes", "notes_folder": "folder"}
     new |= {opened[name]: None for name in params.clear if name in opened}
-    return msgspec.structs.replace(agents.event_of(row), **new)
+    return msgspec.structs.replace(agent.event_of(row), **new)
 
 
 @method(
@@ -311,17 +320,17 @@ def _changed(
 )
 def delete(call: Call, params: DeleteAgent) -> Decide:
     def decide(here: Here) -> Decision:
-        row = agents.require(here.queries, params.slug)
+        row = agent.require(here.queries, params.slug)
         notes = here.queries.notes(row.slug)
-        folder = files.shown(agents.notes_folder(call.store, row))
-        gone: list[ev.Event] = [ev.DocDeleted(id=note.id) for note in notes]
+        folder = paths.shown(agent.notes_folder(call.store, row))
+        gone: list[Event] = [DocDeleted(id=note.id) for note in notes]
         kept = f"files in {folder} stay as they are"
         return Decision(
-            events=[*gone, ev.AgentDeleted(slug=row.slug)],
+            events=[*gone, AgentDeleted(slug=row.slug)],
             data=DeletedAgent(
                 slug=row.slug, notes=len(notes), notes_folder=folder, files_kept=True
             ),
-            targets=[agents.target_of(row), *targets_of(notes)],
+            targets=[agent.target_of(row), *targets_of(notes)],
             changes=[f"delete {row.slug} and hide its {plural(len(notes), 'note')}; {kept}"],
             bound=[row.created_at],  # a new one under the same slug is another one
             bulk=bool(notes),
@@ -343,7 +352,7 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
 def status(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
         queries = snapshot.queries
-        row = agents.require(queries, params.slug, only=call.agent)
+        row = agent.require(queries, params.slug, only=call.agent)
         used = _used(call, queries, row)
         known = queries.kb_slugs()
         data = AgentStatus(
@@ -355,7 +364,7 @@ def status(call: Call, params: GetAgent) -> Reply:
                 for name, limit in sorted(quotas_of(row).items())
             ],
             kbs=known if row.kbs is None else [slug for slug in row.kbs if slug in known],
-            notes_folder=files.shown(agents.notes_folder(call.store, row)),
+            notes_folder=paths.shown(agent.notes_folder(call.store, row)),
         )
         return Reply(data=data, seq=snapshot.seq)
 
@@ -383,7 +392,7 @@ def _used(call: Call, queries: Queries, row: AgentRow) -> dict[str, int]:
 )
 def check(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
-        row = agents.require(snapshot.queries, params.slug, only=call.agent)
+        row = agent.require(snapshot.queries, params.slug, only=call.agent)
         found = agentcheck.examine(
             call.store,
             snapshot.queries,

@@ -6,31 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc import events as ev
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here
-from kbproc.documents import (
-    decode_cursor,
-    encode_cursor,
-    page,
-    refuse_others,
-    require,
-    targets_of,
-)
-from kbproc.errors import KbprocError
-from kbproc.model import (
-    ChunkId,
-    ChunkView,
-    DestructiveParams,
-    DocumentId,
-    PastListParams,
-    PastParams,
-)
-from kbproc.registry import Example, method
-from kbproc.words import plural, there_is_no
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import DestructiveParams, PastListParams, PastParams
+from kbproc.base.values import ChunkId, DocumentId
+from kbproc.base.wording import plural, there_is_no
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.document import ChunkView
+from kbproc.documents.documents import refuse_others, require, targets_of
+from kbproc.events.codec import ChunkDeleted, Event
+from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:
-    from kbproc.views.queries import ChunkRow
+    from kbproc.views.catalog.rows import ChunkRow
 
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 
@@ -161,8 +151,8 @@ def delete(call: Call, params: DeleteChunks) -> Decide:
             raise _missing(missing, "$.params.ids")
         rows = here.queries.documents_by_id(set(owners.values()))
         refuse_others(rows.values(), method="chunk.delete", field="$.params.ids")
-        events: list[ev.Event] = [
-            ev.ChunkDeleted(
+        events: list[Event] = [
+            ChunkDeleted(
                 document_id=id,
                 revision=row.revision + 1,
                 ids=sorted(chunk for chunk, owner in owners.items() if owner == id),

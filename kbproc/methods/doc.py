@@ -7,31 +7,35 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc import documents as docs
-from kbproc import files, ingest, revision
-from kbproc.call import Call, Reply, Wait
-from kbproc.commit import Decide, Decision, Here
-from kbproc.content import content_of_text
-from kbproc.documents import Deleted, DocumentIds, Selection, decode_cursor, encode_cursor, page
-from kbproc.errors import KbprocError
-from kbproc.model import (
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import (
     DestructiveParams,
-    Document,
-    DocumentId,
-    IndexStatus,
-    Metadata,
     PastListParams,
     PastParams,
     ReadParams,
+    WriteParams,
+)
+from kbproc.base.values import (
+    DocumentId,
+    Metadata,
     Tags,
     Title,
-    WriteParams,
     check_metadata,
     clean_name,
     clean_tags,
 )
-from kbproc.registry import Example, method
-from kbproc.words import plural
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Wait
+from kbproc.documents import document, documents, ingest, revision
+from kbproc.documents.content import content_of_text
+from kbproc.documents.document import Document
+from kbproc.documents.documents import Deleted, DocumentIds, Selection
+from kbproc.store.decision import Decide, Decision, Here
+from kbproc.store.state import IndexStatus
 
 DOWNLOAD_BYTES = 1 << 20
 
@@ -39,17 +43,17 @@ Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")
 
 
 class ListDocuments(PastListParams, kw_only=True, frozen=True):
-    kb: Annotated[docs.Kbs, Meta(description="one or several; all if left out")] | None = None
-    types: docs.Types | None = None
+    kb: Annotated[documents.Kbs, Meta(description="one or several; all if left out")] | None = None
+    types: documents.Types | None = None
     tags: Tags | None = None
-    tags_mode: docs.TagsMode = "all"
+    tags_mode: documents.TagsMode = "all"
     status: Annotated[IndexStatus, Meta(description="of embedding")] | None = None
-    path_prefix: docs.PathPrefix | None = None
-    url: docs.Url | None = None
-    source_id: docs.SourceId | None = None
-    title_contains: docs.TitlePart | None = None
-    created_after: docs.CreatedAfter | None = None
-    created_before: docs.CreatedBefore | None = None
+    path_prefix: documents.PathPrefix | None = None
+    url: documents.Url | None = None
+    source_id: documents.SourceId | None = None
+    title_contains: documents.TitlePart | None = None
+    created_after: documents.CreatedAfter | None = None
+    created_before: documents.CreatedBefore | None = None
 
 
 class Get(PastParams, kw_only=True, frozen=True):
@@ -66,7 +70,7 @@ class Update(WriteParams, kw_only=True, frozen=True):
     title: Title | None = None
     tags: Tags | None = None
     metadata: Metadata | None = None
-    text: docs.Text | None = None
+    text: documents.Text | None = None
     expected_revision: Revision | None = None
 
 
@@ -131,12 +135,12 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
     after = decode_cursor(params.cursor, int)
     with call.state(params) as state, state.reading() as snapshot:
         embedding = state.embedding
-        docs.require_kbs(snapshot.queries, params.kb)
-        wanted = docs.filter_of(params, **embedding.ids_with_status(params.status))
+        documents.require_kbs(snapshot.queries, params.kb)
+        wanted = documents.filter_of(params, **embedding.ids_with_status(params.status))
         found = snapshot.queries.documents(wanted, after=after, limit=params.limit + 1)
         rows, more = page(found, params.limit)
         return Reply(
-            data=[docs.shown(row, embedding) for row in rows],
+            data=[document.shown(row, embedding) for row in rows],
             seq=snapshot.seq,
             count=len(rows),
             total=snapshot.queries.count(wanted),
@@ -163,10 +167,10 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = docs.require(snapshot.queries, params.id)
-        fields = msgspec.structs.asdict(docs.shown(row, state.embedding))
+        row = documents.require(snapshot.queries, params.id)
+        fields = msgspec.structs.asdict(document.shown(row, state.embedding))
         if params.text:
-            text = docs.whole_text(snapshot.queries.chunks_of(row.id))
+            text = documents.whole_text(snapshot.queries.chunks_of(row.id))
             fields["text"] = text[params.offset : params.offset + params.length]
             fields["text_length"] = len(text)
         return Reply(data=DocumentText(**fields), seq=snapshot.seq)
@@ -193,18 +197,20 @@ def update(call: Call, params: Update) -> Decide:
     given = [n for n in ("title", "tags", "metadata", "text") if getattr(params, n) is not None]
     if not given:
         raise KbprocError(
-            "input.invalid_params", "There is nothing to change.",
-            field="$.params", valid_values=["title", "tags", "metadata", "text"],
-        )  # fmt: skip
+            "input.invalid_params",
+            "There is nothing to change.",
+            field="$.params",
+            valid_values=["title", "tags", "metadata", "text"],
+        )
     title = None if params.title is None else clean_name(params.title, field="$.params.title")
     tags = None if params.tags is None else clean_tags(params.tags)
     check_metadata(params.metadata or {})
     content = _new_content(call, params, title)
 
     def decide(here: Here) -> Decision:
-        row = docs.require(here.queries, params.id)
-        docs.refuse_others([row], method="doc.update", field="$.params.id")
-        docs.check_revision(row, params.expected_revision)
+        row = documents.require(here.queries, params.id)
+        documents.refuse_others([row], method="doc.update", field="$.params.id")
+        documents.check_revision(row, params.expected_revision)
         event, made = revision.changed(
             here,
             row,
@@ -217,7 +223,7 @@ def update(call: Call, params: Update) -> Decide:
         return Decision(
             events=[event],
             data=made,
-            targets=docs.targets_of([row]),
+            targets=documents.targets_of([row]),
             changes=[f"new {name}" for name in given],
         )
 
@@ -229,7 +235,7 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
     if params.text is None:
         return None
     with call.store.reading() as snapshot:
-        row = docs.require(snapshot.queries, params.id)
+        row = documents.require(snapshot.queries, params.id)
     kind = row.type if row.type in {"markdown", "html", "code"} else "text"
     return content_of_text(call.store, params.text, kind, title or row.title)
 
@@ -252,23 +258,27 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
 def delete(call: Call, params: Delete) -> Decide:
     if (params.ids is None) == (params.where is None):
         raise KbprocError(
-            "input.invalid_params", "Give either ids or where.",
-            field="$.params", valid_values=["ids", "where"],
-        )  # fmt: skip
+            "input.invalid_params",
+            "Give either ids or where.",
+            field="$.params",
+            valid_values=["ids", "where"],
+        )
     if params.where is not None and params.where.is_everything:
         raise KbprocError(
-            "input.invalid_params", "where names no condition and would delete everything.",
-            field="$.params.where", valid_values=list(Selection.__struct_fields__),
-        )  # fmt: skip
+            "input.invalid_params",
+            "where names no condition and would delete everything.",
+            field="$.params.where",
+            valid_values=list(Selection.__struct_fields__),
+        )
 
     def decide(here: Here) -> Decision:
         if params.ids is not None:
-            rows = docs.require_all(here.queries, params.ids, field="$.params.ids")
-            docs.refuse_others(rows, method="doc.delete", field="$.params.ids")
+            rows = documents.require_all(here.queries, params.ids, field="$.params.ids")
+            documents.refuse_others(rows, method="doc.delete", field="$.params.ids")
         else:
-            docs.require_kbs(here.queries, params.where.kb if params.where else None)
-            rows = here.queries.documents(docs.filter_of(params.where, own_types=False))
-        return docs.deletion(here, rows)
+            documents.require_kbs(here.queries, params.where.kb if params.where else None)
+            rows = here.queries.documents(documents.filter_of(params.where, own_types=False))
+        return documents.deletion(here, rows)
 
     return decide
 
@@ -290,13 +300,13 @@ def download(call: Call, params: Download) -> Reply:
     import base64
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = docs.require(snapshot.queries, params.id)
+        row = documents.require(snapshot.queries, params.id)
         seq = snapshot.seq
     data = call.store.blobs.get(row.sha256)
     target = None if params.path is None else _target(call, params.path)
     part = data[params.offset : params.offset + params.length]
     if target is not None:
-        files.write_new(target, data, field="$.params.path")
+        paths.write_new(target, data, field="$.params.path")
     result = Downloaded(
         id=row.id,
         name=Path(row.path).name if row.path else row.title,
@@ -316,11 +326,13 @@ def _target(call: Call, path: str) -> Path:
     """Writing files is for the shell, or for whoever holds the scope admin."""
     if "admin" not in call.scopes:
         raise KbprocError(
-            "auth.insufficient_scope", "Writing to a path needs the scope admin.",
-            field="$.params.path", detail={"needed": "admin"},
+            "auth.insufficient_scope",
+            "Writing to a path needs the scope admin.",
+            field="$.params.path",
+            detail={"needed": "admin"},
             hint="Leave path out and read the bytes from content.",
-        )  # fmt: skip
-    return files.locate(path, cwd=call.peer.cwd, root=call.peer.root, field="$.params.path")
+        )
+    return paths.locate(path, cwd=call.peer.cwd, root=call.peer.root, field="$.params.path")
 
 
 @method(
@@ -339,7 +351,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
     store, ids = call.store, params.ids
     with store.reading() as snapshot:
         if ids is not None:
-            docs.require_all(snapshot.queries, ids, field="$.params.ids")
+            documents.require_all(snapshot.queries, ids, field="$.params.ids")
         elif call.sight is not None:
             ids = sorted(snapshot.queries.chunk_counts())
     waiting = store.embedding.waiting(ids)

@@ -8,29 +8,24 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import documents as docs
-from kbproc import files, ingest, revision
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here, LongWrite, Request, confirm, plan_of
-from kbproc.content import content_of_text
-from kbproc.documents import DocumentIds
-from kbproc.errors import KbprocError
-from kbproc.ingest import IngestResult
-from kbproc.model import (
-    DEFAULT_KB,
-    DestructiveParams,
-    Document,
-    KbSlug,
-    Metadata,
-    Tags,
-    Title,
-    WriteParams,
-    check_metadata,
-    clean_name,
-    clean_tags,
-)
-from kbproc.registry import Example, method
-from kbproc.words import plural
+from kbproc.base import paths as files
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams, WriteParams
+from kbproc.base.values import KbSlug, Metadata, Tags, Title, check_metadata, clean_name, clean_tags
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import content as content_
+from kbproc.documents import document, documents, ingest, revision
+from kbproc.documents.content import content_of_text
+from kbproc.documents.document import Document
+from kbproc.documents.documents import DocumentIds
+from kbproc.documents.ingest import IngestResult
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Decide, Decision, Here, Request
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import confirm, plan_of
 
 MAX_FILE_BYTES = 64 << 20
 
@@ -64,11 +59,11 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
 
 class Create(WriteParams, kw_only=True, frozen=True):
     title: Title
-    text: docs.Text
+    text: documents.Text
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     type: TextType = "text"
-    source_id: docs.SourceId | None = None
+    source_id: documents.SourceId | None = None
     metadata: Metadata = {}
 
 
@@ -125,7 +120,7 @@ def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
     request = write.request
     with call.store.reading() as snapshot:
         here = Here(snapshot.queries, call.now, snapshot.published.head)
-        docs.require_kb(here, work.kb)
+        documents.require_kb(here, work.kb)
         if params.dry_run:
             planned = ingest.plan(call.store, work, here)
             asks = msgspec.structs.replace(request, destructive=bool(planned.targets))
@@ -171,9 +166,11 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
     full = files.locate(path, cwd=peer.cwd, root=peer.root, field=field)
     if full.is_relative_to(call.store.origin):
         raise KbprocError(
-            "input.invalid_params", f"{full} lies within the store itself.", field=field,
+            "input.invalid_params",
+            f"{full} lies within the store itself.",
+            field=field,
             hint="Notes are found by note.search and search as they are.",
-        )  # fmt: skip
+        )
     return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
 
 
@@ -184,9 +181,11 @@ def _approved(call: Call, work: ingest.Work, here: Here, request: Request) -> in
         return work
     if "admin" not in call.scopes:
         raise KbprocError(
-            "auth.insufficient_scope", "prune would remove documents and needs the scope admin.",
-            field="$.params.prune", detail={"needed": "admin"},
-        )  # fmt: skip
+            "auth.insufficient_scope",
+            "prune would remove documents and needs the scope admin.",
+            field="$.params.prune",
+            detail={"needed": "admin"},
+        )
     removal = ingest.removal(here, work.kb, rows)
     confirm(msgspec.structs.replace(request, destructive=True), removal)
     return msgspec.structs.replace(work, approved=frozenset(row.id for row in rows))
@@ -221,7 +220,7 @@ def create(call: Call, params: Create) -> Decide:
     content = content_of_text(call.store, params.text, params.type, title)
 
     def decide(here: Here) -> Decision:
-        docs.require_kb(here, params.kb)
+        documents.require_kb(here, params.kb)
         _refuse_taken(here, params)
         event = revision.written(
             here,
@@ -241,7 +240,7 @@ def create(call: Call, params: Create) -> Decide:
 
 
 def _refuse_taken(here: Here, params: Create) -> None:
-    from kbproc.views.filters import DocumentFilter
+    from kbproc.views.catalog.filters import DocumentFilter
 
     if params.source_id is None:
         return
@@ -281,12 +280,12 @@ def _refuse_taken(here: Here, params: Create) -> None:
     ],
 )
 def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
-    from kbproc.fetch import fetch_url, without_password
+    from kbproc.sources.web import fetch_url, without_password
 
     tags = clean_tags(params.tags)
     check_metadata(params.metadata)
     with call.store.reading() as snapshot:
-        docs.require_kbs(snapshot.queries, params.kb)
+        documents.require_kbs(snapshot.queries, params.kb)
     if params.dry_run:
         planned = Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
         return Reply(data=None, plan=plan_of(write.request, planned))
@@ -299,16 +298,16 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         cancelled=call.cancelled,
     )
     call.check_cancelled()
-    content = ingest.read_content(call.store, page_.data, page_.type, page_.name)
+    content = content_.read_content(call.store, page_.data, page_.type, page_.name)
 
     def decide(here: Here) -> Decision:
-        from kbproc.views.filters import DocumentFilter
+        from kbproc.views.catalog.filters import DocumentFilter
 
-        docs.require_kb(here, params.kb)
+        documents.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
         existing = next(iter(here.queries.documents(same, limit=1)), None)
         if existing is not None and existing.sha256 == content.sha256:
-            return Decision(events=[], data=docs.shown(existing, call.store.embedding))
+            return Decision(events=[], data=document.shown(existing, call.store.embedding))
         event = revision.written(
             here,
             content,
@@ -330,8 +329,14 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
 
 def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
     percent = round(100 * current / total, 1) if total else None
-    return {"stage": "fetch", "current": current, "total": total, "percent": percent,
-            "message": url, "last": current == total}  # fmt: skip
+    return {
+        "stage": "fetch",
+        "current": current,
+        "total": total,
+        "percent": percent,
+        "message": url,
+        "last": current == total,
+    }
 
 
 @method(
@@ -348,25 +353,25 @@ def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
     examples=[Example(params={"ids": [1]}, what="one document")],
 )
 def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
-    from kbproc.views.filters import DocumentFilter
+    from kbproc.views.catalog.filters import DocumentFilter
 
     with call.store.reading() as snapshot:
-        docs.require_kbs(snapshot.queries, params.kb)
+        documents.require_kbs(snapshot.queries, params.kb)
         if params.ids is not None:
-            rows = docs.require_all(snapshot.queries, params.ids, field="$.params.ids")
+            rows = documents.require_all(snapshot.queries, params.ids, field="$.params.ids")
         else:
             only = None if params.kb is None else [params.kb]
             rows = snapshot.queries.documents(DocumentFilter(kbs=only))
         if params.dry_run:
             change = f"parse {plural(len(rows), 'document')} again"
-            targets = docs.targets_of(rows)
+            targets = documents.targets_of(rows)
             planned = Decision(events=[], data=None, targets=targets, changes=[change])
             return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
     updated, failures = 0, []
     for number, row in enumerate(rows, 1):
         call.check_cancelled(updated=updated)
         try:
-            updated += ingest.reparse_one(call.store, row, write)
+            updated += content_.reparse_one(call.store, row, write)
         except KbprocError as error:
             failures.append(
                 ingest.FileFailure(path=row.title, type=error.type, message=error.message)

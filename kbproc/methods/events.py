@@ -6,13 +6,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc import feed
-from kbproc.call import Call, Reply, Tail, Wait
-from kbproc.errors import KbprocError
-from kbproc.feed import ShownRecord, Subscription, Verified, Wanted
-from kbproc.model import DocumentId, ListParams, ReadParams
-from kbproc.paging import decode_cursor, encode_cursor
-from kbproc.registry import Example, method
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor
+from kbproc.base.params import ListParams, ReadParams
+from kbproc.base.values import DocumentId
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Tail, Wait
+from kbproc.history import feed
+from kbproc.history.feed import ShownRecord, Subscription, Verified, Wanted
 
 Types = Annotated[
     list[Annotated[str, Meta(max_length=64)]],

@@ -8,27 +8,47 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kbproc import documents as docs
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here
-from kbproc.documents import DocumentIds
-from kbproc.errors import KbprocError
-from kbproc.history import BRINGS_BACK, DocumentState, PastRecords, State, Timeline, Touch, Unknown
-from kbproc.model import DestructiveParams, DocumentId, Instant, PastListParams, WriteParams
-from kbproc.paging import decode_cursor, encode_cursor
-from kbproc.registry import Example, method
-from kbproc.restore import Restored, restore
-from kbproc.revert import Reversal, revert
-from kbproc.revert_links import TYPES as LINKS
-from kbproc.revert_links import links_after
-from kbproc.words import plural
+from kbproc.base import values
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor
+from kbproc.base.params import DestructiveParams, PastListParams, WriteParams
+from kbproc.base.values import DocumentId, Instant
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import DocumentIds
+from kbproc.history.restore import Restored, restore
+from kbproc.history.revert.links import TYPES as LINKS
+from kbproc.history.revert.links import links_after
+from kbproc.history.revert.revert import revert
+from kbproc.history.revert.undoing import Reversal
+from kbproc.history.timeline import (
+    BRINGS_BACK,
+    DocumentState,
+    PastRecords,
+    State,
+    Timeline,
+    Touch,
+    Unknown,
+)
+from kbproc.store.decision import Decide, Decision, Here
 
 MOST_RECORDS = 1000
 
 Action = Literal[
-    "created", "replaced", "changed", "chunks_deleted", "deleted", "restored", "purged", "erased",
-    "lost", "superseded", "revived",
-]  # fmt: skip
+    "created",
+    "replaced",
+    "changed",
+    "chunks_deleted",
+    "deleted",
+    "restored",
+    "purged",
+    "erased",
+    "lost",
+    "superseded",
+    "revived",
+]
 Seq = Annotated[int, Meta(ge=1, le=2**53, description="record of the log, by seq")]
 
 
@@ -189,9 +209,11 @@ def history(call: Call, params: History) -> Reply:
         timeline = Timeline(records, params.id, rows)
         if not timeline.touches:
             raise KbprocError(
-                "resource.not_found", f"There has never been a document {params.id}.",
-                field="$.params.id", hint="See doc.list for the documents there are.",
-            )  # fmt: skip
+                "resource.not_found",
+                f"There has never been a document {params.id}.",
+                field="$.params.id",
+                hint="See doc.list for the documents there are.",
+            )
         left = [i for i, t in enumerate(timeline.touches) if not before or t.seq < before]
         shown = left[-params.limit :][::-1]
         more = len(left) > len(shown)
@@ -228,9 +250,11 @@ def restore_documents(call: Call, params: Restore) -> Decide:
     for name in ("revision", "expected_revision"):
         if getattr(params, name) is not None and len(set(params.ids)) > 1:
             raise KbprocError(
-                "input.invalid_params", f"{name} can be given for one document only.",
-                field=f"$.params.{name}", hint="Restore the documents one by one.",
-            )  # fmt: skip
+                "input.invalid_params",
+                f"{name} can be given for one document only.",
+                field=f"$.params.{name}",
+                hint="Restore the documents one by one.",
+            )
 
     def decide(here: Here) -> Decision:
         return restore(
@@ -267,12 +291,14 @@ def revert_records(call: Call, params: Revert) -> Decide:
     given = [getattr(params, name) is not None for name in ("seqs", "actor", "since")]
     if given not in ([True, False, False], [False, True, True]):
         raise KbprocError(
-            "input.invalid_params", "Give either seqs, or actor and since.",
-            field="$.params", valid_values=["seqs", "actor", "since"],
-        )  # fmt: skip
+            "input.invalid_params",
+            "Give either seqs, or actor and since.",
+            field="$.params",
+            valid_values=["seqs", "actor", "since"],
+        )
     since = params.since
     if isinstance(since, str):
-        since = docs.instant(since, field="$.params.since")
+        since = values.instant(since, field="$.params.since")
 
     def decide(here: Here) -> Decision:
         if params.seqs is None:

@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc.call import Call, Reply
-from kbproc.commit import Decision, LongWrite, plan_of
-from kbproc.documents import targets_of
-from kbproc.errors import KbprocError
-from kbproc.model import ReadParams, WriteParams
-from kbproc.registry import Example, method
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams, WriteParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import targets_of
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
 
 
 class Doctor(ReadParams, kw_only=True, frozen=True):
@@ -67,7 +70,7 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
     ],
 )
 def doctor(call: Call, params: Doctor) -> Reply:
-    from kbproc.doctor import examine
+    from kbproc.health.doctor import examine
 
     folder: Path | None = call.settings.get("folder")
     if params.repair:
@@ -119,9 +122,11 @@ def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
     store = call.store
     if params.dry_run:
         planned = Decision(
-            events=[], data=None, targets=targets_of([]),
+            events=[],
+            data=None,
+            targets=targets_of([]),
             changes=["rebuild the catalog, the full-text index and the vector index"],
-        )  # fmt: skip
+        )
         return Reply(data=None, plan=plan_of(write.request, planned))
     stages = ("catalog", "fulltext", "vectors")
 
@@ -130,10 +135,14 @@ def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
         call.emit(
             "progress",
             {
-                "stage": "rebuild", "current": number, "total": len(stages),
-                "percent": round(100 * number / len(stages), 1), "message": stage, "last": True,
+                "stage": "rebuild",
+                "current": number,
+                "total": len(stages),
+                "percent": round(100 * number / len(stages), 1),
+                "message": stage,
+                "last": True,
             },
-        )  # fmt: skip
+        )
 
     store.rebuild(tell)
     with store.reading() as snapshot:

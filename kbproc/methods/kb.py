@@ -7,27 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc import events as ev
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here
-from kbproc.documents import decode_cursor, encode_cursor, page, targets_of, unknown_kb
-from kbproc.errors import KbprocError
-from kbproc.model import (
-    DEFAULT_KB,
-    DestructiveParams,
-    Freshness,
-    KbSlug,
-    ListParams,
-    ReadParams,
-    Target,
-    WriteParams,
-    clean_name,
-)
-from kbproc.registry import Example, method
-from kbproc.words import plural
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import DestructiveParams, ListParams, ReadParams, WriteParams
+from kbproc.base.values import KbSlug, clean_name
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import targets_of, unknown_kb
+from kbproc.events.codec import DocDeleted, Event, KbCreated, KbDeleted, KbUpdated
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Decide, Decision, Here, Target
+from kbproc.store.state import Freshness
 
 if TYPE_CHECKING:
-    from kbproc.views.queries import KbRow, Queries
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import KbRow
 
 _MOST_LISTED = 100
 
@@ -134,10 +130,12 @@ def _check_sight(call: Call, slug: str) -> None:
     """The same answer whether it exists or not: an agent learns nothing of what it can't see."""
     if call.sight is not None and not call.sight.sees(slug):
         raise KbprocError(
-            "auth.insufficient_scope", f"{slug!r} is not among this agent's knowledge bases.",
-            field="$.params.slug", valid_values=call.sight.kbs,
+            "auth.insufficient_scope",
+            f"{slug!r} is not among this agent's knowledge bases.",
+            field="$.params.slug",
+            valid_values=call.sight.kbs,
             hint="Whoever looks after the agents adds it with agent.update.",
-        )  # fmt: skip
+        )
 
 
 @method(
@@ -170,7 +168,7 @@ def create(call: Call, params: CreateKb) -> Decide:
                 field="$.params.slug",
                 hint="Use it as it is, change it with kb.update, or choose another slug.",
             )
-        event = ev.KbCreated(slug=params.slug, name=name, description=params.description)
+        event = KbCreated(slug=params.slug, name=name, description=params.description)
         made = KnowledgeBase(
             slug=params.slug,
             name=name,
@@ -238,9 +236,11 @@ def get(call: Call, params: GetKb) -> Reply:
 def update(call: Call, params: UpdateKb) -> Decide:
     if params.name is None and params.description is None:
         raise KbprocError(
-            "input.invalid_params", "There is nothing to change: give name or description.",
-            field="$.params", valid_values=["name", "description"],
-        )  # fmt: skip
+            "input.invalid_params",
+            "There is nothing to change: give name or description.",
+            field="$.params",
+            valid_values=["name", "description"],
+        )
 
     def decide(here: Here) -> Decision:
         row = _require(here.queries, params.slug)
@@ -262,7 +262,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
             updated_at=here.now,
         )
         target = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
-        event = ev.KbUpdated(slug=row.slug, name=name, description=text)
+        event = KbUpdated(slug=row.slug, name=name, description=text)
         return Decision(events=[event], data=made, targets=[target])
 
     return decide
@@ -284,8 +284,8 @@ def update(call: Call, params: UpdateKb) -> Decide:
 )
 def delete(call: Call, params: DeleteKb) -> Decide:
     def decide(here: Here) -> Decision:
-        from kbproc.views.filters import DocumentFilter
-        from kbproc.views.reader import EVERYTHING
+        from kbproc.views.catalog.filters import DocumentFilter
+        from kbproc.views.catalog.reader import EVERYTHING
 
         row = _require(here.queries, params.slug)
         if row.slug == DEFAULT_KB:
@@ -299,9 +299,9 @@ def delete(call: Call, params: DeleteKb) -> Decide:
         here.queries.see(EVERYTHING)  # entries that may not be read go with it, too
         every = here.queries.document_ids(DocumentFilter(kbs=[row.slug])).tolist()
         own = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
-        events: list[ev.Event] = [ev.DocDeleted(id=id) for id in every]
+        events: list[Event] = [DocDeleted(id=id) for id in every]
         return Decision(
-            events=[*events, ev.KbDeleted(slug=row.slug)],
+            events=[*events, KbDeleted(slug=row.slug)],
             data=DeletedKb(slug=row.slug, documents=len(rows)),
             targets=[own, *targets_of(rows)],
             changes=[f"delete {row.slug} and hide its {plural(len(rows), 'document')}"],
@@ -384,7 +384,7 @@ def _hint(found: KbCheck, gone: bool) -> str | None:
 
 def _state(path: Path, size: int, sha256: str) -> str | None:
     """None if the file is as it was."""
-    from kbproc.blobs import digest
+    from kbproc.sources.blobs import digest
 
     try:
         if path.stat().st_size != size:

@@ -7,36 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import documents as docs
-from kbproc import entries, revision
-from kbproc import events as ev
-from kbproc import search as service
-from kbproc import search_params as asked
-from kbproc.call import Call, Reply
-from kbproc.commit import Decide, Decision, Here
-from kbproc.content import content_of_text
-from kbproc.entries import EntryId, EntryText, Superseded, TaskId, TaskRef
-from kbproc.errors import KbprocError
+from kbproc.agents.quotas import check_quota
+from kbproc.base import values
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import DestructiveParams, PastListParams, PastParams, WriteParams
+from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import documents, entries, revision
+from kbproc.documents.content import content_of_text
+from kbproc.documents.entries import EntryId, EntryText, Superseded, TaskId, TaskRef
+from kbproc.events.codec import DocDeleted, EntryFacts, EntryRevived, EntrySuperseded, Event
 from kbproc.methods.search import found_reply
-from kbproc.model import (
-    DEFAULT_KB,
-    DestructiveParams,
-    Instant,
-    KbSlug,
-    PastListParams,
-    PastParams,
-    Tags,
-    WriteParams,
-    clean_name,
-    clean_tags,
-)
-from kbproc.paging import decode_cursor, encode_cursor, page
-from kbproc.quotas import check_quota
-from kbproc.registry import Example, method
-from kbproc.search import Results
+from kbproc.search import params as asked
+from kbproc.search import search as service
+from kbproc.search.search import Results
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:
-    from kbproc.views.rows import EntryRow
+    from kbproc.views.catalog.rows import EntryRow
 
 Actor = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
 _NO_SUCH = Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5)
@@ -75,11 +67,11 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     mode: asked.Mode = "hybrid"
     kb: asked.Where | None = None
     tags: Tags | None = None
-    tags_mode: docs.TagsMode = "all"
+    tags_mode: documents.TagsMode = "all"
     task_id: TaskId | None = None
     owner: Actor | None = None
-    created_after: docs.CreatedAfter | None = None
-    created_before: docs.CreatedBefore | None = None
+    created_after: documents.CreatedAfter | None = None
+    created_before: documents.CreatedBefore | None = None
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
     min_score: asked.MinScore | None = None
@@ -101,7 +93,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     task_id: TaskId | None = None
     owner: Actor | None = None
     tags: Tags | None = None
-    tags_mode: docs.TagsMode = "all"
+    tags_mode: documents.TagsMode = "all"
     min_confidence: asked.MinConfidence | None = None
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
@@ -160,34 +152,50 @@ def store(call: Call, params: StoreEntry) -> Decide:
     content = msgspec.structs.replace(content, doc_type="knowledge")
 
     def decide(here: Here) -> Decision:
-        docs.require_kb(here, params.kb)
+        documents.require_kb(here, params.kb)
         if facts.expires_at is not None and facts.expires_at <= here.now:
             raise KbprocError(
-                "input.invalid_params", f"expires_at is {facts.expires_at}; it is {here.now} now.",
-                field="$.params.expires_at", hint="Give a moment in the future, or leave it out.",
-            )  # fmt: skip
+                "input.invalid_params",
+                f"expires_at is {facts.expires_at}; it is {here.now} now.",
+                field="$.params.expires_at",
+                hint="Give a moment in the future, or leave it out.",
+            )
         actor = call.peer.actor
         used = here.queries.entries_owned(actor)
         instead = "Delete entries that hold no more, with knowledge.delete"
         check_quota(here.queries.agent(actor), "knowledge_stored", used, instead=instead)
         event = revision.written(
-            here, content, kb=params.kb, existing=None, ids=revision.Ids(here), tags=tags,
+            here,
+            content,
+            kb=params.kb,
+            existing=None,
+            ids=revision.Ids(here),
+            tags=tags,
             metadata={},
-        )  # fmt: skip
+        )
         event = msgspec.structs.replace(event, entry=facts)
         made = entries.Entry(
-            id=event.id, kb=event.kb, title=title, tags=tags, confidence=facts.confidence,
-            expires_at=facts.expires_at, expired=False,
-            task_ref=entries.task_ref_of(facts.task_id, facts.task_kind), source=facts.source,
-            created_by=actor, created_at=here.now, superseded_by=None, head=event.id,
+            id=event.id,
+            kb=event.kb,
+            title=title,
+            tags=tags,
+            confidence=facts.confidence,
+            expires_at=facts.expires_at,
+            expired=False,
+            task_ref=entries.task_ref_of(facts.task_id, facts.task_kind),
+            source=facts.source,
+            created_by=actor,
+            created_at=here.now,
+            superseded_by=None,
+            head=event.id,
             embedding_status=call.store.embedding.status_when_new,
-        )  # fmt: skip
+        )
         return Decision(events=[event], data=made)
 
     return decide
 
 
-def _facts(call: Call, params: StoreEntry) -> ev.EntryFacts:
+def _facts(call: Call, params: StoreEntry) -> EntryFacts:
     task = params.task_ref
     field = "$.params.task_ref.task_id"
     source = "user" if call.agent is None else "agent"
@@ -195,8 +203,8 @@ def _facts(call: Call, params: StoreEntry) -> ev.EntryFacts:
         source = clean_name(params.source, field="$.params.source")
     expires_at = params.expires_at
     if expires_at is not None:
-        expires_at = docs.instant(expires_at, field="$.params.expires_at")
-    return ev.EntryFacts(
+        expires_at = values.instant(expires_at, field="$.params.expires_at")
+    return EntryFacts(
         confidence=params.confidence,
         source=source,
         expires_at=expires_at,
@@ -272,8 +280,8 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     after = decode_cursor(params.cursor, int)
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        docs.require_kbs(snapshot.queries, params.kb)
-        wanted = docs.filter_of(
+        documents.require_kbs(snapshot.queries, params.kb)
+        wanted = documents.filter_of(
             params,
             types=["knowledge"],
             hide_superseded=not params.include_superseded,
@@ -314,7 +322,7 @@ def supersede(call: Call, params: Link) -> Decide:
         entries.check_owner(old, new, call.peer.actor, call.scopes)
         entries.check_link(here.queries, old, new)
         return Decision(
-            events=[ev.EntrySuperseded(id=old.id, by=new.id)],
+            events=[EntrySuperseded(id=old.id, by=new.id)],
             data=data,
             targets=entries.targets_of([old, new]),
             changes=[f"“{new.title}” takes the place of “{old.title}”"],
@@ -347,14 +355,16 @@ def unsupersede(call: Call, params: Link) -> Decide:
         if old.superseded_by != new.id:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
             raise KbprocError(
-                "resource.conflict", f"Entry {old.id} is superseded by {by}, not by {new.id}.",
+                "resource.conflict",
+                f"Entry {old.id} is superseded by {by}, not by {new.id}.",
                 field="$.params.new_id",
-                hint="It holds already." if old.superseded_by is None
+                hint="It holds already."
+                if old.superseded_by is None
                 else f"Give new_id {old.superseded_by}.",
                 detail={"superseded_by": old.superseded_by},
-            )  # fmt: skip
+            )
         return Decision(
-            events=[ev.EntryRevived(ids=[old.id], was=new.id)],
+            events=[EntryRevived(ids=[old.id], was=new.id)],
             data=Superseded(old_id=old.id, new_id=new.id, head=old.id),
             targets=entries.targets_of([old, new]),
             changes=[f"“{old.title}” holds again"],
@@ -383,7 +393,7 @@ def delete(call: Call, params: DeleteEntries) -> Decide:
         rows = entries.require_all(here.queries, params.ids, field="$.params.ids")
         chains = entries.without(here.queries, rows)
         changes = entries.told(here.queries, chains)
-        gone: list[ev.Event] = [ev.DocDeleted(id=row.id) for row in rows]
+        gone: list[Event] = [DocDeleted(id=row.id) for row in rows]
         revived = [id for id in chains.changed if chains.by(id) is None]
         per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
         return Decision(
@@ -394,7 +404,7 @@ def delete(call: Call, params: DeleteEntries) -> Decide:
             targets=entries.targets_of(rows),
             changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
             bound=changes,  # a link that was made since changes what this would do
-            bulk=any(docs.is_bulk(here, kb, count) for kb, count in per_kb.items()),
+            bulk=any(documents.is_bulk(here, kb, count) for kb, count in per_kb.items()),
         )
 
     return decide

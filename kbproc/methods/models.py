@@ -6,13 +6,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from kbproc import events as ev
-from kbproc import ingest, switch
-from kbproc.call import Call, Reply
-from kbproc.commit import Decision, LongWrite, plan_of
-from kbproc.model import ReadParams, WriteParams
-from kbproc.registry import Example, method
-from kbproc.words import plural
+from kbproc.base.params import ReadParams, WriteParams
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import ingest
+from kbproc.events.codec import ModelUsed
+from kbproc.library import switch
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
 
 Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 
@@ -34,9 +38,13 @@ class ModelShown(Struct, kw_only=True, frozen=True):
 
 class UseModel(WriteParams, kw_only=True, frozen=True):
     name: Annotated[
-        str, Meta(min_length=1, max_length=500, description="a name of model.list, a folder, or "
-                  "what the endpoint calls its model")
-    ]  # fmt: skip
+        str,
+        Meta(
+            min_length=1,
+            max_length=500,
+            description="a name of model.list, a folder, or what the endpoint calls its model",
+        ),
+    ]
     kind: Annotated[
         Kind, Meta(description="onnx: exported once, then fast; openai: an HTTP endpoint")
     ] = "onnx"
@@ -72,32 +80,42 @@ class Used(Struct, kw_only=True, frozen=True):
     examples=[Example(params={}, what="all models")],
 )
 def list_models(call: Call, params: ListModels) -> Reply:
-    from kbproc.embed import available, known_models
+    from kbproc.models.catalogue import available, known_models
 
     embedding = call.store.embedding
     cache, spec = embedding.models_folder, embedding.spec
     shown = [
         ModelShown(
-            name=info.name, kind=info.kind, dim=info.dim or None,
+            name=info.name,
+            kind=info.kind,
+            dim=info.dim or None,
             max_tokens=info.max_tokens or None,
             status="ready" if info.fingerprint else "needs_export",
             current=(info.name, info.kind) == (spec.name, spec.kind),
         )
         for info in known_models(cache)
-    ]  # fmt: skip
+    ]
     if spec.kind != "none" and not any(model.current for model in shown):
         shown.append(
             ModelShown(
-                name=spec.name, kind=spec.kind, dim=embedding.dim,
-                max_tokens=embedding.max_tokens, status=available(spec, cache), current=True,
+                name=spec.name,
+                kind=spec.kind,
+                dim=embedding.dim,
+                max_tokens=embedding.max_tokens,
+                status=available(spec, cache),
+                current=True,
             )
-        )  # fmt: skip
+        )
     shown.append(
         ModelShown(
-            name="none", kind="none", dim=None, max_tokens=None, status="ready",
+            name="none",
+            kind="none",
+            dim=None,
+            max_tokens=None,
+            status="ready",
             current=spec.kind == "none",
         )
-    )  # fmt: skip
+    )
     return Reply(data=shown, count=len(shown))
 
 
@@ -120,7 +138,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
-    from kbproc.embed import spec_of
+    from kbproc.models.catalogue import spec_of
 
     names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
     given = {name: getattr(params, name) for name in names}
@@ -130,9 +148,10 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
     if params.dry_run:
         chunks = plural(store.chunks, "chunk")
         planned = Decision(
-            events=[ev.ModelUsed(kind=spec.kind, name=spec.name)] if changed else [], data=None,
+            events=[ModelUsed(kind=spec.kind, name=spec.name)] if changed else [],
+            data=None,
             changes=[f"embed {chunks} with {spec.name}, then search with it"] if changed else [],
-        )  # fmt: skip
+        )
         return Reply(data=None, plan=plan_of(write.request, planned))
 
     def tell(done: int, total: int) -> None:
@@ -146,9 +165,7 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
         if changed:
             embedded, pending = switch.use(store, settings, tell)
             write.item(
-                lambda here: Decision(
-                    events=[ev.ModelUsed(kind=spec.kind, name=spec.name)], data=None
-                )
+                lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
             )
     data = Used(name=spec.name, kind=spec.kind, changed=changed, embedded=embedded, pending=pending)
     outcome = write.end(data)

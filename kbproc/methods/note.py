@@ -8,38 +8,37 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import events as ev
-from kbproc import ingest, notes
-from kbproc.call import Call, Reply, Wait
-from kbproc.commit import Decide, Decision, LongWrite, confirm, plan_of
-from kbproc.errors import KbprocError
-from kbproc.model import (
-    SLUG,
-    DestructiveParams,
-    PastListParams,
-    PastParams,
-    Plan,
-    WriteParams,
-    clean_name,
-)
-from kbproc.notebooks import foretold_of, removal_of
-from kbproc.notediff import Synced, total
-from kbproc.noterevision import content_of
-from kbproc.notes import DeletedNote, Note, NoteHead, NoteInfo
-from kbproc.notesync import Notebook
-from kbproc.paging import decode_cursor, encode_cursor, page
-from kbproc.registry import Example, method
-from kbproc.search import run as run_search
-from kbproc.search_params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
+from kbproc.base.errors import KbprocError
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import DestructiveParams, PastListParams, PastParams, WriteParams
+from kbproc.base.values import SLUG, clean_name
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Wait
+from kbproc.documents import ingest
+from kbproc.events.codec import DocDeleted
+from kbproc.notes import notes
+from kbproc.notes.diff import Synced, total
+from kbproc.notes.notebooks import foretold_of, removal_of
+from kbproc.notes.notes import DeletedNote, Note, NoteHead, NoteInfo
+from kbproc.notes.revision import content_of
+from kbproc.notes.sync import Notebook
+from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
+from kbproc.search.search import run as run_search
+from kbproc.store.decision import Decide, Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import Plan, confirm, plan_of
 
 if TYPE_CHECKING:
-    from kbproc.views.rows import AgentRow
+    from kbproc.views.catalog.rows import AgentRow
 
 AgentSlug = Annotated[
     str,
-    Meta(pattern=SLUG, description="whose notes; a process that is bound to an agent may leave "
-         "it out"),
-]  # fmt: skip
+    Meta(
+        pattern=SLUG,
+        description="whose notes; a process that is bound to an agent may leave it out",
+    ),
+]
 NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
 _NOBODY = Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5)
 
@@ -68,9 +67,12 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
     slug: NoteSlug
     text: Annotated[
         str,
-        Meta(min_length=1, max_length=notes.MOST_BYTES,
-             description="the whole note, Markdown; at most 64 KiB of UTF-8"),
-    ]  # fmt: skip
+        Meta(
+            min_length=1,
+            max_length=notes.MOST_BYTES,
+            description="the whole note, Markdown; at most 64 KiB of UTF-8",
+        ),
+    ]
     expected_revision: (
         Annotated[int, Meta(ge=1, description="fail if it has changed since")] | None
     ) = None
@@ -123,12 +125,17 @@ def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
 
 
 def _searched(call: Call, params: SearchNotes) -> Reply:
-    from kbproc.views.reader import NOTES
+    from kbproc.views.catalog.reader import NOTES
 
     asked = Search(
-        query=params.query, limit=params.limit, mode=params.mode, fusion=params.fusion,
-        min_score=params.min_score, snippet_chars=params.snippet_chars, per_document=1,
-    )  # fmt: skip
+        query=params.query,
+        limit=params.limit,
+        mode=params.mode,
+        fusion=params.fusion,
+        min_score=params.min_score,
+        snippet_chars=params.snippet_chars,
+        per_document=1,
+    )
     with call.state(params) as state:
         agent = notes.require_agent(state.published.roster, params.agent, call.agent)
         found = run_search(state, asked, now=call.moment(params), kbs=[NOTES + agent.slug])
@@ -138,13 +145,18 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
             some = bool(ids) or snapshot.queries.notes_count(agent.slug)
     hits = [
         NoteHit(
-            id=row.id, slug=str(row.source_id), title=hit.source.title, score=hit.score,
-            snippet=hit.snippet, highlights=hit.highlights, section=hit.source.section,
+            id=row.id,
+            slug=str(row.source_id),
+            title=hit.source.title,
+            score=hit.score,
+            snippet=hit.snippet,
+            highlights=hit.highlights,
+            section=hit.source.section,
             updated_at=row.updated_at,
         )
         for hit in found.results.results
         if (row := rows.get(hit.source.document_id)) is not None
-    ]  # fmt: skip
+    ]
     empty = f"{agent.slug} has no notes yet: note.put writes one."
     return Reply(
         data=hits,
@@ -243,9 +255,12 @@ def put_note(call: Call, params: PutNote) -> Decide:
     data = notes.bytes_of(params.text)
     book = _book(call, agent, params)
     change = notes.Put(
-        book, params.slug, data=data, content=content_of(call.store, params.slug, data),
+        book,
+        params.slug,
+        data=data,
+        content=content_of(call.store, params.slug, data),
         expected_revision=params.expected_revision,
-    )  # fmt: skip
+    )
     change.prepare(dry_run=params.dry_run)
     return change
 
@@ -341,11 +356,13 @@ def _approved(
         if params.confirm is None:
             return frozenset()
         raise KbprocError(
-            "auth.insufficient_scope", "Removing more than half needs the scope admin.",
-            field="$.params.confirm", detail={"needed": "admin"},
-        )  # fmt: skip
+            "auth.insufficient_scope",
+            "Removing more than half needs the scope admin.",
+            field="$.params.confirm",
+            detail={"needed": "admin"},
+        )
     confirm(msgspec.structs.replace(write.request, destructive=True), asked)
-    return frozenset(event.id for event in asked.events if isinstance(event, ev.DocDeleted))
+    return frozenset(event.id for event in asked.events if isinstance(event, DocDeleted))
 
 
 def _plan(call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite) -> Plan:
@@ -384,9 +401,10 @@ def _when_synced(call: Call, params: Reading, answer: Callable[[], Reply]) -> Re
 
     def expired() -> KbprocError:
         return KbprocError(
-            "operation.timeout", f"The notes of {agent.slug} are still being read.",
+            "operation.timeout",
+            f"The notes of {agent.slug} are still being read.",
             field="$.params.timeout_ms",
-        )  # fmt: skip
+        )
 
     if ready():
         return answer()

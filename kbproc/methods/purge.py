@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
-from kbproc import documents as docs
-from kbproc import events as ev
-from kbproc import files, noteedit, notefolder
-from kbproc import purge as service
-from kbproc.agents import notes_folder
-from kbproc.call import Call, Reply
-from kbproc.chains import Chains
-from kbproc.commit import Decision, Here, LongWrite, confirm, plan_of
-from kbproc.errors import KbprocError
-from kbproc.history import PastRecords
-from kbproc.model import DestructiveParams
-from kbproc.registry import Example, method
-from kbproc.words import there_is_no
+from kbproc.agents.agent import notes_folder
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams
+from kbproc.base.wording import there_is_no
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import documents as docs
+from kbproc.documents.chains import Chains
+from kbproc.events.codec import DocPurged, DocWritten
+from kbproc.history import purge as service
+from kbproc.history.timeline import PastRecords
+from kbproc.notefiles import edit
+from kbproc.notefiles import folder as notefolder
+from kbproc.store.decision import Decision, Here
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import confirm, plan_of
 
 if TYPE_CHECKING:
-    from kbproc.views.queries import DocumentRow
-    from kbproc.views.rows import AgentRow
+    from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 _MOST_NAMED = 10
 BACKUPS = "Backups and exports made earlier still hold what was purged."
@@ -85,9 +89,12 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
         ids = write.item(decide)
         erased = service.finish(call.store, lambda stage: _tell(call, stage))
     data = Purged(
-        purged=len(ids), ids=ids, records=erased.records, sources=erased.sources,
+        purged=len(ids),
+        ids=ids,
+        records=erased.records,
+        sources=erased.sources,
         vectors=erased.vectors,
-    )  # fmt: skip
+    )
     outcome = write.end(data)
     return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=_hint(left))
 
@@ -96,7 +103,7 @@ def _hint(left: list[Path]) -> str:
     if not left:
         return BACKUPS
     more = len(left) - _MOST_NAMED
-    names = ", ".join(files.shown(path) for path in left[:_MOST_NAMED])
+    names = ", ".join(paths.shown(path) for path in left[:_MOST_NAMED])
     named = names + (f" and {more} more" if more > 0 else "")
     return f"{BACKUPS} Look at {named}: that could hold some of it, and was left as it is."
 
@@ -107,9 +114,11 @@ def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision
     missing = [id for id in params.document_ids if id not in rows]
     if missing:
         raise KbprocError(
-            "resource.not_found", there_is_no("document", missing),
-            field="$.params.document_ids", detail={"missing": missing[:100]},
-        )  # fmt: skip
+            "resource.not_found",
+            there_is_no("document", missing),
+            field="$.params.document_ids",
+            detail={"missing": missing[:100]},
+        )
     remaining = [row for id, row in sorted(rows.items()) if not docs.is_purged(row)]
     ids = [row.id for row in remaining]
     chains = Chains(here.queries, ids)
@@ -119,7 +128,7 @@ def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision
     stray = {row.id: file for row in hidden if (file := _stray(call, here, row, ids, left))}
     freed = list(here.queries.documents_by_id(chains.changed).values())
     return Decision(
-        events=[*chains.events(), ev.DocPurged(ids=ids)] if ids else [],
+        events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=ids,
         targets=docs.targets_of([*remaining, *freed]),
         changes=[_says(row, stray.get(row.id)) for row in remaining]
@@ -137,7 +146,7 @@ def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision
 def _says(row: DocumentRow, stray: _File | None) -> str:
     more = ", and the note's file" if row.type == "note" and not row.deleted_at else ""
     if stray is not None:
-        more = f", and {files.shown(stray.path)}, which holds its text"
+        more = f", and {paths.shown(stray.path)}, which holds its text"
     hidden = " (it is hidden already)" if row.deleted_at else ""
     return f"erase “{row.title}” for good, with all its revisions{hidden}{more}"
 
@@ -178,7 +187,7 @@ def _discard_files(call: Call, here: Here, ids: list[int]) -> None:
             going[file.path] = file
     for file in going.values():
         if file.sha256 is not None:
-            noteedit.remove(file.folder, file.slug, file.sha256)
+            edit.remove(file.folder, file.slug, file.sha256)
 
 
 def _require_known(call: Call, row: DocumentRow) -> _File | None:
@@ -186,9 +195,10 @@ def _require_known(call: Call, row: DocumentRow) -> _File | None:
     file = _file(_agent(call, row), call, row)
     if file is not None and file.sha256 != row.sha256:
         raise KbprocError(
-            "resource.conflict", f"{files.shown(file.path)} was edited meanwhile.",
+            "resource.conflict",
+            f"{paths.shown(file.path)} was edited meanwhile.",
             hint="Nothing was purged. Run note.sync, read the note again, then repeat the purge.",
-        )  # fmt: skip
+        )
     return file
 
 
@@ -220,7 +230,7 @@ def _stray(
 
 def _agent(call: Call, row: DocumentRow) -> AgentRow:
     """A deleted one, too: its files stay."""
-    from kbproc.views.reader import NOTES
+    from kbproc.views.catalog.reader import NOTES
 
     return call.store.published.roster.agents[row.kb.removeprefix(NOTES)]
 
@@ -251,7 +261,7 @@ def _texts(call: Call, here: Here, row: DocumentRow) -> set[str]:
     return {row.sha256} | {
         event.source_sha256
         for event in written
-        if isinstance(event, ev.DocWritten) and event.id == row.id
+        if isinstance(event, DocWritten) and event.id == row.id
     }
 
 
@@ -268,8 +278,11 @@ def _tell(call: Call, stage: str) -> None:
     call.emit(
         "progress",
         {
-            "stage": "purge", "current": number, "total": len(service.STAGES),
-            "percent": round(100 * number / len(service.STAGES), 1), "message": stage,
+            "stage": "purge",
+            "current": number,
+            "total": len(service.STAGES),
+            "percent": round(100 * number / len(service.STAGES), 1),
+            "message": stage,
             "last": True,
         },
-    )  # fmt: skip
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from kbproc import search as service
-from kbproc.call import Call, Reply
-from kbproc.registry import Example, method
-from kbproc.search import Found, Results
-from kbproc.search_params import Search
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.search import search as service
+from kbproc.search.params import Search
+from kbproc.search.search import Found, Results
 
 
 @method(

@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from kbproc import sqlquery
-from kbproc.call import Call, Reply
-from kbproc.model import ReadParams, Scalar
-from kbproc.registry import Example, method
-from kbproc.sqlquery import Column
+from kbproc.base.params import ReadParams
+from kbproc.base.values import Scalar
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.sql import query as sqlquery
+from kbproc.sql.query import Column
 
 _MOST = 100
 

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from kbproc.call import Call, Reply
-from kbproc.errors import KbprocError, nearest
-from kbproc.model import PROTOCOL, SCHEMA_VERSION, Freshness, ReadParams
-from kbproc.registry import Example, method
+from kbproc import PROTOCOL, SCHEMA_VERSION
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams
+from kbproc.base.suggest import nearest
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.store.state import Freshness
 
 if TYPE_CHECKING:
-    from kbproc.views.queries import Queries
+    from kbproc.views.catalog.queries.queries import Queries
 
 
 class Ping(ReadParams, kw_only=True, frozen=True):
@@ -96,7 +100,7 @@ def version(call: Call, params: Version) -> Reply:
     import platform
 
     from kbproc import __version__
-    from kbproc.doctor import library_versions
+    from kbproc.health.doctor import library_versions
 
     found = {"python": platform.python_version(), **library_versions()}
     told = call.host.versions(found)
@@ -126,7 +130,7 @@ def version(call: Call, params: Version) -> Reply:
     ],
 )
 def describe(call: Call, params: Describe) -> Reply:
-    from kbproc.describe import of_method, of_registry
+    from kbproc.calls.describe import of_method, of_registry
 
     if params.method is None:
         return Reply(data=of_registry(call.registry, call.settings.get("profiles", ())))
@@ -149,7 +153,7 @@ def describe(call: Call, params: Describe) -> Reply:
     ],
 )
 def schema(call: Call, params: Schema) -> Reply:
-    from kbproc.schema import all_schemas
+    from kbproc.calls.schema import all_schemas
 
     found = all_schemas(call.registry.methods.values())
     if params.name not in found:

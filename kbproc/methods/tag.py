@@ -6,10 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.call import Call, Reply
-from kbproc.documents import Kbs, decode_cursor, encode_cursor, kbs_of, page, require_kbs
-from kbproc.model import PastListParams
-from kbproc.registry import Example, method
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import PastListParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import Kbs, kbs_of, require_kbs
 
 
 class ListTags(PastListParams, kw_only=True, frozen=True):

@@ -12,19 +12,29 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc import __version__, exporting, files, importing, importing_more, portable
-from kbproc import backup as copying
-from kbproc import documents as docs
-from kbproc.call import Call, Reply
-from kbproc.commit import Decision, Here, LongWrite, plan_of
-from kbproc.errors import KbprocError
-from kbproc.importing import Imported
-from kbproc.ingest import progress
-from kbproc.model import KbSlug, ReadParams, WriteParams
-from kbproc.registry import Example, method
-from kbproc.snapshot import Snapshot
-from kbproc.storefiles import FORMAT
-from kbproc.words import plural
+from kbproc import __version__
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams, WriteParams
+from kbproc.base.values import KbSlug
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import documents as docs
+from kbproc.documents.ingest import progress
+from kbproc.moving import backup as copying
+from kbproc.moving import outgoing
+from kbproc.moving.incoming import agents as importing_more
+from kbproc.moving.incoming import contents as incoming
+from kbproc.moving.incoming import incoming as incoming_
+from kbproc.moving.incoming.contents import Imported
+from kbproc.moving.portable import lines, reading
+from kbproc.store.decision import Decision, Here
+from kbproc.store.folder import FORMAT
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+from kbproc.store.snapshot import Snapshot
 
 # A line that is an event must fit a line of the wire, with room for what is around it.
 _STREAM_BYTES = 8 << 20
@@ -156,19 +166,23 @@ def _lost(sources: list[str]) -> list[str] | None:
 
 def _new_place(call: Call, path: str) -> Path:
     """Raises resource.already_exists, resource.not_found, path.outside_root."""
-    target = files.locate(path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
+    target = paths.locate(path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
     if target.is_relative_to(call.store.origin.resolve()):
         raise KbprocError(
-            "input.invalid_params", f"{target} lies inside the store itself.", field=_FIELD,
+            "input.invalid_params",
+            f"{target} lies inside the store itself.",
+            field=_FIELD,
             hint="Name a place outside of it, better still on another disk.",
-        )  # fmt: skip
+        )
     if os.path.lexists(target):
-        raise exporting.exists(target)
+        raise outgoing.exists(target)
     if not target.parent.is_dir():
         raise KbprocError(
-            "resource.not_found", f"There is no folder {target.parent}.", field=_FIELD,
+            "resource.not_found",
+            f"There is no folder {target.parent}.",
+            field=_FIELD,
             hint="Make that folder first, or name another.",
-        )  # fmt: skip
+        )
     return target
 
 
@@ -196,7 +210,7 @@ def export(call: Call, params: Export) -> Reply:
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
         made = _lines(call, params, snapshot, result)
         if target is not None:
-            exporting.write_new(target, (line.data for line in made))
+            outgoing.write_new(target, (line.data for line in made))
         else:
             for line in made:
                 call.emit("item", {"item": msgspec.to_builtins(line.line)})
@@ -206,14 +220,14 @@ def export(call: Call, params: Export) -> Reply:
 
 def _lines(
     call: Call, params: Export, snapshot: Snapshot, result: Exported
-) -> Iterator[exporting.Made]:
+) -> Iterator[outgoing.Made]:
     """Every line that goes out, counted."""
-    from kbproc.views.filters import DocumentFilter
+    from kbproc.views.catalog.filters import DocumentFilter
 
     wanted = DocumentFilter(kbs=docs.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
-    header = portable.Header(
-        version=exporting.version_of(snapshot.queries, wanted),
+    header = lines.Header(
+        version=outgoing.version_of(snapshot.queries, wanted),
         seq=snapshot.seq,
         exported_at=call.now,
         store_format=FORMAT,
@@ -221,11 +235,15 @@ def _lines(
     )
     in_file = params.path is not None
     stream = min(_STREAM_BYTES, call.max_line_bytes // 2)
-    for made in exporting.lines(
-        call.store, snapshot.queries, header, wanted,
-        sources=params.sources, hashed=in_file,
-        most_bytes=portable.MAX_LINE_BYTES if in_file else stream,
-    ):  # fmt: skip
+    for made in outgoing.lines(
+        call.store,
+        snapshot.queries,
+        header,
+        wanted,
+        sources=params.sources,
+        hashed=in_file,
+        most_bytes=reading.MAX_LINE_BYTES if in_file else stream,
+    ):
         call.check_cancelled(documents=result.documents)
         _count(call, result, made)
         if made.id:
@@ -235,14 +253,14 @@ def _lines(
             yield made
 
 
-def _count(call: Call, result: Exported, made: exporting.Made) -> None:
+def _count(call: Call, result: Exported, made: outgoing.Made) -> None:
     result.bytes += len(made.data)
-    result.kbs += isinstance(made.line, portable.Kb)
-    if isinstance(made.line, portable.Document):
+    result.kbs += isinstance(made.line, lines.Kb)
+    if isinstance(made.line, lines.Document):
         result.documents += 1
         result.entries += made.line.entry is not None
-    result.agents += isinstance(made.line, portable.Agent)
-    result.notes += isinstance(made.line, portable.Note)
+    result.agents += isinstance(made.line, lines.Agent)
+    result.notes += isinstance(made.line, lines.Note)
     result.sources_left_out += made.lacks_source
     if made.line is None:
         result.documents_left_out += 1
@@ -286,15 +304,15 @@ def _left_out(result: Exported) -> list[str] | None:
     ],
 )
 def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
-    path = files.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
-    work = importing.Import(kb=params.kb, replace=params.replace)
-    with portable.open_file(path) as file:
+    path = paths.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
+    work = incoming.Import(kb=params.kb, replace=params.replace)
+    with reading.open_file(path) as file:
         size = max(1, os.fstat(file.fileno()).st_size)
 
         def tell(stage: str, offset: int, message: str) -> None:
             call.emit("progress", progress(stage, offset, size, message))
 
-        contents = importing.survey(file, partial(tell, "check"), call.check_cancelled)
+        contents = incoming_.survey(file, partial(tell, "check"), call.check_cancelled)
         _check_agents(call, params, contents)
         if params.kb is None:
             agents = importing_more.housed(
@@ -304,28 +322,35 @@ def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
         if params.dry_run:
             with call.store.reading() as snapshot:
                 here = Here(snapshot.queries, call.now, snapshot.published.head)
-                planned = importing.plan(file, contents, work, here)
+                planned = incoming_.plan(file, contents, work, here)
                 return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
-        result = importing.run(
-            call.store, file, contents, work, write,
-            tell=partial(tell, "import"), emit=call.emit, check=call.check_cancelled,
-        )  # fmt: skip
+        result = incoming_.run(
+            call.store,
+            file,
+            contents,
+            work,
+            write,
+            tell=partial(tell, "import"),
+            emit=call.emit,
+            check=call.check_cancelled,
+        )
     outcome = write.end(result)
     hints = _hints(result, params, contents)
     return Reply(data=outcome.data, seq=outcome.seq, hint=" ".join(hints) or None)
 
 
-def _check_agents(call: Call, params: Import, contents: importing.Contents) -> None:
+def _check_agents(call: Call, params: Import, contents: incoming.Contents) -> None:
     actor = call.peer.actor
     if params.kb is None and any(agent.slug == actor for agent in contents.agents):
         raise KbprocError(
             "input.invalid_params",
             f"The file holds an agent {actor!r}, and this very process acts under that name.",
-            field=_FIELD, hint="It would be bound to that agent: import under another name.",
-        )  # fmt: skip
+            field=_FIELD,
+            hint="It would be bound to that agent: import under another name.",
+        )
 
 
-def _hints(result: Imported, params: Import, contents: importing.Contents) -> Iterator[str]:
+def _hints(result: Imported, params: Import, contents: incoming.Contents) -> Iterator[str]:
     if result.conflicts:
         many = plural(result.conflicts, "document is", "documents are")
         yield (

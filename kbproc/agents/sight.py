@@ -1,0 +1,53 @@
+"""Which agent asks, and what it sees.
+
+Owns: telling an agent from a mere name, and the Sight that its knowledge bases and scopes give.
+Refuses to know: how a store is narrowed to it (store/visible.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.suggest import nearest
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.reader import Sight
+    from kbproc.views.catalog.rows import AgentRow, Roster
+
+
+def require_agent(roster: Roster, actor: str, named: bool) -> AgentRow | None:
+    """The agent of that name; None where it is only a name, unless it is `named` as one.
+
+    Raises resource.not_found. An agent that was deleted does not become a mere name:
+    that would give it every right.
+    """
+    agent = roster.agents.get(actor)
+    if agent is not None and agent.deleted_at is None:
+        return agent
+    if agent is None and not named:
+        return None
+    known = [slug for slug, row in roster.agents.items() if row.deleted_at is None]
+    why = f"There is no agent {actor!r}."
+    if agent is not None:
+        known, why = [], f"Agent {actor!r} was deleted at {agent.deleted_at}."
+    raise KbprocError(
+        "resource.not_found",
+        why,
+        field="--agent" if named else "KBPROC_AGENT",
+        valid_values=nearest(actor, known),
+        hint="Create it with agent.create, in a process that is bound to no agent.",
+    )
+
+
+def sight_of(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
+    """None: everything. An agent sees its knowledge bases, and no notes but its own."""
+    from kbproc.views.catalog.reader import EVERYTHING, Sight
+
+    notes = None if agent is None else (agent.slug,)
+    sight = Sight(
+        kbs=None if agent is None or agent.kbs is None else tuple(agent.kbs),
+        notes=notes if "note:read" in scopes else (),
+        entries="knowledge:read" in scopes,
+    )
+    return None if sight == EVERYTHING else sight

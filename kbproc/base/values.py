@@ -1,0 +1,125 @@
+"""Values that many methods take: slugs, ids, titles, tags, metadata, moments.
+
+Owns: their shapes, limits and descriptions, from which schemas, flags and help are made, and
+what makes a value clean.
+Refuses to know: how they are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+
+
+def instant(value: str, *, field: str) -> str:
+    """Any RFC 3339 time or date as UTC text of the store's fixed width."""
+    from datetime import UTC, datetime
+
+    from kbproc.base.host import rfc3339
+
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return rfc3339(round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise KbprocError(
+            "input.invalid_params",
+            f"{field} is no time: {error}.",
+            field=field,
+            hint="Write it like 2026-01-31T12:00:00Z or 2026-01-31.",
+        ) from None
+
+
+SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]$"
+# C0 but tab, newline and return; DEL; C1; zero-width; bidi marks, embeddings, overrides, isolates.
+FORBIDDEN_IN_NAMES = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+)
+
+Slug = Annotated[str, Meta(pattern=SLUG, description="lower-case letters, digits, hyphens; 2–64")]
+KbSlug = Annotated[
+    str,
+    Meta(
+        pattern=SLUG,
+        description="knowledge base, by slug: 2–64 lower-case letters, digits and hyphens",
+    ),
+]
+DocumentId = Annotated[int, Meta(ge=1, le=2**53, description="document, by id")]
+ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
+Title = Annotated[str, Meta(min_length=1, max_length=300, description="title")]
+Tag = Annotated[str, Meta(min_length=1, max_length=64, description="kebab-case word")]
+Tags = Annotated[list[Tag], Meta(max_length=16, description="at most 16 tags, made kebab-case")]
+Scalar = str | int | float | bool | None
+Metadata = Annotated[
+    dict[str, Scalar], Meta(max_length=64, description="flat object of strings, numbers, booleans")
+]
+Instant = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?$",
+        description="RFC 3339 time or date; UTC unless it says otherwise",
+    ),
+]
+
+
+def clean_name(value: str, *, field: str) -> str:
+    """Refuses characters that can hide or reorder text in a name."""
+    found = FORBIDDEN_IN_NAMES.search(value)
+    if found or "\n" in value or "\r" in value or "\t" in value:
+        character = found.group() if found else next(c for c in value if c in "\n\r\t")
+        raise KbprocError(
+            "input.invalid_params",
+            f"{field} holds the character U+{ord(character):04X}, which names may not hold.",
+            field=field,
+            hint="Leave out control, zero-width and bidirectional characters.",
+        )
+    if not value.strip():
+        raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
+    return value.strip()
+
+
+def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str]:
+    """Kebab-case, without doubles, in the order given; at most 16."""
+    seen: dict[str, None] = {}
+    for index, tag in enumerate(tags):
+        where = f"{field}[{index}]"
+        word = re.sub(r"[\s_/-]+", "-", clean_name(tag, field=where).lower()).strip("-")
+        if not word or not all(c.isalnum() or c in "-.+#" for c in word):
+            raise KbprocError(
+                "input.invalid_params",
+                f"{where} is {tag!r}: a tag is letters, digits, hyphens and . + #.",
+                field=where,
+                hint="Write it like install-guide or c++.",
+            )
+        seen[word] = None
+    return list(seen)
+
+
+def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata") -> None:
+    """Refuses keys that hide characters or exceed 200, and values over 1,000 characters."""
+    for key, value in metadata.items():
+        clean_name(key, field=field)
+        if len(key) > 200:
+            raise KbprocError(
+                "input.invalid_params",
+                f"A key of {field} has {len(key)} characters; the limit is 200.",
+                field=field,
+            )
+        if isinstance(value, str) and len(value) > 1000:
+            raise KbprocError(
+                "input.invalid_params",
+                f"{field}.{key} has {len(value)} characters; the limit is 1000.",
+                field=f"{field}.{key}",
+            )
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys: equal values give equal bytes."""
+    return msgspec.json.encode(value, order="sorted")

@@ -1,0 +1,123 @@
+"""One request on its way: who asks, and what may be used.
+
+Owns: the peer, the store as the peer may see it, cancellation.
+Refuses to know: how a request runs (run.py), pipes, flags, tools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host
+from kbproc.base.params import PastListParams, PastParams
+from kbproc.calls.method import Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbproc.store.state import State
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.reader import Sight
+    from kbproc.views.catalog.rows import AgentRow
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """Who is at the other end of a connection."""
+
+    actor: str
+    scopes: frozenset[str]
+    cwd: Path
+    root: Path | None
+    kb: str
+    surface: str = "serve"
+    named: bool = False  # as an agent, which then must be there
+
+
+Emit = Callable[[str, dict[str, Any]], None]
+
+
+class Call:
+    """One request on its way: who asks, what may be used, how to say something meanwhile."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        host: Host,
+        peer: Peer,
+        open_store: Callable[[], Store],
+        emit: Emit,
+        now: str,
+        cancelled: Callable[[], bool] = lambda: False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.registry = registry
+        self.host = host
+        self.peer = peer
+        self.emit = emit
+        self.now = now
+        self.cancelled = cancelled
+        self.settings = settings or {}
+        # What the way to the client can take; whoever owns that way says so.
+        self.crowded: Callable[[], bool] = lambda: False
+        self.max_line_bytes = sys.maxsize
+        self.agent: AgentRow | None = None
+        self.scopes = peer.scopes
+        self.sight: Sight | None = None
+        self._open_store = open_store
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """As far as it may be seen. Raises what opening it raised."""
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    def bind(self, *, whole: bool) -> None:
+        """Narrows scopes and store to those of the agent that asks, if it is one.
+
+        `whole`: for a method that concerns the whole store, which no agent may call.
+        Raises resource.not_found for an agent that is not there (any more).
+        """
+        from kbproc.agents.sight import require_agent, sight_of
+        from kbproc.store.visible import narrowed
+
+        store = self.store
+        self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named)
+        if self.agent is not None and self.agent.scopes is not None:
+            self.scopes = self.peer.scopes & set(self.agent.scopes)
+        self.sight = None if whole else sight_of(self.agent, self.scopes)
+        self._store = narrowed(store, self.sight)
+
+    @contextlib.contextmanager
+    def state(self, params: PastParams | PastListParams) -> Iterator[State]:
+        """The store as the params mean it: now, or as it was. Raises input.invalid_params."""
+        from kbproc.library.past import resolve
+        from kbproc.store.visible import narrowed
+
+        if params.as_of is None:
+            yield self.store
+            return
+        seq, _ = resolve(self.store, params.as_of, self.now)
+        with self.store.pasts.at(seq) as past:
+            yield narrowed(past, self.sight)
+
+    def moment(self, params: PastParams | PastListParams) -> str:
+        """When the answer holds: now, or the moment that `as_of` means."""
+        from kbproc.library.past import resolve
+
+        return self.now if params.as_of is None else resolve(self.store, params.as_of, self.now)[1]
+
+    def check_cancelled(self, **detail: Any) -> None:
+        """Raises operation.cancelled; `detail` says what stays."""
+        if self.cancelled():
+            raise KbprocError(
+                "operation.cancelled", "The client cancelled the request.", detail=detail
+            )

@@ -1,0 +1,179 @@
+"""Methods as data.
+
+Owns: the Method declaration and the explicit registry.
+Refuses to know: how a request runs (call.py), pipes, flags, tools: surfaces read
+the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import Params
+from kbproc.base.suggest import alike, meant, nearest
+
+_MOST_SHOWN = 100  # characters of what a client sent
+
+Kind = Literal["read", "write", "destructive"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Example(Struct, frozen=True, kw_only=True):
+    """A request that a test runs; `exit` is what the shell ends with."""
+
+    params: dict[str, Any]
+    what: str
+    exit: int = 0
+    positional: bool = False
+
+
+class Method(Struct, frozen=True, kw_only=True):
+    """Everything there is to know of a method, in one place."""
+
+    name: str
+    params: type[Params]
+    result: Any
+    handler: Callable[..., Any]
+    summary: str
+    when_to_use: str
+    kind: Kind
+    streams: bool
+    scope: str
+    errors: tuple[str, ...]
+    examples: tuple[Example, ...]
+    alias: str | None
+    positional: tuple[str, ...]
+    needs_store: bool
+    elsewhere: bool
+    idempotent: bool
+    whole: bool
+    more_scopes: tuple[str, ...]
+
+    @property
+    def schema(self) -> str:
+        """The name of its result schema."""
+        return f"{self.name}/1"
+
+    @property
+    def long(self) -> bool:
+        return self.streams and self.kind != "read"
+
+    @property
+    def all_errors(self) -> tuple[str, ...]:
+        """Its own, and those that come with its kind."""
+        common = [
+            "input.invalid_params",
+            "auth.insufficient_scope",
+            "operation.cancelled",
+            "input.too_large",
+            "internal.error",
+        ]
+        if self.needs_store:
+            common += ["store.io", "store.corrupt", "operation.timeout"]
+        if self.kind != "read":
+            common += ["resource.conflict"]
+        if self.kind == "destructive":
+            common += ["input.confirmation_required", "resource.plan_stale"]
+        return tuple(sorted({*common, *self.errors}))
+
+
+def method(
+    name: str,
+    *,
+    params: type[Params],
+    result: Any,
+    summary: str,
+    when_to_use: str,
+    examples: Iterable[Example],
+    kind: Kind = "read",
+    streams: bool = False,
+    scope: str | None = None,
+    errors: Iterable[str] = (),
+    alias: str | None = None,
+    positional: Iterable[str] = (),
+    needs_store: bool = True,
+    elsewhere: bool = False,
+    idempotent: bool | None = None,
+    whole: bool | None = None,
+    more_scopes: Iterable[str] = (),
+) -> Callable[[F], F]:
+    """Declares the function below it as the method's handler.
+
+    A read's handler is `(call, params) -> Reply`; a short write's is
+    `(call, params) -> Decide`: slow work happens there, outside the lane; a
+    long write's is `(call, params, write) -> Reply`. `elsewhere`: it writes outside
+    of the store only, so that the store may be read-only. `whole`: it shows or changes
+    the whole store, so that a process bound to an agent can't call it; `more_scopes`
+    allow more within it.
+    """
+    noun = name.split(".", maxsplit=1)[0]
+    default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
+    declared = {
+        "name": name,
+        "params": params,
+        "result": result,
+        "summary": summary,
+        "when_to_use": when_to_use,
+        "kind": kind,
+        "streams": streams,
+        "scope": "admin" if kind == "destructive" else scope or default_scope,
+        "errors": tuple(errors),
+        "examples": tuple(examples),
+        "alias": alias,
+        "positional": tuple(positional),
+        "needs_store": needs_store,
+        "elsewhere": elsewhere,
+        "idempotent": kind == "read" if idempotent is None else idempotent,
+        "whole": scope == "admin" if whole is None else whole,
+        "more_scopes": tuple(more_scopes),
+    }
+
+    def declare(handler: F) -> F:
+        handler.method = Method(handler=handler, **declared)  # type: ignore[attr-defined]
+        return handler
+
+    return declare
+
+
+class Registry:
+    """The methods of one process, by name, in the order of their modules."""
+
+    def __init__(self, methods: Iterable[Method]) -> None:
+        self.methods: dict[str, Method] = {m.name: m for m in methods}
+
+    @classmethod
+    def of(cls, *modules: ModuleType) -> Registry:
+        """Collects what the modules declare; importing them registers nothing."""
+        return cls(
+            value.method
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(getattr(value, "method", None), Method)
+            and value.__module__ == module.__name__
+        )
+
+    def find(self, name: str) -> Method:
+        """Raises input.unknown_method with the nearest names."""
+        found = self.methods.get(name)
+        if found is None:
+            shown = name[:_MOST_SHOWN]
+            near = nearest(shown, self.methods)
+            raise KbprocError(
+                "input.unknown_method",
+                f"There is no method {shown!r}.",
+                field="$.method",
+                valid_values=near,
+                hint=f"{meant(alike(shown, self.methods))}Call describe for the list of methods.",
+            )
+        return found
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope there is."""
+        named = ((m.scope, *m.more_scopes) for m in self.methods.values())
+        return tuple(sorted({scope for scopes in named for scope in scopes}))

@@ -1,0 +1,80 @@
+"""Chains of entries as they will be, once some go, come back or are linked otherwise.
+
+Owns: that nothing live stands behind something gone, that no chain runs in a circle,
+and the events that lead there.
+Refuses to know: why any of it happens, texts, and who may do it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from kbproc.events.codec import EntryRevived, EntrySuperseded, Event
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+
+
+class Chains:
+    """Everything that is linked with some entries; what is not an entry is passed over."""
+
+    def __init__(self, queries: Queries, ids: Collection[int]) -> None:
+        rows = queries.chains(list(ids))
+        self._was = {id: row.superseded_by for id, row in rows.items()}
+        self._by = dict(self._was)
+        self._live = {id for id, row in rows.items() if row.live}
+
+    def is_live(self, id: int | None) -> bool:
+        return id in self._live
+
+    def by(self, id: int) -> int | None:
+        """What supersedes it directly."""
+        return self._by.get(id)
+
+    def remove(self, ids: Collection[int]) -> None:
+        self._live -= set(ids)
+
+    def bring(self, ids: Collection[int]) -> None:
+        self._live |= self._by.keys() & set(ids)
+
+    def relink(self, wanted: Mapping[int, int | None]) -> list[int]:
+        """Entry → what is to supersede it from now on. Returns those that would close a circle."""
+        self._by.update((id, None) for id, by in wanted.items() if by is None)
+        left = {id: by for id, by in wanted.items() if by is not None}
+        # One that is in the way now may be out of it once another is linked otherwise.
+        while free := next((id for id, by in left.items() if not self._leads(by, id)), None):
+            self._by[free] = left.pop(free)
+        return list(left)
+
+    def _leads(self, start: int, to: int) -> bool:
+        at: int | None = start
+        while at is not None and at != to:
+            at = self._by.get(at)
+        return at == to
+
+    def settle(self) -> None:
+        """What lives behind something gone is taken over by the next that lives, if any does."""
+        for id in self._live:
+            by = self._by[id]
+            while by is not None and by not in self._live:
+                by = self._by.get(by)
+            self._by[id] = by
+
+    @property
+    def changed(self) -> list[int]:
+        return sorted(id for id, was in self._was.items() if self._by[id] != was)
+
+    def events(self) -> list[Event]:
+        """Freed first, then linked anew: so every head comes out right in any order."""
+        revived: dict[int, list[int]] = defaultdict(list)
+        linked: list[Event] = []
+        for id in self.changed:
+            was, by = self._was[id], self._by[id]
+            if was is not None:
+                revived[was].append(id)
+            if by is not None:
+                linked.append(EntrySuperseded(id=id, by=by, was=was))
+        freed = [EntryRevived(ids=ids, was=was) for was, ids in sorted(revived.items())]
+        return [*freed, *linked]

@@ -1,0 +1,143 @@
+"""From a source's bytes to a document's content.
+
+Owns: parsing in the pool, keeping the source, what of a document's own tags and
+metadata can be used, and cutting a document afresh.
+Refuses to know: formats (parse/), files and folders (ingest.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import check_metadata, clean_tags
+from kbproc.documents.revision import Content, Ids, written
+from kbproc.events.codec import ChunkText
+from kbproc.store.decision import Decision, Here
+from kbproc.store.pipeline import LongWrite
+
+if TYPE_CHECKING:
+    from kbproc.sources.parse.worker import ParsedChunks
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import DocumentRow
+
+
+PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
+_NO_TEXT = {
+    "pdf": "A scanned document needs text recognition first.",
+    "html": "The page may be made by scripts: save it as shown by a browser, and add that.",
+}
+
+
+def content_of_text(
+    store: Store, text: str, type: str, title: str, *, field: str = "$.params.text"
+) -> Content:
+    """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise KbprocError(
+            "input.invalid_params", f"{field} holds half a surrogate pair.", field=field
+        ) from None
+    if not text.strip():
+        raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
+    return read_content(store, data, type, title, title=title)
+
+
+def read_content(
+    store: Store, data: bytes, doc_type: str, name: str, *, title: str | None = None
+) -> Content:
+    """Parses in a separate process and keeps the bytes as a blob.
+
+    Raises what the parser raises; a document without any text is a failure too.
+    """
+    parsed = _parsed(store, data, doc_type, name, title)
+    if not parsed.chunks:
+        raise KbprocError(
+            "operation.failed",
+            f"{name} holds no text.",
+            hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
+        )
+    return Content(
+        title=title or parsed.title or name,
+        doc_type=doc_type,
+        chunks=[
+            ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
+            for c in parsed.chunks
+        ],
+        sha256=store.blobs.put(data),
+        size_bytes=len(data),
+        tags=_usable_tags(parsed.tags),
+        metadata=_usable_metadata(parsed.metadata),
+        pages=parsed.pages,
+    )
+
+
+def _parsed(store: Store, data: bytes, doc_type: str, name: str, title: str | None) -> ParsedChunks:
+    from kbproc.sources.parse.pool import Retired
+
+    while True:
+        try:
+            return store.parsers.parse(data, doc_type, name, title)
+        except Retired:  # another model has come meanwhile, and another length of chunks
+            continue
+
+
+def _usable_tags(tags: Iterable[str]) -> list[str]:
+    """A document's own tags as far as they can be tags; the rest is left out."""
+    kept: list[str] = []
+    for tag in tags:
+        try:
+            kept += clean_tags([tag[:64]])
+        except KbprocError:
+            continue
+    return list(dict.fromkeys(kept))[:16]
+
+
+def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in list(metadata.items())[:64]:
+        short = value[:1000] if isinstance(value, str) else value
+        try:
+            check_metadata({key: short})
+        except KbprocError:
+            continue
+        kept[key] = short
+    return kept
+
+
+def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
+    """True if the chunks came out differently and are now a new revision."""
+    name = Path(row.path).name if row.path else row.title
+    data = store.blobs.get(row.sha256)
+    content = read_content(store, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
+    content = msgspec.structs.replace(content, doc_type=row.type)
+    with store.reading() as snapshot:
+        old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
+    if old == [(c.text, c.page, c.section) for c in content.chunks]:
+        return False
+
+    def decide(here: Here) -> Decision:
+        current = here.queries.document(row.id)
+        if current is None or current.deleted_at or current.sha256 != row.sha256:
+            return Decision(events=[], data=None)  # newer content came meanwhile
+        event = written(
+            here,
+            msgspec.structs.replace(content, title=current.title),
+            kb=current.kb,
+            existing=current,
+            ids=Ids(here),
+            tags=list(current.tags),
+            metadata=msgspec.json.decode(current.metadata),
+            path=current.path,
+            url=current.url,
+            source_id=current.source_id,
+        )
+        event = msgspec.structs.replace(event, entry=here.queries.entry_facts(row.id))
+        return Decision(events=[event], data=event)
+
+    return write.item(decide) is not None

@@ -1,0 +1,79 @@
+"""A document as it is shown.
+
+Owns: the Document struct, its source and its chunks, made from rows.
+Refuses to know: how documents are found and changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.values import Scalar
+from kbproc.store.state import IndexStatus
+
+if TYPE_CHECKING:
+    from kbproc.store.state import Model
+    from kbproc.views.catalog.rows import DocumentRow
+
+
+def shown(row: DocumentRow, embedding: Model) -> Document:
+    return Document(
+        id=row.id,
+        kb=row.kb,
+        title=row.title,
+        type=row.type,  # type: ignore[arg-type]
+        source=Source(path=row.path, url=row.url, source_id=row.source_id),
+        tags=list(row.tags),
+        metadata=msgspec.json.decode(row.metadata),
+        revision=row.revision,
+        chunk_count=row.chunk_count,
+        size_bytes=row.size_bytes,
+        sha256=row.sha256,
+        index_status=embedding.status_of(row.id),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        pages=row.pages,
+    )
+
+
+DocType = Literal["pdf", "markdown", "text", "html", "docx", "code", "knowledge", "note"]
+
+
+class Source(Struct, kw_only=True, frozen=True):
+    """Where a document comes from: one of path, url and source_id, or none of them."""
+
+    path: str | None = None
+    url: str | None = None
+    source_id: str | None = None
+
+
+class Document(Struct, kw_only=True, frozen=True):
+    id: int
+    kb: str
+    title: str
+    type: DocType
+    source: Source
+    tags: list[str]
+    metadata: dict[str, Scalar]
+    revision: int
+    chunk_count: int
+    size_bytes: int
+    sha256: str
+    index_status: IndexStatus
+    created_at: str
+    updated_at: str
+    pages: int | None = None
+
+
+class ChunkView(Struct, kw_only=True, frozen=True):
+    """A chunk as it is shown: `chunk_index` counts from 0 within its document."""
+
+    id: int
+    document_id: int
+    chunk_index: int
+    text: str
+    page: int | None
+    section: str | None

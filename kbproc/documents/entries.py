@@ -1,0 +1,247 @@
+"""Knowledge entries: shown, found, linked and unlinked.
+
+Owns: rows as Entry structs, the not-found answers, what superseding and its undoing
+and a deletion do to a chain, who may do it.
+Refuses to know: texts and their parsing, search, the wire.
+
+An entry is superseded by at most one other; who supersedes it may be superseded in turn.
+`head` is the entry at the chain's end, kept by the fold of the log: see views/lifecycle.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import DocumentId
+from kbproc.base.wording import there_is_no
+from kbproc.documents.chains import Chains
+from kbproc.store.decision import Target
+from kbproc.store.state import IndexStatus
+
+if TYPE_CHECKING:
+    from kbproc.store.state import Model
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import EntryRow
+
+MAX_BODY = 32_000
+
+EntryId = Annotated[DocumentId, Meta(description="knowledge entry, by id")]
+TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, by your own name")]
+
+
+class TaskRef(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Which task an entry has to do with; `produced`: it came out of it."""
+
+    task_id: TaskId
+    kind: Annotated[Literal["references", "produced"], Meta(description="how it relates")] = (
+        "references"
+    )
+
+
+class Entry(Struct, kw_only=True, frozen=True):
+    """A knowledge entry. `head`: the entry that holds now; itself unless superseded.
+
+    `source`: where it was learned. `expired`: at the moment of this answer.
+    """
+
+    id: int
+    kb: str
+    title: str
+    tags: list[str]
+    confidence: int
+    expires_at: str | None
+    expired: bool
+    task_ref: TaskRef | None
+    source: str
+    created_by: str
+    created_at: str
+    superseded_by: int | None
+    head: int
+    embedding_status: IndexStatus
+
+
+class EntryText(Entry, kw_only=True, frozen=True):
+    """With its text, and the entries whose place it took directly (the first hundred)."""
+
+    body: str
+    supersedes: list[int]
+
+
+class Superseded(Struct, kw_only=True, frozen=True):
+    """`head`: the entry that holds in old_id's place from now on."""
+
+    old_id: int
+    new_id: int
+    head: int
+
+
+def shown(row: EntryRow, embedding: Model, now: str) -> Entry:
+    return Entry(
+        id=row.id,
+        kb=row.kb,
+        title=row.title,
+        tags=list(row.tags),
+        confidence=row.confidence,
+        expires_at=row.expires_at,
+        expired=row.expires_at is not None and row.expires_at <= now,
+        task_ref=task_ref_of(row.task_id, row.task_kind),
+        source=row.source,
+        created_by=row.created_by,
+        created_at=row.created_at,
+        superseded_by=row.superseded_by,
+        head=row.head,
+        embedding_status=embedding.status_of(row.id),
+    )
+
+
+def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
+    if task_id is None:
+        return None
+    return TaskRef(task_id=task_id, kind="produced" if kind == "produced" else "references")
+
+
+def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRow:
+    """The live entry; raises resource.not_found that tells what is there instead."""
+    row = queries.entry(id)
+    if row is not None and row.deleted_at is None:
+        return row
+    if row is not None:
+        raise KbprocError(
+            "resource.not_found",
+            f"Entry {id} was deleted at {row.deleted_at}.",
+            field=field,
+            hint="events.revert undoes its deletion; as_of shows it as it was.",
+            detail={"deleted_at": row.deleted_at},
+        )
+    document = queries.document(id)
+    if document is not None and document.type and document.deleted_at is None:
+        raise KbprocError(
+            "resource.not_found",
+            f"{id} is a document of type {document.type}, no entry.",
+            field=field,
+            hint="See knowledge.list for the entries, doc.get for documents.",
+        )
+    raise KbprocError(
+        "resource.not_found",
+        f"There is no entry {id}.",
+        field=field,
+        hint="See knowledge.list for the entries there are.",
+    )
+
+
+def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[EntryRow]:
+    """Raises resource.not_found naming every id that is missing."""
+    found = {id: row for id, row in queries.entries_by_id(ids).items() if not row.deleted_at}
+    missing = [id for id in dict.fromkeys(ids) if id not in found]
+    if len(missing) == 1:
+        require(queries, missing[0], field=field)
+    if missing:
+        raise KbprocError(
+            "resource.not_found",
+            there_is_no("entry", missing, "entries"),
+            field=field,
+            detail={"missing": missing[:100]},
+        )
+    return [found[id] for id in dict.fromkeys(ids)]
+
+
+def targets_of(rows: Collection[EntryRow]) -> list[Target]:
+    return [Target(kind="entry", id=row.id, name=row.title, revision=row.revision) for row in rows]
+
+
+# ---------------------------------------------------------------------------- chains
+
+
+def check_owner(old: EntryRow, new: EntryRow, actor: str, scopes: Collection[str]) -> None:
+    """Raises auth.not_owner for somebody who owns neither."""
+    if actor in {old.created_by, new.created_by} or "knowledge:write_others" in scopes:
+        return
+    raise KbprocError(
+        "auth.not_owner",
+        f"Entries {old.id} and {new.id} belong to others, and {actor} may not link them.",
+        field="$.params.old_id",
+        hint="Store an entry of your own and let that supersede the old one.",
+        detail={
+            "owners": {str(old.id): old.created_by, str(new.id): new.created_by},
+            "needed": "knowledge:write_others",
+        },
+    )
+
+
+def check_link(queries: Queries, old: EntryRow, new: EntryRow) -> None:
+    """Whether `new` may supersede `old`.
+
+    Raises input.invalid_params, knowledge.cycle, resource.conflict.
+    """
+    if old.kb != new.kb:
+        raise KbprocError(
+            "input.invalid_params",
+            f"Entry {old.id} is in {old.kb}, entry {new.id} in {new.kb}: both must be in one kb.",
+            field="$.params.new_id",
+            hint=f"Store the new entry in {old.kb}.",
+        )
+    if old.id == new.id or _stands_behind(queries, new, old):
+        raise KbprocError(
+            "knowledge.cycle",
+            f"Entry {old.id} already stands in the place of entry {new.id}."
+            if old.id != new.id
+            else f"Entry {old.id} can't supersede itself.",
+            field="$.params.new_id",
+            hint=f"Entry {new.head} is the one that holds now."
+            if old.id != new.id
+            else "Store a new entry and let that supersede it.",
+            detail={"head": new.head},
+        )
+    if old.superseded_by is not None:
+        raise KbprocError(
+            "resource.conflict",
+            f"Entry {old.id} is superseded by entry {old.superseded_by} already.",
+            field="$.params.old_id",
+            hint=f"Supersede entry {old.head}, which holds now, or undo it first: "
+            f"knowledge.unsupersede, old_id {old.id}, new_id {old.superseded_by}.",
+            detail={"superseded_by": old.superseded_by, "head": old.head},
+        )
+
+
+def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
+    """Whether `other` comes later than `entry` in its chain.
+
+    One that nothing supersedes can only be the chain's head.
+    """
+    if entry.head != other.head:
+        return False
+    if other.superseded_by is None:
+        return True
+    by = queries.successors(entry.head)
+    id: int | None = entry.id
+    while id is not None and id != other.id:
+        id = by.get(id)
+    return id == other.id
+
+
+def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
+    """The chains once these entries are gone.
+
+    What stood behind a head holds again; behind one that was superseded itself it is
+    superseded by its successor from now on.
+    """
+    ids = [row.id for row in rows]
+    chains = Chains(queries, ids)
+    chains.remove(ids)
+    chains.settle()
+    return chains
+
+
+def told(queries: Queries, chains: Chains) -> list[str]:
+    """What changes in the chains, for a plan."""
+    titles = {row.id: row.title for row in queries.entries_by_id(chains.changed).values()}
+    return [
+        f"revive entry {id} “{titles[id]}”"
+        if chains.by(id) is None
+        else f"entry {id} “{titles[id]}” is superseded by {chains.by(id)} instead"
+        for id in chains.changed
+    ]

@@ -1,0 +1,429 @@
+"""From files and texts to documents.
+
+Owns: what is new, changed, unchanged, gone or unreadable; parsing a few files
+ahead; gathering them into records; the plan of an ingest.
+Refuses to know: how a source is read (content.py), how records are written (commit.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kbproc.base import paths as files
+from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
+from kbproc.documents.content import read_content
+from kbproc.documents.documents import is_bulk, require_kb, targets_of
+from kbproc.documents.revision import Content, Ids, metadata_of, tags_of, written
+from kbproc.events.codec import DocDeleted, DocWritten, Event, FileCleared, FileFailed
+from kbproc.sources import walk
+from kbproc.sources.blobs import digest
+from kbproc.sources.parse.formats import detect
+from kbproc.store.decision import Decision, Here
+from kbproc.store.pipeline import LongWrite
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import DocumentRow
+
+_AHEAD = 8
+_BATCH_DOCUMENTS = 32
+_BATCH_CHUNKS = 400
+_MOST_LISTED = 100
+
+# These end the ingest; everything else is one file's failure.
+_NOT_THE_FILES_FAULT = {"store.io", "operation.cancelled"}
+
+Action = Literal["added", "updated", "unchanged", "failed", "unsupported"]
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """What became of one file; `content` where there is something to write."""
+
+    path: str
+    action: Action
+    content: Content | None = None
+    error: KbprocError | None = None
+    sha256: str | None = None
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """An ingest's params, resolved."""
+
+    kb: str
+    starts: list[Path]
+    root: Path | None
+    named: frozenset[Path]
+    recursive: bool
+    glob: str | None
+    exclude: Sequence[str]
+    max_file_bytes: int
+    tags: list[str]
+    metadata: dict[str, Any]
+    prune: bool
+    approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
+
+
+def find_files(store: Store, work: Work) -> list[Path]:
+    """Every file once, in the order of the params; never the store's own."""
+    found: dict[Path, None] = {}
+    for start in work.starts:
+        if work.prune and files.is_gone(start):
+            continue
+        for path in walk.walk(
+            start,
+            root=work.root,
+            recursive=work.recursive,
+            glob=work.glob,
+            exclude=work.exclude,
+        ):
+            found[path] = None
+    own = store.origin.resolve()
+    return [path for path in found if not path.is_relative_to(own)]
+
+
+def run(
+    store: Store,
+    work: Work,
+    write: LongWrite,
+    *,
+    emit: Callable[[str, dict[str, Any]], None],
+    cancelled: Callable[[], bool],
+) -> IngestResult:
+    """Ingests; each batch is durable when the next begins. Raises operation.cancelled."""
+    known, failed_before = _known(store, work.kb)
+    _require_starts(work, {**known, **failed_before})
+    resumed = write.written()
+    result = IngestResult(kb=work.kb)
+    paths = find_files(store, work)
+    batch: list[Item] = []
+    items = _examine_ahead(store, work, paths, known)
+    for number, item in enumerate(items, 1):
+        _count(result, item, known, resumed)
+        if item.content is not None or _failure_is_news(item, failed_before):
+            batch.append(item)
+        if _full(batch):
+            _commit(write, work, batch, failed_before, result)
+            batch = []
+        emit("progress", progress("parse", number, len(paths), Path(item.path).name))
+        if cancelled():
+            items.close()
+            _commit(write, work, batch, failed_before, result)
+            raise KbprocError(
+                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
+            )
+    _commit(write, work, batch, failed_before, result)
+    if work.prune:
+        result.removed = write.item(lambda here: _prune(here, work)).removed
+    return result
+
+
+def progress(stage: str, current: int, total: int, message: str) -> dict[str, Any]:
+    """The fields of a progress event; the last one is never left out."""
+    return {
+        "stage": stage,
+        "current": current,
+        "total": total,
+        "percent": round(100 * current / total, 1),
+        "message": message,
+        "last": current == total,
+    }
+
+
+def _known(
+    store: Store, kb: str
+) -> tuple[dict[str, DocumentRow], dict[str, tuple[str, str, str | None]]]:
+    with store.reading() as snapshot:
+        return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
+
+
+def _examine_ahead(
+    store: Store, work: Work, paths: list[Path], known: dict[str, DocumentRow]
+) -> Generator[Item]:
+    """Items in the order of `paths`, a few being parsed ahead of the one that is next."""
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="ingest") as executor:
+        ahead: deque[Future[Item]] = deque()
+        remaining = iter(paths)
+        try:
+            while True:
+                while len(ahead) < _AHEAD and (path := next(remaining, None)) is not None:
+                    earlier = known.get(str(path))
+                    ahead.append(executor.submit(_examine, store, work, path, earlier))
+                if not ahead:
+                    return
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+def _examine(store: Store, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
+    shown, sha256 = files.shown(path), None
+    try:
+        if shown != str(path):
+            raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
+        data = files.read(path, work.max_file_bytes)
+        sha256 = digest(data)
+        if earlier is not None and earlier.sha256 == sha256:
+            store.blobs.heal(sha256, data)
+            return Item(path=shown, action="unchanged", sha256=sha256)
+        doc_type = detect(path.name, data[:4096])
+        if doc_type is None:
+            return _unsupported(path, path in work.named)
+        content = read_content(store, data, doc_type, path.name)
+    except KbprocError as error:
+        if error.type in _NOT_THE_FILES_FAULT:
+            raise
+        return Item(path=shown, action="failed", error=error, sha256=sha256)
+    return Item(path=shown, action="updated" if earlier else "added", content=content)
+
+
+def _unsupported(path: Path, named: bool) -> Item:
+    """In a folder such files are passed over; one that was named is a failure."""
+    if not named:
+        return Item(path=str(path), action="unsupported")
+    error = KbprocError("input.unsupported_type", f"No parser reads {path.name}.")
+    return Item(path=str(path), action="failed", error=error)
+
+
+def _count(
+    result: IngestResult, item: Item, known: dict[str, DocumentRow], resumed: dict[int, int]
+) -> None:
+    """Unchanged files that an earlier, unfinished run of this command wrote count as its own."""
+    row = known.get(item.path)
+    if item.action == "unchanged" and row is not None and row.id in resumed:
+        action: Literal["added", "updated"] = "added" if resumed[row.id] == 1 else "updated"
+        _list_changed(result, row.id, item.path, action, row.chunk_count)
+    elif item.action == "unchanged":
+        result.unchanged += 1
+    elif item.action == "unsupported":
+        result.unsupported += 1
+    elif item.error is not None:
+        result.failed += 1
+        if len(result.failures) < _MOST_LISTED:
+            failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
+            result.failures.append(failure)
+
+
+def _list_changed(
+    result: IngestResult, id: int, path: str, action: Literal["added", "updated"], chunks: int
+) -> None:
+    setattr(result, action, getattr(result, action) + 1)
+    result.chunks += chunks
+    if len(result.documents) < _MOST_LISTED:
+        result.documents.append(Changed(id=id, path=path, action=action))
+
+
+def _failure_is_news(item: Item, before: dict[str, tuple[str, str, str | None]]) -> bool:
+    if item.error is None:
+        return item.action != "unsupported" and item.path in before
+    return before.get(item.path) != (item.error.type, item.error.message, item.sha256)
+
+
+def _full(batch: list[Item]) -> bool:
+    chunks = sum(len(item.content.chunks) for item in batch if item.content)
+    return len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
+
+
+def _commit(
+    write: LongWrite,
+    work: Work,
+    batch: list[Item],
+    failed_before: dict[str, tuple[str, str, str | None]],
+    result: IngestResult,
+) -> None:
+    if not batch:
+        return
+    events = write.item(lambda here: _batch(here, work, batch, failed_before))
+    # What another writer has brought in meanwhile is as it should be.
+    result.unchanged += sum(item.content is not None for item in batch) - len(events)
+    for event in events:
+        action: Literal["added", "updated"] = "added" if event.revision == 1 else "updated"
+        _list_changed(result, event.id, event.path, action, len(event.chunks))
+
+
+def _batch(
+    here: Here,
+    work: Work,
+    batch: list[Item],
+    failed_before: dict[str, tuple[str, str, str | None]],
+) -> Decision:
+    """Looks again at what is there: another writer may have been faster."""
+    require_kb(here, work.kb)
+    known = here.queries.documents_at(work.kb, [item.path for item in batch])
+    ids = Ids(here)
+    events: list[Event] = []
+    for item in batch:
+        existing = known.get(item.path)
+        if item.error is not None:
+            events.append(
+                FileFailed(
+                    kb=work.kb,
+                    path=item.path,
+                    error=item.error.type,
+                    message=item.error.message,
+                    sha256=item.sha256,
+                )
+            )
+            continue
+        if item.path in failed_before:
+            events.append(FileCleared(kb=work.kb, path=item.path))
+        content = item.content
+        if content is None or (existing is not None and existing.sha256 == content.sha256):
+            continue
+        events.append(_file_written(here, work, item.path, content, existing, ids))
+    return Decision(events=events, data=[e for e in events if isinstance(e, DocWritten)])
+
+
+def _file_written(
+    here: Here, work: Work, path: str, content: Content, existing: DocumentRow | None, ids: Ids
+) -> DocWritten:
+    """A new revision keeps what was given by hand."""
+    return written(
+        here,
+        content,
+        kb=work.kb,
+        existing=existing,
+        ids=ids,
+        tags=tags_of(content, existing, work.tags),
+        metadata=metadata_of(content, existing, work.metadata),
+        path=path,
+    )
+
+
+# --------------------------------------------------------------------------- prune
+
+
+class Pruned(Struct, frozen=True):
+    removed: int
+
+
+def gone(here: Here, work: Work) -> list[DocumentRow]:
+    """Documents below the given paths whose files do not exist any more."""
+    return [
+        row
+        for path, row in sorted(here.queries.paths(work.kb).items())
+        if any(Path(path).is_relative_to(start) for start in work.starts)
+        and files.is_gone(Path(path))
+    ]
+
+
+def removal(here: Here, kb: str, rows: list[DocumentRow]) -> Decision:
+    """What a person is asked to approve before prune removes `rows`."""
+    return Decision(
+        events=[DocDeleted(id=row.id) for row in rows],
+        data=None,
+        targets=targets_of(rows),
+        changes=[f"removed: {row.path}" for row in rows],
+        bulk=is_bulk(here, kb, len(rows)) if rows else False,
+    )
+
+
+def _require_starts(work: Work, known: Iterable[str]) -> None:
+    """Raises resource.not_found for a path that is not there and has never been read."""
+    for index, start in enumerate(work.starts):
+        if files.is_gone(start) and not any(Path(path).is_relative_to(start) for path in known):
+            raise KbprocError(
+                "resource.not_found",
+                f"There is no file or folder {start}.",
+                field=f"$.params.paths[{index}]",
+            )
+
+
+def _prune(here: Here, work: Work) -> Decision:
+    """Removes what was approved and is still gone."""
+    rows = [row for row in gone(here, work) if row.id in work.approved]
+    failures = [
+        path
+        for path in here.queries.failures(work.kb)
+        if any(Path(path).is_relative_to(start) for start in work.starts)
+        and files.is_gone(Path(path))
+    ]
+    events: list[Event] = [DocDeleted(id=row.id) for row in rows]
+    events += [FileCleared(kb=work.kb, path=path) for path in failures]
+    return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
+
+
+def plan(store: Store, work: Work, here: Here) -> Decision:
+    """What an ingest would do, without parsing: new, changed, unchanged, gone."""
+    known = here.queries.paths(work.kb)
+    _require_starts(work, {**known, **here.queries.failures(work.kb)})
+    changes = []
+    counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
+    for path in find_files(store, work):
+        action, why = _foresee(work, path, known.get(str(path)))
+        counts[action] += 1
+        if action in {"added", "updated", "failed"}:
+            changes.append(f"{action}: {files.shown(path)}{why}")
+    rows = gone(here, work) if work.prune else []
+    gone_ones = removal(here, work.kb, rows)
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+    first = f"{summary}, {len(rows)} removed"
+    return replace(gone_ones, changes=[first, *gone_ones.changes, *changes])
+
+
+def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Action, str]:
+    try:
+        data = files.read(path, work.max_file_bytes)
+    except KbprocError as error:
+        return "failed", f" ({error.message})"
+    if earlier is not None and earlier.sha256 == digest(data):
+        return "unchanged", ""
+    if detect(path.name, data[:4096]) is None:
+        return ("failed", " (unsupported)") if path in work.named else ("unsupported", "")
+    return ("updated" if earlier else "added"), ""
+
+
+class FileFailure(Struct, frozen=True, kw_only=True):
+    path: str
+    type: str
+    message: str
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    id: int
+    path: str
+    action: Literal["added", "updated"]
+
+
+class IngestResult(Struct, kw_only=True):
+    """Counts of files; `documents` and `failures` list the first hundred."""
+
+    kb: str
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: int = 0
+    unsupported: int = 0
+    chunks: int = 0
+    documents: list[Changed] = []
+    failures: list[FileFailure] = []
+
+
+def counts(result: IngestResult) -> dict[str, Any]:
+    names = ("added", "updated", "unchanged", "removed", "failed", "unsupported", "chunks")
+    return {name: getattr(result, name) for name in names}
+
+
+def partial(result: IngestResult) -> KbprocError:
+    """The outcome of an ingest in which some files could not be read."""
+    total = result.added + result.updated + result.unchanged + result.failed
+    detail = {**counts(result), "kb": result.kb, "failures": msgspec.to_builtins(result.failures)}
+    first = result.failures[0]
+    name = Path(first.path).name
+    where = "" if name in first.message else f"{name}: "  # most messages name the file
+    return KbprocError(
+        "operation.partial",
+        f"{result.failed} of {plural(total, 'file')} could not be read. First: "
+        f"{where}{first.message}",
+        detail=detail,
+    )

@@ -1,0 +1,167 @@
+"""A document's next revision.
+
+Owns: a parsed source as Content, the events that write or change a document, and
+the document that results from them.
+Refuses to know: where a source comes from, and who may change what.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.documents.document import Document, Source, shown
+from kbproc.events.codec import ChunkText, DocChanged, DocWritten, Event
+from kbproc.sources.parse.formats import PARSER_VERSION
+from kbproc.store.decision import Here
+from kbproc.store.state import IndexStatus
+
+if TYPE_CHECKING:
+    from kbproc.embedding.background import Embedding
+    from kbproc.views.catalog.rows import DocumentRow
+
+
+def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
+    """The document as it will be once `event` is committed."""
+    return Document(
+        id=event.id,
+        kb=event.kb,
+        title=event.title,
+        type=event.doc_type,  # type: ignore[arg-type]
+        source=Source(path=event.path, url=event.url, source_id=event.source_id),
+        tags=event.tags,
+        metadata=event.metadata,
+        revision=event.revision,
+        chunk_count=len(event.chunks),
+        size_bytes=event.size_bytes,
+        sha256=event.source_sha256,
+        index_status=status,
+        created_at=created_at,
+        updated_at=now,
+        pages=event.pages,
+    )
+
+
+class Content(Struct, frozen=True, kw_only=True):
+    """A parsed source, ready to become a document's revision."""
+
+    title: str
+    doc_type: str
+    chunks: list[ChunkText]
+    sha256: str
+    size_bytes: int
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    pages: int | None = None
+
+
+def tags_of(content: Content, existing: DocumentRow | None, given: list[str]) -> list[str]:
+    """The source's own, those that were given before, and those given now; at most 16."""
+    return list(dict.fromkeys([*content.tags, *(existing.tags if existing else []), *given]))[:16]
+
+
+def metadata_of(
+    content: Content, existing: DocumentRow | None, given: dict[str, Any]
+) -> dict[str, Any]:
+    """What was there before, the source's own over it, and over both what is given now."""
+    kept = msgspec.json.decode(existing.metadata) if existing else {}
+    return {**kept, **content.metadata, **given}
+
+
+def written(
+    here: Here,
+    content: Content,
+    *,
+    kb: str,
+    existing: DocumentRow | None,
+    ids: Ids,
+    tags: list[str],
+    metadata: dict[str, Any],
+    path: str | None = None,
+    url: str | None = None,
+    source_id: str | None = None,
+) -> DocWritten:
+    """The event for a new document, or for a new revision of `existing`."""
+    first_chunk = ids.chunks(len(content.chunks))
+    return DocWritten(
+        id=existing.id if existing else ids.document(),
+        kb=kb,
+        revision=existing.revision + 1 if existing else 1,
+        title=content.title,
+        doc_type=content.doc_type,
+        source_sha256=content.sha256,
+        size_bytes=content.size_bytes,
+        first_chunk=first_chunk,
+        chunks=content.chunks,
+        parser=PARSER_VERSION,
+        path=path,
+        url=url,
+        source_id=source_id,
+        tags=tags,
+        metadata=metadata,
+        pages=content.pages,
+    )
+
+
+class Ids:
+    """Hands out the next ids; the log makes them final."""
+
+    def __init__(self, here: Here) -> None:
+        self._document = here.head.next_document
+        self._chunk = here.head.next_chunk
+
+    def document(self) -> int:
+        self._document += 1
+        return self._document - 1
+
+    def chunks(self, count: int) -> int:
+        self._chunk += count
+        return self._chunk - count
+
+
+def changed(
+    here: Here,
+    row: DocumentRow,
+    *,
+    content: Content | None,
+    title: str | None,
+    tags: list[str] | None,
+    metadata: dict[str, Any] | None,
+    embedding: Embedding,
+) -> tuple[Event, Document]:
+    """What doc.update writes, and the document that results; None keeps what is there."""
+    new_tags = list(row.tags) if tags is None else tags
+    new_metadata = msgspec.json.decode(row.metadata) if metadata is None else metadata
+    if content is not None:
+        event = written(
+            here,
+            msgspec.structs.replace(content, title=title or row.title),
+            kb=row.kb,
+            existing=row,
+            ids=Ids(here),
+            tags=new_tags,
+            metadata=new_metadata,
+            path=row.path,
+            url=row.url,
+            source_id=row.source_id,
+        )
+        status = embedding.status_when_new
+        return event, of_event(event, created_at=row.created_at, now=here.now, status=status)
+    change = DocChanged(
+        id=row.id,
+        revision=row.revision + 1,
+        title=title or row.title,
+        tags=new_tags,
+        metadata=new_metadata,
+    )
+    made = msgspec.structs.replace(
+        shown(row, embedding),
+        title=change.title,
+        tags=new_tags,
+        metadata=new_metadata,
+        revision=change.revision,
+        updated_at=here.now,
+    )
+    return change, made

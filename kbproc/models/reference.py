@@ -1,0 +1,56 @@
+"""The reference: sentence-transformers itself, which the exported model is compared with.
+
+Owns: loading it and embedding one text.
+Refuses to know: how models are exported and cached.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbproc.models.export import weights_sha256
+from kbproc.models.onnx import fingerprint
+
+
+class SentenceTransformersEmbedder:
+    """The reference: slow to load (some 6 s) and to run, one text after another."""
+
+    batches = False
+
+    def __init__(self, name: str, folder: Path) -> None:
+        import transformers
+        from sentence_transformers import SentenceTransformer
+
+        transformers.logging.disable_progress_bar()
+        self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        self._one_at_a_time = threading.Lock()
+        self.name = name
+        self.max_tokens = int(self._model.max_seq_length or 512)
+        self.dim = len(self.embed("dimensions"))
+        modules = (repr(module) for module in self._model)
+        self.fingerprint = fingerprint(weights_sha256(folder), *modules, self.max_tokens)
+        own = folder / "tokenizer.json"
+        self.tokenizer_path = str(own) if own.is_file() else None
+
+    def embed(self, text: str) -> NDArray[np.float32]:
+        text = text.encode("utf-8", "replace").decode()
+        with self._one_at_a_time:
+            vector: NDArray[np.float32] = self._model.encode(
+                text, normalize_embeddings=True, show_progress_bar=False
+            )
+        return vector
+
+    def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
+        return [self.embed(text) for text in texts]
+
+    def count_tokens(self, text: str) -> int:
+        text = text.encode("utf-8", "replace").decode()
+        with self._one_at_a_time:
+            return len(self._model.tokenizer(text, truncation=False, verbose=False)["input_ids"])
+
+    def close(self) -> None:
+        self._model = None

@@ -1,0 +1,289 @@
+"""A copy of the store at one position, taken while writes go on.
+
+Owns: what belongs to a backup, copying it under a name that nothing can mistake
+for a store, and giving it its own name once it is whole and durable.
+Refuses to know: who asks for it. Restoring is opening the folder: the views are
+made from the log, as ever.
+
+Everything up to a published record is synced and never changes, so no writer
+has to wait; only what rewrites files (a purge) must not run beside a backup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
+
+from kbproc.base.durable import sync_folder
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.events import codec
+from kbproc.events.codec import AgentDeleted, AgentWritten, DocDeleted, DocPurged, DocWritten, Event
+from kbproc.log import record as records
+from kbproc.log.segment import lines_from
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+
+# Stands for store.toml until the end: opening what is half there is refused.
+_UNFINISHED = b"format = 0  # a backup that was not finished; it may be removed\n"
+_SETTINGS, _SETTINGS_TO_BE = "store.toml", "store.new"
+_AT_ONCE = 8
+_BLOCK = 1 << 20
+
+Check = Callable[[], None]
+Tell = Callable[[int, int, str], None]
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A file of the backup: the first `size` bytes of `source`; `sha256` where it has one."""
+
+    name: str
+    source: Path
+    size: int
+    sha256: str | None = None
+
+
+class Inventory(Struct, frozen=True, kw_only=True):
+    """What a backup at `seq` consists of; `missing` are sources that the store has lost.
+
+    `elsewhere`: agents whose notes lie in a folder outside of the store.
+    """
+
+    seq: int
+    parts: list[Part]
+    missing: list[str]
+    elsewhere: list[str]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+def take_stock(store: Store, check: Check) -> Inventory:
+    """Reads the whole log, so that no damaged one is copied. Raises store.corrupt, store.io.
+
+    `check` is called now and then and may raise.
+    """
+    head = store.published.head.position
+    sources: dict[str, None] = {}
+    notes = _Notes()
+    last = records.START
+    for record in store.log.read(to_seq=head.seq):
+        check()
+        last = record.position
+        for event in codec.decode(record.events):
+            if isinstance(event, DocWritten):
+                sources[event.source_sha256] = None
+            notes.follow(event)
+    if last != head:
+        raise KbprocError(
+            "store.corrupt",
+            f"The log does not hold record {head.seq} as readers see it.",
+            detail={"expected_seq": head.seq, "last_seq": last.seq},
+        )
+    blobs = {sha256: store.blobs.path(sha256) for sha256 in sources}
+    parts = [
+        _part(store, store.folder / _SETTINGS),
+        *_log_parts(store, head.seq),
+        *(_part(store, path, sha256) for sha256, path in blobs.items() if path.exists()),
+        *(_part(store, path) for path in sorted((store.folder / "vectors").glob("*.pack"))),
+        *notes.parts(store),
+    ]
+    missing = [sha256 for sha256, path in blobs.items() if not path.exists()]
+    return Inventory(seq=head.seq, parts=parts, missing=missing, elsewhere=notes.elsewhere)
+
+
+class _Notes:
+    """Notes as the log knows them, which is what a sync of the copy holds its files against."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, DocWritten] = {}
+        self._folders: dict[str, str | None] = {}
+
+    def follow(self, event: Event) -> None:
+        match event:
+            case DocWritten() if event.doc_type == "note":
+                self._live[event.id] = event
+            case DocDeleted() | DocPurged():
+                for id in codec.documents_of(event):
+                    self._live.pop(id, None)
+            case AgentWritten():
+                self._folders[event.slug] = event.folder
+            case AgentDeleted():
+                self._folders.pop(event.slug, None)
+
+    @property
+    def elsewhere(self) -> list[str]:
+        return sorted(slug for slug, folder in self._folders.items() if folder is not None)
+
+    def parts(self, store: Store) -> Iterator[Part]:
+        """Files of the agents' own folders, made of the sources; those that are lost are not."""
+        for note in self._live.values():
+            agent, source = note.kb.partition("/")[2], store.blobs.path(note.source_sha256)
+            if self._folders.get(agent, "") is None and source.exists():
+                yield Part(
+                    name=f"notes/{agent}/{note.source_id}.md",
+                    source=source,
+                    size=note.size_bytes,
+                    sha256=note.source_sha256,
+                )
+
+
+def _part(store: Store, path: Path, sha256: str | None = None) -> Part:
+    name = str(path.relative_to(store.folder))
+    return Part(name=name, source=path, size=path.stat().st_size, sha256=sha256)
+
+
+def _log_parts(store: Store, seq: int) -> list[Part]:
+    """Whole segments, and the last one up to the end of record `seq`."""
+    segments = [path for path in store.log.segments() if int(path.stem) <= seq]
+    *whole, last = (_part(store, path) for path in segments)
+    end = next(
+        offset + len(line)
+        for offset, line in lines_from(last.source, seq)
+        if records.seq_of(line) == seq
+    )
+    return [*whole, Part(name=last.name, source=last.source, size=end)]
+
+
+def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> list[str]:
+    """Copies to `target`, which appears whole or not at all; returns damaged sources.
+
+    A damaged source is left out, as a missing one is. `tell` gets bytes copied, bytes
+    in all and a file's name; `check` may raise. Raises store.io with nothing left
+    behind, resource.already_exists.
+    """
+    try:
+        _remove_leftovers(target)
+        with _unfinished(target) as folder:
+            damaged = _copy_all(inventory, folder, tell, check)
+            reach("backup.copied")
+            _finish(folder, target)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"The backup {target} could not be written: {error.strerror or error}."
+        ) from error
+    return damaged
+
+
+@contextlib.contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, held by a lock for as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent))
+    held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        _write(folder / _SETTINGS, _UNFINISHED)
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        os.close(held)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Of backups to the same place whose process died; never what merely has such a name."""
+    for found in target.parent.glob(f"{glob.escape(target.name[:100])}.partial-*"):
+        if not _is_unfinished(found):
+            continue
+        held = os.open(found, os.O_RDONLY | os.O_CLOEXEC)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(found, ignore_errors=True)
+        os.close(held)
+
+
+def _is_unfinished(folder: Path) -> bool:
+    try:
+        with (folder / _SETTINGS).open("rb") as file:
+            return file.read(len(_UNFINISHED) + 1) == _UNFINISHED
+    except OSError:
+        return False
+
+
+def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> list[str]:
+    """Some files at once: the disk takes longer over syncing small ones than over writing."""
+    for part in inventory.parts:
+        _make_folder((folder / part.name).parent)
+    done, damaged = 0, []
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
+        try:
+            copies = pool.map(partial(_copy, folder), inventory.parts)
+            for part, sha256 in zip(inventory.parts, copies, strict=True):
+                check()
+                if part.sha256 not in {None, sha256}:
+                    (folder / part.name).unlink()
+                    damaged.append(str(part.sha256))
+                done += part.size
+                tell(done, inventory.size, part.source.name)
+            for _ in pool.map(sync_folder, [Path(below) for below, _, _ in os.walk(folder)]):
+                check()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return damaged
+
+
+def _copy(folder: Path, part: Part) -> str | None:
+    """Durable when it returns the sha256 of what was copied, where it matters."""
+    copied = folder / (part.name if part.name != _SETTINGS else _SETTINGS_TO_BE)
+    digest = None if part.sha256 is None else hashlib.sha256()
+    with part.source.open("rb") as source, _new(copied) as file:
+        left = part.size
+        while left and (block := source.read(min(left, _BLOCK))):
+            file.write(block)
+            left -= len(block)
+            if digest is not None:
+                digest.update(block)
+        if left:
+            raise OSError(f"{part.source.name} is shorter than it was")
+        file.flush()
+        os.fsync(file.fileno())
+    return None if digest is None else digest.hexdigest()
+
+
+def _make_folder(folder: Path) -> None:
+    """mkdir's own `parents` would leave those open to others."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700)
+
+
+def _new(path: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def _write(path: Path, data: bytes) -> None:
+    with _new(path) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _finish(folder: Path, target: Path) -> None:
+    """From here on it is a store, and then it gets its name."""
+    if os.path.lexists(target):
+        raise KbprocError(
+            "resource.already_exists",
+            f"{target} exists and is not overwritten.",
+            field="$.params.path",
+        )
+    (folder / _SETTINGS_TO_BE).replace(folder / _SETTINGS)
+    sync_folder(folder)
+    folder.rename(target)
+    sync_folder(target.parent)

@@ -1,0 +1,117 @@
+"""Agents that come in with an import.
+
+Owns: which agents are made, and where their notes lie here.
+Refuses to know: documents, and links of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kbproc.agents import agent
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.events.codec import AgentWritten, Event
+from kbproc.moving.incoming.contents import Emit
+from kbproc.moving.portable import lines
+from kbproc.store.decision import Decision, Here
+
+if TYPE_CHECKING:
+    from kbproc.moving.incoming.contents import Contents, Import
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import AgentRow
+
+FIELD = "$.params.path"
+
+
+# --------------------------------------------------------------------------- agents
+
+
+class Agents(NamedTuple):
+    created: int
+    kept: int
+
+
+def housed(
+    store: Store, coming: Sequence[lines.Agent], *, root: Path | None, emit: Emit
+) -> list[lines.Agent]:
+    """With the folders that they may have here; the default, and a warning, for any other.
+
+    Looks at the folders: not for the writers' lane.
+    """
+    with store.reading() as snapshot:
+        here = {row.slug: row for row in snapshot.queries.agents()}
+    taken: dict[str, str] = {}
+    found = []
+    for line in coming:
+        there = here.get(line.slug)
+        try:
+            if line.folder is not None and not (there and there.folder == line.folder):
+                folder = _placed(store, line, root, list(here.values()), taken)
+                line = msgspec.structs.replace(line, folder=folder)  # noqa: PLW2901
+        except KbprocError as error:
+            line = msgspec.structs.replace(line, folder=None)  # noqa: PLW2901
+            if there is None:
+                told = f"The agent {line.slug} gets the store's own folder: {error.message}"
+                emit("warning", {"message": told})
+        if line.folder is not None:
+            taken.setdefault(line.folder, line.slug)
+        found.append(line)
+    return found
+
+
+def _placed(
+    store: Store,
+    line: lines.Agent,
+    root: Path | None,
+    others: Sequence[AgentRow],
+    taken: dict[str, str],
+) -> str | None:
+    """As agent.create would have it, and raises what that raises."""
+    named = paths.locate(str(line.folder), cwd=Path("/"), root=root, field=FIELD)
+    folder = agent.placed(store, line.slug, named)
+    agent.check_folder(store, named, line.slug, others)
+    if folder in taken:
+        raise KbprocError(
+            "resource.already_exists",
+            f"{folder} is the notes folder of {taken[folder]}, before it in the file.",
+        )
+    return folder
+
+
+def agents(here: Here, contents: Contents, work: Import) -> Decision:
+    """Those that are not here; none if everything goes into one knowledge base."""
+    coming = [] if work.kb is not None else contents.agents
+    rows = {line.slug: here.queries.agent(line.slug) for line in coming}
+    folders = {one.folder: one.slug for one in here.queries.agents()}
+    events: list[Event] = []
+    kept = 0
+    for line in coming:
+        row, event = rows[line.slug], _written(line, rows[line.slug], folders)
+        if row is None or row.deleted_at is not None:
+            events.append(event)
+            folders[event.folder] = line.slug
+        else:
+            kept += event != agent.event_of(row)
+    return Decision(events=events, data=Agents(created=len(events), kept=kept))
+
+
+def _written(
+    line: lines.Agent, row: AgentRow | None, folders: dict[str | None, str]
+) -> AgentWritten:
+    """A folder that another agent has is left to that one."""
+    is_taken = line.folder is not None and folders.get(line.folder, line.slug) != line.slug
+    return AgentWritten(
+        slug=line.slug,
+        revision=row.revision + 1 if row else 1,
+        description=line.description,
+        kbs=line.kbs,
+        folder=None if is_taken else line.folder,
+        scopes=line.scopes,
+        quotas=line.quotas.given(),
+        instructions=line.instructions,
+    )

@@ -1,0 +1,250 @@
+"""Portable documents on their way in.
+
+Owns: gathering what is written into records; the plan of an import.
+Refuses to know: lines and their limits (portable.py), which documents are here already
+(importing_known.py), links of entries, agents and notes (importing_more.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from kbproc.base.wording import plural
+from kbproc.documents.documents import require_kb
+from kbproc.documents.revision import Ids, written
+from kbproc.events.codec import DocWritten, EntryFacts, Event, KbCreated
+from kbproc.moving.incoming import agents as agents_
+from kbproc.moving.incoming import links as more
+from kbproc.moving.incoming import notes as notes_
+from kbproc.moving.incoming.agents import agents
+from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Tell
+from kbproc.moving.incoming.known import Item, Known, Outcome
+from kbproc.moving.portable import lines, reading
+from kbproc.moving.portable.lines import Document
+from kbproc.store.decision import Decision, Here
+from kbproc.store.pipeline import LongWrite
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+
+
+# ----------------------------------------------------------------------------- plan
+
+
+def planned(contents: Contents, work: Import, here: Here) -> list[str]:
+    """Lines of a plan."""
+    if work.kb is not None:
+        return []
+    created = [event.slug for event in agents(here, contents, work).events]  # type: ignore[union-attr]
+    changes = [f"create agent {slug}" for slug in created][:_MOST_CHANGES]
+    if contents.notes:
+        changes.append(f"write the files of {contents.notes} notes that are not there yet")
+    return changes
+
+
+_BATCH_DOCUMENTS = 100
+_BATCH_CHUNKS = 1000
+_BATCH_BYTES = 64 << 20
+_AT_ONCE = 8
+_MOST_IDS = 1000
+_MOST_CHANGES = 100
+
+
+def survey(file: BinaryIO, tell: Tell, check: Callable[[], None]) -> Contents:
+    """Reads it all; `tell` gets the bytes read. Raises what portable.read raises."""
+    kbs, agents, links = [], [], {}
+    documents = notes = size = 0
+    for _, line, size in reading.read(file):
+        check()
+        tell(size, plural(documents, "document"))
+        if isinstance(line, lines.Kb):
+            kbs.append(line)
+        elif isinstance(line, lines.Agent):
+            agents.append(line)
+        elif isinstance(line, Document) and line.entry and line.entry.superseded_by:
+            links[line.id] = line.entry.superseded_by
+        documents += isinstance(line, Document)
+        notes += isinstance(line, lines.Note)
+    return Contents(
+        kbs=kbs, agents=agents, links=links, documents=documents, notes=notes, size=size
+    )
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def run(
+    store: Store,
+    file: BinaryIO,
+    contents: Contents,
+    work: Import,
+    write: LongWrite,
+    *,
+    tell: Tell,
+    emit: Emit,
+    check: Callable[..., None],
+) -> Imported:
+    """Imports; each batch is durable when the next begins. Raises operation.cancelled."""
+    kbs, agents = write.item(lambda here: _first(here, contents, work))
+    result = Imported(kbs_created=kbs, agents_created=agents.created, agents_kept=agents.kept)
+    links = more.Links(contents.links)
+    known, resumed = Known(replace=work.replace), write.written()
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
+        for batch, offset in _batches(file, work):
+            check(**counts(result))
+            _prepare(store, known, batch, pool)
+            outcomes = write.item(partial(_batch, store, known, batch))
+            for item, outcome in zip(batch, outcomes, strict=True):
+                links.note(item.document.id, outcome)
+                _count(result, item.document, _resumed(outcome, resumed), emit)
+            tell(offset, batch[-1].document.title)
+    result.links = links.write(write, check)
+    if work.kb is None and contents.notes:
+        notes_.write_notes(store, file, result, emit, check)
+    return result
+
+
+def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[Item], int]]:
+    """The documents, some at a time, and how far into the file they reach."""
+    batch: list[Item] = []
+    chunks = start = 0
+    for _, line, offset in reading.read(file):
+        if isinstance(line, Document):
+            batch.append(Item(line, work.kb or line.kb))
+            chunks += len(line.chunks)
+        many = len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
+        if batch and (many or offset - start > _BATCH_BYTES or isinstance(line, lines.End)):
+            yield batch, offset
+            batch, chunks, start = [], 0, offset
+
+
+def _prepare(store: Store, known: Known, batch: list[Item], pool: Executor) -> None:
+    """Whatever is slow, outside the lane; sources are stored some at once."""
+    with store.reading() as snapshot:
+        known.follow(snapshot.queries)
+        known.look_up(snapshot.queries, batch)
+        likely = [known.judge(snapshot.queries, item) for item in batch]
+
+    def store_source(item: Item, outcome: Outcome) -> None:
+        source = item.document.source_base64
+        if outcome.action in {"added", "updated"}:
+            item.content(store)
+        elif source is not None and outcome.id is not None and known.has_source(outcome.id, item):
+            store.blobs.heal(item.document.sha256, source)
+
+    for _ in pool.map(store_source, batch, likely):
+        continue  # raises what storing raised
+
+
+def _first(here: Here, contents: Contents, work: Import) -> Decision:
+    """What documents and notes need."""
+    kbs, agents = _new_kbs(here, contents, work), agents_.agents(here, contents, work)
+    data = len(kbs.events), agents.data
+    return Decision(events=[*kbs.events, *agents.events], data=data)
+
+
+def _new_kbs(here: Here, contents: Contents, work: Import) -> Decision:
+    if work.kb is not None:
+        require_kb(here, work.kb)
+        return Decision(events=[], data=[])
+    there = set(here.queries.kb_slugs())
+    events: list[Event] = [
+        KbCreated(slug=kb.slug, name=kb.name, description=kb.description)
+        for kb in contents.kbs
+        if kb.slug not in there
+    ]
+    return Decision(events=events, data=events)
+
+
+def _batch(store: Store, known: Known, batch: list[Item], here: Here) -> Decision:
+    """Looks again at what is there. An outcome's id is final, a new document's too."""
+    for kb in {item.kb for item in batch}:
+        require_kb(here, kb)
+    known.follow(here.queries)
+    ids = Ids(here)
+    events: list[Event] = []
+    outcomes: list[Outcome] = []
+    for item in batch:
+        outcome = known.judge(here.queries, item)
+        if outcome.action in {"added", "updated"}:
+            event = _written(store, here, item, outcome.id, ids)
+            events.append(event)
+            outcome = Outcome(outcome.action, event.id)
+        known.take(item, outcome.id)
+        outcomes.append(outcome)
+    return Decision(events=events, data=outcomes)
+
+
+def _written(store: Store, here: Here, item: Item, id: int | None, ids: Ids) -> DocWritten:
+    document = item.document
+    event = written(
+        here,
+        item.content(store),
+        kb=item.kb,
+        existing=None if id is None else here.queries.document(id),
+        ids=ids,
+        tags=document.tags,
+        metadata=document.metadata,
+        path=document.source.path,
+        url=document.source.url,
+        source_id=document.source.source_id,
+    )
+    created_at = document.created_at if id is None else None
+    event = msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
+    if (entry := document.entry) is None:
+        return event
+    facts = EntryFacts(
+        confidence=entry.confidence,
+        source=entry.source,
+        expires_at=entry.expires_at,
+        task_id=entry.task_id,
+        task_kind=entry.task_kind,
+    )
+    return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
+
+
+# --------------------------------------------------------------------- what is told
+
+
+def counts(result: Imported) -> dict[str, int]:
+    names = ("added", "updated", "unchanged", "conflicts", "kbs_created", "agents_created")
+    return {name: getattr(result, name) for name in names}
+
+
+def _resumed(outcome: Outcome, resumed: dict[int, int]) -> Outcome:
+    """What an earlier, unfinished run of this command has written counts as its own."""
+    if outcome.action != "unchanged" or outcome.id not in resumed:
+        return outcome
+    return Outcome("added" if resumed[outcome.id] == 1 else "updated", outcome.id)
+
+
+def _count(result: Imported, document: Document, outcome: Outcome, emit: Emit) -> None:
+    name = "conflicts" if outcome.action == "conflict" else outcome.action
+    setattr(result, name, getattr(result, name) + 1)
+    if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < _MOST_IDS:
+        result.ids[str(document.id)] = outcome.id
+    emit("item", {"item": {"old": document.id, "new": outcome.id, "action": outcome.action}})
+
+
+def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decision:
+    """What an import would do: a line of counts, then what is not there yet."""
+    result, known = Imported(), Known(replace=work.replace)
+    known.follow(here.queries)
+    changes = [f"create knowledge base {kb.slug}" for kb in _new_kbs(here, contents, work).data]
+    for batch, _ in _batches(file, work):
+        known.look_up(here.queries, batch)
+        for item in batch:
+            outcome = known.judge(here.queries, item)
+            known.take(item, outcome.id)
+            _count(result, item.document, outcome, lambda name, fields: None)
+            if outcome.action != "unchanged" and len(changes) < _MOST_CHANGES:
+                changes.append(f"{outcome.action}: {item.document.title}")
+    summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
+    first = f"{summary}, {result.conflicts} in conflict"
+    changes += planned(contents, work, here)
+    return Decision(events=[], data=None, changes=[first, *changes])

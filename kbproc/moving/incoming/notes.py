@@ -1,0 +1,53 @@
+"""Notes that come in with an import.
+
+Owns: the files that notes become.
+Refuses to know: how a note's file is recorded: the next sync of its folder does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO
+
+from kbproc.agents import agent
+from kbproc.base.errors import KbprocError
+from kbproc.moving.incoming.contents import Emit
+from kbproc.moving.portable import lines, reading
+from kbproc.notefiles import edit
+
+if TYPE_CHECKING:
+    from kbproc.moving.incoming.contents import Imported
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import AgentRow
+
+
+# ---------------------------------------------------------------------------- notes
+
+
+def write_notes(
+    store: Store, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
+) -> None:
+    """Their files; those that are there with other content are left, and told."""
+    with store.reading() as snapshot:
+        rows = {row.slug: row for row in snapshot.queries.agents()}
+    for _, line, _ in reading.read(file):
+        if isinstance(line, lines.Note):
+            check()
+            if row := rows.get(line.agent):
+                _write_note(store, row, line, result, emit)
+
+
+def _write_note(
+    store: Store, row: AgentRow, line: lines.Note, result: Imported, emit: Emit
+) -> None:
+    folder = agent.notes_folder(store, row)
+    there = (folder / f"{line.slug}.md").exists()
+    try:
+        agent.make_folder(store, folder)
+        edit.write(folder, line.slug, line.text.encode(), None)
+    except KbprocError as error:
+        result.notes_kept += 1
+        emit("warning", {"message": f"The note {line.agent}/{line.slug}: {error.message}"})
+    else:
+        result.notes_unchanged += there
+        result.notes_added += not there

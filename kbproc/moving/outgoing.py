@@ -1,0 +1,289 @@
+"""A store's documents, entries, agents and notes on their way out as portable lines.
+
+Owns: making the lines from one position, in batches; a new file for them that
+appears whole or not at all.
+Refuses to know: who asks for them, and how lines are read (portable.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import msgspec
+
+from kbproc.agents.agent import Quotas
+from kbproc.agents.quotas import quotas_of
+from kbproc.base.durable import sync_folder
+from kbproc.base.errors import KbprocError
+from kbproc.documents.document import DocType
+from kbproc.moving.portable.lines import (
+    Agent,
+    Chunk,
+    Document,
+    End,
+    Entry,
+    Header,
+    Kb,
+    Line,
+    Note,
+    Origin,
+    encode,
+)
+from kbproc.moving.portable.reading import MAX_LINE_BYTES, VERSION
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.filters import DocumentFilter
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
+
+_DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
+_BATCH_ROWS = 200
+_BATCH_CHUNKS = 2000
+
+
+class Made(NamedTuple):
+    """A line on its way out; `line` is None for what fits none, or for a note that is lost."""
+
+    line: Line | None
+    data: bytes
+    id: int = 0
+    title: str = ""
+    lacks_source: bool = False
+
+
+def lines(
+    store: Store,
+    queries: Queries,
+    header: Header,
+    wanted: DocumentFilter,
+    *,
+    sources: bool,
+    most_bytes: int = MAX_LINE_BYTES,
+    hashed: bool = True,
+) -> Iterator[Made]:
+    """Every line in order, made from what `queries` sees; memory stays that of a batch.
+
+    A source that is lost, or that would make its line too long, is left out.
+    """
+    digest, counts = hashlib.sha256(), Counter[type[Line | None]]()
+    for made in _before_end(store, queries, header, wanted, sources, most_bytes):
+        digest.update(made.data)
+        counts[type(made.line)] += 1
+        yield made
+    sha256 = digest.hexdigest() if hashed else None
+    yield _made(
+        End(documents=counts[Document], sha256=sha256, agents=counts[Agent], notes=counts[Note])
+    )
+
+
+def version_of(queries: Queries, wanted: DocumentFilter) -> int:
+    """The first that has a word for all that goes out."""
+    entries = msgspec.structs.replace(wanted, types=["knowledge"])
+    return VERSION if queries.count(entries) or _agents(queries, wanted) else 1
+
+
+def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
+    """They and their notes belong to the store as a whole."""
+    return queries.agents() if wanted.kbs is None else []
+
+
+def _made(line: Line, **more: Any) -> Made:
+    return Made(line, encode(line) + b"\n", **more)
+
+
+def _before_end(
+    store: Store,
+    queries: Queries,
+    header: Header,
+    wanted: DocumentFilter,
+    sources: bool,
+    most_bytes: int,
+) -> Iterator[Made]:
+    yield _made(header)
+    for row in queries.kbs():
+        if wanted.kbs is None or row.slug in wanted.kbs:
+            yield _made(Kb(slug=row.slug, name=row.name, description=row.description))
+    agents = _agents(queries, wanted)
+    yield from (_made(_agent(row)) for row in agents)
+    for rows in _batches(queries, msgspec.structs.replace(wanted, types=_DOCUMENTS)):
+        chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
+        for found in rows:
+            of_it = chunks.get(found.id, []), entries.get(found.id)
+            yield _document(store, found, *of_it, sources, most_bytes)
+    for agent in agents:
+        yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
+
+
+def _agent(row: AgentRow) -> Agent:
+    return Agent(
+        slug=row.slug,
+        description=row.description,
+        kbs=row.kbs,
+        folder=row.folder,
+        scopes=row.scopes,
+        quotas=Quotas(**quotas_of(row)),
+        instructions=row.instructions,
+    )
+
+
+def _note(store: Store, agent: str, row: DocumentRow, most_bytes: int) -> Made:
+    data = _source(store, row, most_bytes)
+    if data is None:
+        return Made(None, b"", row.id, row.title)
+    line = Note(agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at)
+    made = _made(line, id=row.id, title=row.title)
+    return made if len(made.data) <= most_bytes else Made(None, b"", row.id, row.title)
+
+
+def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Entry]:
+    found = queries.entries_by_id([row.id for row in rows if row.type == "knowledge"])
+    by = queries.entries_by_id([row.superseded_by for row in found.values() if row.superseded_by])
+    live = {id for id, row in by.items() if row.deleted_at is None}
+    return {
+        id: Entry(
+            confidence=row.confidence,
+            source=row.source,
+            expires_at=row.expires_at,
+            task_id=row.task_id,
+            task_kind=row.task_kind,  # type: ignore[arg-type]
+            superseded_by=row.superseded_by if row.superseded_by in live else None,
+        )
+        for id, row in found.items()
+    }
+
+
+def _batches(queries: Queries, wanted: DocumentFilter) -> Iterator[list[DocumentRow]]:
+    """Documents by id, as many at a time as have few chunks together."""
+    after = 0
+    while rows := queries.documents(wanted, after=after, limit=_BATCH_ROWS):
+        batch: list[DocumentRow] = []
+        count = 0
+        for row in rows:
+            if batch and count + row.chunk_count > _BATCH_CHUNKS:
+                yield batch
+                batch, count = [], 0
+            batch.append(row)
+            count += row.chunk_count
+        yield batch
+        after = rows[-1].id
+
+
+def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]:
+    """document id → its chunks in order, for many at once."""
+    wanted = [row.chunk_id for row in queries.index_rows(ids)]
+    found = queries.chunks(wanted)
+    per_document: dict[int, list[ChunkRow]] = {}
+    for id in wanted:
+        per_document.setdefault(found[id].document_id, []).append(found[id])
+    return per_document
+
+
+def _document(
+    store: Store,
+    row: DocumentRow,
+    chunks: list[ChunkRow],
+    entry: Entry | None,
+    sources: bool,
+    most_bytes: int,
+) -> Made:
+    wanted = sources or entry is not None  # the body of an entry is more than its chunks
+    source = _source(store, row, most_bytes) if wanted else None
+    line = _line_of(row, chunks, entry, source)
+    data = encode(line) + b"\n"
+    if len(data) > most_bytes and source is not None:
+        source, line = None, _line_of(row, chunks, entry, None)
+        data = encode(line) + b"\n"
+    bodiless = entry is not None and source is None
+    if bodiless or len(data) > most_bytes:
+        return Made(None, b"", row.id, row.title)
+    return Made(line, data, row.id, row.title, wanted and source is None)
+
+
+def _source(store: Store, row: DocumentRow, most_bytes: int) -> bytes | None:
+    if row.size_bytes * 4 // 3 > most_bytes:
+        return None
+    try:
+        return store.blobs.get(row.sha256)
+    except KbprocError as error:
+        if error.type != "store.corrupt":
+            raise
+        return None
+
+
+def _line_of(
+    row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None, source: bytes | None
+) -> Document:
+    return Document(
+        id=row.id,
+        kb=row.kb,
+        title=row.title,
+        doc_type=row.type,  # type: ignore[arg-type]
+        source=Origin(path=row.path, url=row.url, source_id=row.source_id),
+        tags=list(row.tags),
+        metadata=msgspec.json.decode(row.metadata),
+        revision=row.revision,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        created_by=row.created_by,
+        parser=row.parser,
+        sha256=row.sha256,
+        size_bytes=row.size_bytes,
+        chunks=[
+            Chunk(text=c.text, page=c.page, section=c.section, overlap=c.overlap) for c in chunks
+        ],
+        pages=row.pages,
+        source_base64=source,
+        entry=entry,
+    )
+
+
+def write_new(target: Path, parts: Iterable[bytes]) -> None:
+    """A new, durable file of mode 0600; nothing is left of one that fails.
+
+    Raises resource.already_exists, store.io.
+    """
+    temporary: Path | None = None
+    try:
+        fd, name = tempfile.mkstemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(fd, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        _name(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"{target} could not be written: {error.strerror or error}."
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _name(temporary: Path, target: Path) -> None:
+    """A link never takes another file's place; not every file system has them."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise exists(target) from None
+    except OSError:
+        if os.path.lexists(target):
+            raise exists(target) from None
+        temporary.rename(target)
+
+
+def exists(target: Path) -> KbprocError:
+    return KbprocError(
+        "resource.already_exists", f"{target} exists and is not overwritten.", field="$.params.path"
+    )

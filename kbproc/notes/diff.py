@@ -1,0 +1,213 @@
+"""How an agent's files differ from what the log says of its notes.
+
+Owns: what is added, changed, renamed, removed; how much may go without a person's
+approval, and remembering what may not; and how that is told, before and after.
+Refuses to know: reading files, and writing records (notesync.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.wording import plural
+from kbproc.events.codec import DocDeleted
+from kbproc.notefiles.folder import Scan, Skipped, Unavailable
+from kbproc.store.decision import Decision, Target
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.rows import DocumentRow
+
+_MOST_LISTED = 100
+
+Action = Literal["added", "changed", "renamed", "removed", "restored"]
+
+
+class Found(Struct, frozen=True):
+    """A file that holds what the log does not say of this note.
+
+    `row`: the note as the log has it, under its old slug if it was renamed.
+    """
+
+    action: Action
+    slug: str
+    sha256: str
+    row: DocumentRow | None = None
+
+
+class Diff(Struct, frozen=True, kw_only=True):
+    """`known`: how many notes the log has; `removed`: those of them that have no file.
+
+    `unfinished`: hidden names, as in Scan. `held`: some without a file were held back
+    before, whatever their share is by now.
+    """
+
+    known: int
+    found: list[Found]
+    removed: list[DocumentRow]
+    unchanged: int
+    skipped: list[Skipped]
+    unfinished: frozenset[str] = frozenset()
+    held: bool = False
+
+    @property
+    def bulk(self) -> bool:
+        """More than half would go: that needs a person."""
+        return self.held or len(self.removed) * 2 > self.known
+
+
+class NoteChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`was`: the slug before."""
+
+    agent: str
+    slug: str
+    action: Action
+    was: str | None = None
+
+
+class SkippedFile(Struct, frozen=True, kw_only=True):
+    agent: str
+    file: str
+    reason: str
+
+
+class Synced(Struct, kw_only=True):
+    """Counts of notes. `held_back`: without a file, but more than may go without approval."""
+
+    agents: int = 0
+    added: int = 0
+    changed: int = 0
+    renamed: int = 0
+    removed: int = 0
+    restored: int = 0
+    unchanged: int = 0
+    held_back: int = 0
+    changes: list[NoteChange] = []
+    skipped: list[SkippedFile] = []
+    warnings: list[str] = []
+
+    def count(self, change: NoteChange) -> None:
+        setattr(self, change.action, getattr(self, change.action) + 1)
+        if len(self.changes) < _MOST_LISTED:
+            self.changes.append(change)
+
+
+class Held:
+    """Ids of notes without a file that only a person lets go.
+
+    In a file of the store, so that neither another process nor what is written until then
+    makes a smaller share of them. One that can't be kept or read holds nothing back: then
+    only the share of today counts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.ids: frozenset[int] = frozenset()
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            self.ids = msgspec.json.decode(path.read_bytes(), type=frozenset[int])
+
+    def keep(self, ids: Iterable[int]) -> None:
+        before, self.ids = self.ids, frozenset(ids)
+        if self.ids == before:
+            return
+        with contextlib.suppress(OSError):
+            if not self.ids:
+                self._path.unlink(missing_ok=True)
+                return
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._path.write_bytes(msgspec.json.encode(sorted(self.ids)))
+
+
+def compare(known: Mapping[str, DocumentRow], scan: Scan, held: Collection[int] = ()) -> Diff:
+    """A file that is gone and a new one with the same bytes are one note, renamed."""
+    gone = {slug: known[slug] for slug in sorted(scan.gone(known))}
+    by_text: dict[str, deque[str]] = {}
+    for slug, row in gone.items():
+        by_text.setdefault(row.sha256, deque()).append(slug)
+    found: list[Found] = []
+    unchanged = 0
+    for slug, seen in sorted(scan.seen.items()):
+        logged = known.get(slug)
+        if logged is not None and logged.sha256 == seen.sha256:
+            unchanged += 1
+        elif logged is not None:
+            found.append(Found("changed", slug, seen.sha256, logged))
+        elif before := by_text.get(seen.sha256):
+            found.append(Found("renamed", slug, seen.sha256, gone.pop(before.popleft())))
+        else:
+            found.append(Found("added", slug, seen.sha256))
+    return Diff(
+        known=len(known),
+        found=found,
+        removed=list(gone.values()),
+        unchanged=unchanged,
+        skipped=scan.skipped,
+        unfinished=scan.unfinished,
+        held=any(row.id in held for row in gone.values()),
+    )
+
+
+def held_back(agent: str, diff: Diff) -> str:
+    return (
+        f"{len(diff.removed)} of {plural(diff.known, 'note')} of {agent} have no file any more; "
+        "more than half is removed only with a person's approval: note.sync asks for it, and "
+        "with restore it writes the files again."
+    )
+
+
+def lost(folder: Path, agent: str, known: int) -> Unavailable:
+    """A folder that is gone, and the log has notes of it."""
+    error = Unavailable(folder, "missing", f"is gone, and the log has {plural(known, 'note')}")
+    error.hint = (
+        f"Put the folder back, as it may be missing from a backup; or write the notes of {agent} "
+        "again from the log: note.sync with restore."
+    )
+    return error
+
+
+def total(parts: Iterable[Synced]) -> Synced:
+    """Of several agents, together."""
+    whole = Synced()
+    for part in parts:
+        for name in Synced.__struct_fields__:
+            value: Any = getattr(whole, name) + getattr(part, name)
+            setattr(whole, name, value[:_MOST_LISTED] if isinstance(value, list) else value)
+    return whole
+
+
+# ------------------------------------------------------------------ before it is done
+
+
+def removal(diffs: Iterable[tuple[str, Diff]]) -> Decision:
+    """What a person is asked to approve: agents' notes of which more than half is gone."""
+    large = [(agent, diff) for agent, diff in diffs if diff.removed and diff.bulk]
+    rows = [(agent, row) for agent, diff in large for row in diff.removed]
+    return Decision(
+        events=[DocDeleted(id=row.id) for _, row in rows],
+        data=None,
+        targets=[
+            Target(
+                kind="note", id=f"{agent}/{row.source_id}", name=row.title, revision=row.revision
+            )
+            for agent, row in rows
+        ],
+        changes=[held_back(agent, diff) for agent, diff in large],
+        bulk=bool(rows),
+    )
+
+
+def foretold(agent: str, diff: Diff, *, restore: bool) -> list[str]:
+    """A line for each change that a sync would make, and one before them."""
+    gone = "restored" if restore else "removed"
+    lines = [f"{found.action}: {agent}/{found.slug}" for found in diff.found]
+    lines += [f"{gone}: {agent}/{row.source_id}" for row in diff.removed]
+    lines += [f"skipped: {agent}: {file.reason}" for file in diff.skipped]
+    if diff.unfinished:
+        lines.append(f"{agent}: what an interrupted change has left over is recorded first")
+    return [f"{agent}: {plural(len(lines), 'change')}, {diff.unchanged} unchanged", *lines]

@@ -1,0 +1,266 @@
+"""All folders of notes of a store: whose they are, and when they are looked at.
+
+Owns: which folder is whose, the first sync of each, following agents that come and go,
+the thread that syncs what the watcher has told of, and what a sync of several would do.
+Refuses to know: how a folder is synced (notesync.py), and who reads notes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kbproc.agents.agent import notes_folder
+from kbproc.base.errors import KbprocError
+from kbproc.notefiles.folder import Unavailable
+from kbproc.notefiles.watch import Watcher
+from kbproc.notes.diff import Diff, foretold, removal
+from kbproc.notes.sync import Notebook
+from kbproc.store.decision import Decision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.rows import AgentRow, Roster
+
+_RETRY_SECONDS = 2.0
+_JOIN_SECONDS = 10.0
+_logger = logging.getLogger(__name__)
+
+
+class Notebooks:
+    """Before `start`, and without it, a folder is synced by whoever first asks for its notes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._guard = threading.Lock()  # never held while a folder is synced
+        self._changed = threading.Condition(self._guard)
+        self._books: dict[str, tuple[AgentRow, Notebook]] = {}
+        self._started = False
+        self._closed = False
+        self._roster: Roster | None = None
+        self._pending: set[str] = set()  # agents whose folders are to be synced
+        self._later: set[str] = set()  # those that could not be settled
+        self._begun: set[Notebook] = set()  # somebody is at their first sync
+        self._asked: set[threading.Thread] = set()  # those that are, for somebody who waits
+        self._watcher: Watcher | None = None
+        self._worker: threading.Thread | None = None
+        store.on_change(self._follow)
+
+    # ------------------------------------------------------------------ asking
+
+    def book(self, agent: AgentRow) -> Notebook:
+        """The same for all who ask, until the agent gets another folder or is made anew."""
+        with self._guard:
+            known = self._books.get(agent.slug)
+            if known is None or not _same_folder(known[0], agent):
+                folder = notes_folder(self._store, agent)
+                made = Notebook(self._store, agent.slug, folder, own=agent.folder is None)
+                known = self._books[agent.slug] = (agent, made)
+            return known[1]
+
+    def ready(self, slug: str) -> bool:
+        """True once the agent's files have been looked at; if nobody else does it, right now.
+
+        True, too, if there is no such agent any more.
+        """
+        agent = self._store.published.roster.agents.get(slug)
+        if agent is None or agent.deleted_at is not None or self._store.read_only:
+            return True
+        if not self._started:
+            self.ensure(agent)
+        book = self.book(agent)
+        if book.synced or self._closed:
+            return True
+        self._begin(book)
+        return False
+
+    def ensure(self, agent: AgentRow) -> Notebook:
+        """Waits for the first sync, or does it; that it fails is told by `warnings`."""
+        book = self.book(agent)
+        if not book.synced and not self._store.read_only:
+            self._first_sync(book)
+        return book
+
+    def _first_sync(self, book: Notebook) -> None:
+        with book.lock:
+            if book.synced:
+                return
+            self._sync(book)
+        self._store.changed()  # whoever waits for it, too
+
+    def _begin(self, book: Notebook) -> None:
+        """The first sync of a folder that somebody waits for: others may take long, or hang."""
+        with self._guard:
+            if book in self._begun or self._closed:
+                return
+            self._begun.add(book)
+            thread = threading.Thread(target=self._run_first, args=[book], daemon=True)
+            self._asked.add(thread)
+            thread.start()
+
+    def _run_first(self, book: Notebook) -> None:
+        try:
+            self._guarded(book, lambda: self._first_sync(book))
+        finally:
+            self._store.changed()  # a sync that somebody else asked for may have been first
+            with self._guard:
+                self._asked.discard(threading.current_thread())
+                if book.synced:
+                    self._begun.discard(book)
+
+    def _guarded(self, book: Notebook, sync: Callable[[], object]) -> None:
+        """The boundary of our threads; what fails is tried again."""
+        try:
+            sync()
+        except Exception:
+            _logger.exception("the notes of %s could not be synced", book.agent)
+            with self._changed:
+                self._later.add(book.agent)
+                self._changed.notify_all()
+
+    def _sync(self, book: Notebook) -> bool:
+        """False if something is left to do."""
+        try:
+            return book.sync(check=self._check_open)[1]
+        except KbprocError as error:
+            if not self._closed:
+                _logger.warning("the notes of %s: %s", book.agent, error.message)
+            return False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KbprocError("operation.cancelled", "The store is being closed.")
+
+    # ------------------------------------------------------------------ watching
+
+    def start(self) -> None:
+        """Syncs all folders in the background, and again whenever something in them changes."""
+        with self._guard:
+            if self._started or self._closed or self._store.read_only:
+                return
+            self._started = True
+            self._roster = None
+        self._follow()
+
+    def close(self) -> None:
+        """A sync that runs ends after the record that it is at."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            threads = [*self._asked, *([self._worker] if self._worker else [])]
+        if self._watcher is not None:
+            self._watcher.close()
+        until = time.monotonic() + _JOIN_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _follow(self) -> None:
+        """Called after every commit: agents and their folders may have changed."""
+        roster = self._store.published.roster
+        if self._closed or roster is self._roster:
+            return
+        live = {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
+        with self._changed:
+            before = {} if self._roster is None else self._roster.agents
+            self._roster = roster
+            for slug in self._books.keys() - live.keys():
+                del self._books[slug]
+            if not self._started:
+                return
+            self._pending |= {
+                slug
+                for slug, row in live.items()
+                if slug not in before or not _same_folder(before[slug], row)
+            }
+            if live and self._worker is None:
+                self._worker = threading.Thread(target=self._run, name="notes", daemon=True)
+                self._worker.start()
+                self._watcher = Watcher(self._told)
+            self._changed.notify_all()
+            watcher = self._watcher
+        if watcher is not None:
+            watcher.watch({notes_folder(self._store, row) for row in live.values()})
+
+    def _told(self, folder: Path) -> None:
+        """Two agents may share a folder."""
+        with self._changed:
+            agents = {} if self._roster is None else self._roster.agents
+            self._pending |= {
+                slug
+                for slug, row in agents.items()
+                if row.deleted_at is None and notes_folder(self._store, row) == folder
+            }
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                patience = _RETRY_SECONDS if self._later else None
+                self._changed.wait_for(lambda: bool(self._pending) or self._closed, patience)
+                if self._closed:
+                    return
+                due = self._pending or self._later
+                self._pending, self._later = set(), self._later - due
+            for slug in sorted(due):
+                self._sync_agent(slug)
+
+    def _sync_agent(self, slug: str) -> None:
+        agent = self._store.published.roster.agents.get(slug)
+        if agent is None or agent.deleted_at is not None or self._closed:
+            return
+        book = self.book(agent)
+        with self._guard:
+            first = not book.synced
+            if first:
+                self._begun.add(book)
+        self._guarded(book, lambda: self._sync_or_later(book))
+        with self._guard:
+            if book.synced:
+                self._begun.discard(book)
+        if first:
+            self._store.changed()  # whoever waits for it
+
+    def _sync_or_later(self, book: Notebook) -> None:
+        if not self._sync(book):
+            with self._guard:
+                self._later.add(book.agent)
+
+
+def _same_folder(one: AgentRow, other: AgentRow) -> bool:
+    """Whether it is the same agent with the same folder."""
+    return (
+        one.folder == other.folder
+        and one.created_at == other.created_at
+        and one.deleted_at == other.deleted_at
+    )
+
+
+# ------------------------------------------------------------------ before a sync
+
+
+def removal_of(books: Iterable[Notebook]) -> Decision:
+    """What a person must approve before these folders are synced."""
+    diffs = [(book.agent, _foreseen(book)) for book in books]
+    return removal((agent, diff) for agent, diff in diffs if isinstance(diff, Diff))
+
+
+def foretold_of(books: Iterable[Notebook], *, restore: bool) -> list[str]:
+    """What a sync of these folders would do, a line each."""
+    lines: list[str] = []
+    for book in books:
+        diff = _foreseen(book)
+        lines += [diff] if isinstance(diff, str) else foretold(book.agent, diff, restore=restore)
+    return lines
+
+
+def _foreseen(book: Notebook) -> Diff | str:
+    """Or why the folder can't be looked at."""
+    try:
+        return book.foresee()
+    except Unavailable as error:
+        return f"{error.message} {error.hint}"

@@ -1,0 +1,229 @@
+"""Which chunks a search considers, reckoned in both channels.
+
+Owns: the pool of either channel's best, and for each of them the number that
+only the other channel can give: a missing cosine comes from the pack, a missing
+BM25 from a query restricted to those ids. So no score depends on limit, filter
+or the size of the pool.
+Refuses to know: how numbers become scores, rows, snippets.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
+from kbproc.text.analysis import Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kbproc.store.snapshot import Snapshot
+    from kbproc.views.catalog.filters import DocumentFilter
+    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.views.restriction import Restriction
+    from kbproc.views.vectors.search import VectorSnapshot
+
+POOL = 100
+# Scores that round to the same number may differ by less than this before.
+_ROUNDING = 1e-5
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """`bm25` None: no word matches; `cosine` None: pending, or the channel is off."""
+
+    chunk_id: int
+    bm25: float | None
+    cosine: float | None
+    fts_rank: int | None
+    vector_rank: int | None
+
+
+class Pool(Struct, kw_only=True):
+    """`bound`: the greatest BM25 any text could reach; `total`: matches, or candidates.
+
+    `whole`: a larger pool would hold no more.
+    """
+
+    candidates: list[Candidate]
+    bound: float
+    total: int
+    exact: bool
+    whole: bool = True
+
+
+def pool_size(wanted: int) -> int:
+    """The same for every page up to the pool, so that paging sees one ranking."""
+    size = POOL
+    while size < wanted:
+        size *= 2
+    return size
+
+
+def by_words(
+    fulltext: FullTextSnapshot, query: Query, restriction: Restriction, limit: int
+) -> Pool:
+    """Keyword search alone; the total is exact."""
+    if query.reason:
+        return Pool(candidates=[], bound=0.0, total=0, exact=True)
+    hits = fulltext.search(query, limit, restriction=restriction)
+    candidates = [
+        Candidate(chunk_id=id, bm25=score, cosine=None, fts_rank=rank, vector_rank=None)
+        for rank, (id, score) in enumerate(zip(hits.chunk_ids, hits.raw_scores, strict=True), 1)
+    ]
+    bound, whole = fulltext.bound(query), len(candidates) == hits.total
+    return Pool(candidates=candidates, bound=bound, total=hits.total, exact=True, whole=whole)
+
+
+class Mixed:
+    """Both channels over one query; in mode vector only the nearest."""
+
+    def __init__(
+        self,
+        *,
+        fulltext: FullTextSnapshot,
+        vectors: VectorSnapshot,
+        query: Query,
+        vector: NDArray[np.float32],
+        restriction: Restriction,
+    ) -> None:
+        self._fulltext = fulltext
+        self._vectors = vectors
+        self._query = query
+        self._vector = vector
+        self._restriction = restriction
+
+    def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
+        """`wanted`: only so many of the blended best are asked for; None: every candidate.
+
+        The total counts all of them all the same.
+        """
+        words = self._by_word(size) if mode == "hybrid" else {}
+        near = self._near(size, ef_search)
+        word_ranks = {id: rank for rank, id in enumerate(words, 1)}
+        near_ranks = {id: rank for rank, id in enumerate(near, 1)}
+        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
+        scores, cosines, kept = words, near, list({**words, **near})
+        total = len(kept)
+        if mode == "hybrid":
+            cosines = near | self._missing_cosines([id for id in words if id not in near])
+            # What words have not found among their best has no more than the last of those.
+            most = min(words.values()) if len(words) == size else 0.0
+            if wanted is not None and bound:
+                kept = _in_reach(kept, words, cosines, most=most, bound=bound, wanted=wanted)
+            if len(words) == size:
+                scores = words | self._missing_words([id for id in kept if id not in words])
+        candidates = [
+            Candidate(
+                chunk_id=id,
+                bm25=scores.get(id),
+                cosine=cosines.get(id),
+                fts_rank=word_ranks.get(id),
+                vector_rank=near_ranks.get(id),
+            )
+            for id in kept
+        ]
+        whole = len(words) < size and len(near) < size
+        return Pool(candidates=candidates, bound=bound, total=total, exact=False, whole=whole)
+
+    def _by_word(self, size: int) -> dict[int, float]:
+        """chunk id → BM25, best first."""
+        if self._query.reason:
+            return {}
+        hits = self._fulltext.search(self._query, size, restriction=self._restriction)
+        return dict(zip(hits.chunk_ids, hits.raw_scores, strict=True))
+
+    def _near(self, size: int, ef_search: int) -> dict[int, float]:
+        """chunk id → cosine, nearest first; phrases and excluded words bind here, too."""
+        if self._query.phrases:
+            return self._near_among(list(self._by_word(size)))
+        while True:
+            ids, cosines = self._vectors.search(
+                self._vector, size, restriction=self._restriction, ef_search=ef_search
+            )
+            found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
+            if not self._query.excluded:
+                return found
+            allowed = self._fulltext.permitted(self._query, list(found))
+            if len(allowed) >= POOL or len(found) < size:
+                return {id: cosine for id, cosine in found.items() if id in allowed}
+            size *= 4
+
+    def _near_among(self, ids: list[int]) -> dict[int, float]:
+        found = self._missing_cosines(ids)
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def _missing_words(self, ids: list[int]) -> dict[int, float]:
+        if not ids or self._query.reason:
+            return {}
+        return self._fulltext.scores(self._query, ids)
+
+    def _missing_cosines(self, ids: list[int]) -> dict[int, float]:
+        if not ids:
+            return {}
+        found = self._vectors.cosines(self._vector, ids).tolist()
+        return {id: cosine for id, cosine in zip(ids, found, strict=True) if not math.isnan(cosine)}
+
+
+def _in_reach(
+    ids: Iterable[int],
+    words: dict[int, float],
+    cosines: dict[int, float],
+    *,
+    most: float,
+    bound: float,
+    wanted: int,
+) -> list[int]:
+    """Those that may be among the `wanted` best once every number is known.
+
+    A BM25 that is missing lies between 0 and `most`; it costs more to ask for
+    than everything else.
+    """
+    least = {
+        id: VECTOR_WEIGHT * max(0.0, cosines.get(id, 0.0))
+        + FULLTEXT_WEIGHT * words.get(id, 0.0) / bound
+        for id in ids
+    }
+    best = heapq.nlargest(wanted, least.values())
+    last = best[-1] - _ROUNDING if len(best) == wanted else 0.0
+    room = FULLTEXT_WEIGHT * most / bound
+    return [id for id, low in least.items() if low + (0.0 if id in words else room) >= last]
+
+
+def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
+    """What the indexes need to know of a filter; anything but a kb becomes document ids.
+
+    Superseded entries are told apart by their label, which costs nothing; expired
+    ones by their ids.
+    """
+    from kbproc.views.catalog.filters import labels, superseded_labels
+    from kbproc.views.restriction import Restriction
+
+    if not filter.only_kbs:
+        return Restriction(documents=snapshot.queries.document_ids(filter))
+    roster = snapshot.published.roster
+    expired = None if filter.valid_at is None else roster.expired(filter.valid_at)
+    exclude = None if expired is None or not len(expired) else expired
+    if filter.kbs is None and snapshot.sight is None and not filter.types:
+        hidden = roster.superseded if filter.hide_superseded else ()
+        return Restriction(without=superseded_labels(hidden), exclude=exclude)
+    allowed = labels(
+        _kbs_of(snapshot, filter),
+        documents=not filter.types,
+        entries=snapshot.sight is None or snapshot.sight.entries,
+        superseded=not filter.hide_superseded,
+    )
+    return Restriction(kbs=allowed, exclude=exclude)
+
+
+def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
+    """The knowledge bases that are meant and may be seen, and those of notes."""
+    sight = snapshot.sight
+    if filter.kbs is not None:
+        return [kb for kb in filter.kbs if sight is None or sight.sees(kb)]
+    return [*snapshot.queries.kb_slugs(), *snapshot.queries.notes_kbs()]

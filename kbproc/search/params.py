@@ -1,0 +1,94 @@
+"""What a search can be asked.
+
+Owns: the params of `search`, and the types that the searches of entries and notes
+share with it.
+Refuses to know: how anything is found.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from kbproc.base.params import PastParams
+from kbproc.base.values import DocumentId, Tags
+from kbproc.documents import documents
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+QueryText = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2000,
+        description='plain words, "a phrase", -word to leave out; never a syntax error',
+    ),
+]
+Limit = Annotated[int, Meta(ge=1, le=100, description="most hits to return")]
+Offset = Annotated[int, Meta(ge=0, le=10_000, description="hits to pass over")]
+Mode = Annotated[
+    Literal["hybrid", "fts", "vector"],
+    Meta(description="words and meaning, words only, or meaning only"),
+]
+Where = Annotated[documents.Kbs, Meta(description="knowledge base, or several; all if left out")]
+IncludeSuperseded = Annotated[
+    bool, Meta(description="knowledge entries that others have replaced, too")
+]
+IncludeExpired = Annotated[bool, Meta(description="knowledge entries whose time is over, too")]
+MinScore = Annotated[Share, Meta(description="leave out hits with a lower score")]
+MinSimilarity = Annotated[Share, Meta(description="leave out hits with a lower cosine")]
+MinConfidence = Annotated[
+    int, Meta(ge=0, le=100, description="only knowledge entries of this confidence or more")
+]
+EfSearch = Annotated[
+    int, Meta(ge=1, le=200, description="breadth of the vector search: slower and surer")
+]
+Fusion = Annotated[
+    Literal["blend", "rrf"],
+    Meta(description="blend: absolute scores in [0, 1]; rrf: by rank only"),
+]
+SnippetChars = Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")]
+Explain = Annotated[bool, Meta(description="say how each score came about")]
+Highlight = Annotated[bool, Meta(description="where the snippet matches")]
+
+
+class Search(PastParams, kw_only=True, frozen=True):
+    """What every kind of search can be asked."""
+
+    query: QueryText
+    limit: Limit = 10
+    offset: Offset = 0
+    mode: Mode = "hybrid"
+    kb: Where | None = None
+    types: documents.Types | None = None
+    tags: Tags | None = None
+    tags_mode: documents.TagsMode = "all"
+    metadata: documents.MetadataFilter | None = None
+    path_prefix: documents.PathPrefix | None = None
+    created_after: documents.CreatedAfter | None = None
+    created_before: documents.CreatedBefore | None = None
+    document_ids: (
+        Annotated[
+            list[DocumentId], Meta(min_length=1, max_length=1000, description="only in these")
+        ]
+        | None
+    ) = None
+    per_document: (
+        Annotated[int, Meta(ge=1, le=100, description="most hits of one document")] | None
+    ) = None
+    include_superseded: IncludeSuperseded = False
+    include_expired: IncludeExpired = False
+    min_score: MinScore | None = None
+    min_similarity: MinSimilarity | None = None
+    min_confidence: MinConfidence | None = None
+    ef_search: EfSearch = 64
+    fusion: Fusion = "blend"
+    snippet_chars: SnippetChars = 240
+    explain: Explain = False
+    highlight: Highlight = True
+
+    @property
+    def narrows(self) -> bool:
+        """True if there are conditions that only a scored candidate can meet or fail."""
+        return self.min_score is not None or self.min_similarity is not None

@@ -1,0 +1,347 @@
+"""Search: from a query to a page of hits.
+
+Owns: what is answered, the mode that can be served,
+scores, totals, paging, explain.
+Refuses to know: the wire, how candidates are found, how each channel ranks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.documents import documents
+from kbproc.search import fusion
+from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
+from kbproc.search.hints import why_nothing
+from kbproc.search.params import Search
+from kbproc.store.snapshot import Moved, Snapshot
+from kbproc.store.state import Freshness
+from kbproc.text.analysis import parse_query
+from kbproc.text.snippet import Centre, snippet
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kbproc.store.state import Model, State
+    from kbproc.views.catalog.filters import DocumentFilter
+    from kbproc.views.catalog.rows import HitRow
+    from kbproc.views.restriction import Restriction
+    from kbproc.views.vectors.view import Vectors
+
+_MOST_FETCHED = 10_000
+_MOST_POOLED = 100_000
+
+
+class HitSource(Struct, kw_only=True, frozen=True):
+    """Where a hit stands. `chunk_index` counts from 0."""
+
+    document_id: int
+    title: str
+    path: str | None
+    type: str
+    page: int | None
+    section: str | None
+    chunk_index: int
+    total_chunks: int
+    tags: list[str]
+    kb: str
+
+
+class Breakdown(Struct, kw_only=True, frozen=True):
+    """What each channel gave to the score; null where it takes no part."""
+
+    fts: float | None
+    vector: float | None
+
+
+class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """`highlights`: character offsets into `snippet`. `explain` only on request.
+
+    `head`: of an entry that is superseded, the one that holds now.
+    """
+
+    chunk_id: int
+    score: float
+    score_breakdown: Breakdown
+    text: str
+    snippet: str
+    highlights: list[tuple[int, int]]
+    source: HitSource
+    confidence: int | None
+    expires_at: str | None
+    superseded_by: int | None
+    head: int | msgspec.UnsetType = msgspec.UNSET
+    explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Results(Struct, kw_only=True, frozen=True):
+    query: str
+    results: list[Hit]
+    total_matches: int
+    total_is_exact: bool
+    returned: int
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    results: Results
+    has_more: bool
+    hint: str | None
+    notice: list[str]
+    freshness: Freshness
+
+
+def run(
+    state: State, params: Search, *, now: str, centre: Centre = "densest", **only: Any
+) -> Found:
+    """`now`: the moment at which entries must hold; `only`: more of a DocumentFilter.
+
+    Raises resource.not_found for an unknown knowledge base.
+    """
+    given = {
+        "ids": params.document_ids,
+        "hide_superseded": not params.include_superseded,
+        "valid_at": None if params.include_expired else now,
+        **only,
+    }
+    filter = documents.filter_of(params, **given)
+    with state.embedding.searching():
+        try:
+            with state.reading() as snapshot:
+                return _Searching(state, snapshot, params, filter, centre).found()
+        except Moved:
+            with state.reading() as snapshot:
+                snapshot.pin()
+                return _Searching(state, snapshot, params, filter, centre).found()
+
+
+def _model_of(state: State) -> tuple[Model, Vectors | None]:
+    """The model and the vectors made by it: another may be swapped in this very moment."""
+    while True:
+        embedding, vectors = state.embedding, state.vectors
+        if vectors is None or vectors.pack is embedding.pack:
+            return embedding, vectors
+
+
+class _Searching:
+    """One search over one snapshot."""
+
+    def __init__(
+        self,
+        state: State,
+        snapshot: Snapshot,
+        params: Search,
+        filter: DocumentFilter,
+        centre: Centre,
+    ) -> None:
+        self.state = state
+        self.snapshot = snapshot
+        self.params = params
+        self.filter = filter
+        self.centre: Centre = centre
+        self.query = parse_query(params.query)
+        self.notice: list[str] = []
+        self.wanted = params.offset + params.limit
+        self.embedding, self.vectors = _model_of(state)
+
+    def found(self) -> Found:
+        if self.params.kb is not None:
+            documents.require_kbs(self.snapshot.queries, self.params.kb)
+        mode = self._mode_and_vector()
+        pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
+        page, rows = self._page(ranked)
+        hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
+        results = Results(
+            query=self.params.query,
+            results=hits,
+            total_matches=len(ranked) if self.params.narrows else pool.total,
+            total_is_exact=pool.exact,
+            returned=len(hits),
+        )
+        hint = None
+        if not hits:
+            hint = why_nothing(
+                self.snapshot,
+                self.params,
+                self.query,
+                mode=mode,
+                filter=self.filter,
+                pool=pool,
+                notice=self.notice,
+            )
+        freshness = self.state.freshness(self.snapshot)
+        return Found(
+            results=results,
+            has_more=len(ranked) > self.wanted,
+            hint=hint,
+            notice=self.notice,
+            freshness=freshness,
+        )
+
+    def _enough(
+        self, mode: str, restriction: Restriction
+    ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
+        """A pool, and its candidates, best first, of each document as many as are wanted.
+
+        One document may hold the best thousand: then a larger pool is needed.
+        """
+        size, most = pool_size(self.wanted + 1), self.params.per_document
+        while True:
+            pool = self._pool(mode, restriction, size)
+            ranked = self._ranked(pool, mode)
+            if most is None:
+                return pool, ranked
+            owners = self.snapshot.queries.document_of_chunks([id for id, _ in ranked])
+            spread = list(_at_most_each(ranked, owners, most))
+            if len(spread) > self.wanted or pool.whole or size > _MOST_POOLED:
+                return pool, spread
+            size *= 4
+
+    def _mode_and_vector(self) -> str:
+        """The mode that can be served; hybrid without a model is fts, and says so."""
+        self.vector: NDArray[np.float32] | None = None
+        if self.params.mode == "fts":
+            return "fts"
+        self.vector, why = self.embedding.query_vector(self.params.query)
+        if self.vector is None or self.vectors is None:
+            why = why or "No vector is there yet."
+            if self.params.mode == "vector":
+                self.notice.append(f"Mode vector can't be served. {why}")
+                return "none"
+            self.notice.append(f"Only words are searched. {why}")
+            return "fts"
+        return self.params.mode
+
+    def _pool(self, mode: str, restriction: Restriction, size: int) -> Pool:
+        params, snapshot = self.params, self.snapshot
+        if mode == "fts":
+            limit = _MOST_FETCHED if params.narrows else self.wanted + 1
+            limit = max(limit, size) if params.per_document else limit
+            return by_words(snapshot.fulltext, self.query, restriction, limit)
+        if self.vector is None or self.vectors is None:
+            return Pool(candidates=[], bound=0.0, total=0, exact=False)
+        mixed = Mixed(
+            fulltext=snapshot.fulltext,
+            vectors=self.vectors.snapshot(),
+            query=self.query,
+            vector=self.vector,
+            restriction=restriction,
+        )
+        every = params.narrows or params.per_document is not None or params.fusion == "rrf"
+        return mixed.pool(mode, size, params.ef_search, None if every else self.wanted + 1)
+
+    # -------------------------------------------------------------------- scores
+
+    def _ranked(self, pool: Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
+        """Best first."""
+        channels: Any = "hybrid" if mode == "none" else mode
+        candidates = self._near_enough(pool)
+        fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in candidates}
+        ranked = fusion.ordered(fused)
+        if self.params.min_score is not None:
+            ranked = [entry for entry in ranked if entry[1].score >= self.params.min_score]
+        return ranked
+
+    def _near_enough(self, pool: Pool) -> list[Candidate]:
+        least = self.params.min_similarity
+        if least is None:
+            return pool.candidates
+        return [c for c in pool.candidates if c.cosine is not None and c.cosine >= least]
+
+    def _fused(self, candidate: Candidate, bound: float, mode: Any) -> fusion.Fused:
+        if self.params.fusion == "rrf":
+            return fusion.rrf(
+                fts_rank=candidate.fts_rank,
+                vector_rank=candidate.vector_rank,
+                mode=mode,
+                pending=candidate.cosine is None,
+            )
+        return fusion.blend(bm25=candidate.bm25, cosine=candidate.cosine, bound=bound, mode=mode)
+
+    # ---------------------------------------------------------------------- page
+
+    def _page(
+        self, ranked: list[tuple[int, fusion.Fused]]
+    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, HitRow]]:
+        """The page and its rows."""
+        page = ranked[self.params.offset : self.wanted]
+        rows = self.snapshot.hits([id for id, _ in page]) if page else {}
+        # A vector may be a step ahead of the rows of this snapshot, or behind.
+        return [e for e in page if e[0] in rows and self._holds(rows[e[0]])], rows
+
+    def _holds(self, row: HitRow) -> bool:
+        wanted = self.filter
+        if wanted.hide_superseded and row.superseded_by is not None:
+            return False
+        over = wanted.valid_at is not None and row.expires_at is not None
+        return not (over and str(row.expires_at) <= str(wanted.valid_at))
+
+    def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
+        chars = self.params.snippet_chars
+        short = snippet(row.text, self.query.terms, chars, centre=self.centre)
+        return Hit(
+            chunk_id=id,
+            score=fused.score,
+            score_breakdown=Breakdown(fts=fused.fts, vector=fused.vector),
+            text=row.text,
+            snippet=short.text,
+            highlights=short.highlights if self.params.highlight else [],
+            source=HitSource(
+                document_id=row.document_id,
+                title=row.title,
+                path=row.path or row.url,
+                type=row.type,
+                page=row.page,
+                section=row.section,
+                chunk_index=row.idx,
+                total_chunks=row.chunk_count,
+                tags=list(row.tags),
+                kb=row.kb,
+            ),
+            confidence=row.confidence,
+            expires_at=row.expires_at,
+            superseded_by=row.superseded_by,
+            head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
+            explain=self._explained(id, pool) if self.params.explain else msgspec.UNSET,
+        )
+
+    def _explained(self, id: int, pool: Pool) -> dict[str, Any]:
+        candidate = next(c for c in pool.candidates if c.chunk_id == id)
+        terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
+        formula = (
+            {"fusion": "rrf", "k": fusion.RRF_K}
+            if self.params.fusion == "rrf"
+            else {
+                "fusion": "blend",
+                "fts_weight": fusion.FULLTEXT_WEIGHT,
+                "vector_weight": fusion.VECTOR_WEIGHT,
+            }
+        )
+        told, bound = [t._asdict() for t in terms], {"bound": pool.bound}
+        if self.snapshot.sight is not None:  # how rare a word is, tells what else is there
+            told, bound = [{"word": t.word, "form": t.form} for t in terms], {}
+        return {
+            "fts": {
+                "rank": candidate.fts_rank,
+                "bm25": candidate.bm25,
+                **bound,
+                "terms": told,
+            },
+            "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
+            "formula": formula,
+        }
+
+
+def _at_most_each(
+    ranked: Iterable[tuple[int, fusion.Fused]], owners: dict[int, int], most: int
+) -> Iterable[tuple[int, fusion.Fused]]:
+    seen: dict[int, int] = {}
+    for id, fused in ranked:
+        owner = owners.get(id, 0)
+        seen[owner] = seen.get(owner, 0) + 1
+        if seen[owner] <= most:
+            yield id, fused

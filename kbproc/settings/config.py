@@ -1,0 +1,279 @@
+"""Where things are and what was chosen.
+
+Owns: the only reading of the environment; the precedence explicit >
+environment > linked folder > profile > default; the standard folders; refusing
+platforms that kbproc does not run on.
+Refuses to know: what a store holds, and how profiles and links are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from kbproc.base.errors import KbprocError
+from kbproc.settings import profiles
+from kbproc.settings.profiles import Link, Profiles
+
+DEFAULT_KB = "default"
+
+DEFAULT_ACTOR = "user"
+MAX_LINE_BYTES = 16 << 20
+MAX_IN_FLIGHT = 64
+MAX_ID = 256  # characters of a request's id; a longer one is refused under no id
+LOG_LEVELS = profiles.CHOICES["log_level"]
+FORMATS = ("json", "ndjson", "text")
+
+
+# What a client may be allowed to do; a test holds it against the methods.
+SCOPES = (
+    "admin",
+    "agent:read",
+    "agent:write",
+    "chunk:read",
+    "doc:read",
+    "doc:write",
+    "kb:read",
+    "kb:write",
+    "knowledge:read",
+    "knowledge:write",
+    "knowledge:write_others",
+    "note:read",
+    "note:write",
+    "store:read",
+)
+# What this version can do, for `init` and `describe`.
+CAPABILITIES: dict[str, Any] = {
+    "batch": True,
+    "cancel": True,
+    "streams": True,
+    "dry_run": True,
+    "confirm": True,
+    "client_token": True,
+    "modes": ["hybrid", "fts", "vector"],
+    "fusion": ["blend", "rrf"],
+    "max_line_bytes": MAX_LINE_BYTES,
+    "max_in_flight": MAX_IN_FLIGHT,
+}
+
+
+class Variable(Struct, frozen=True):
+    """An environment variable that kbproc reads."""
+
+    name: str
+    meaning: str
+
+
+VARIABLES = {
+    row.name: row
+    for row in (
+        Variable("KBPROC_STORE", "folder of the store"),
+        Variable("KBPROC_KB", "knowledge base that additions go to when none is named"),
+        Variable("KBPROC_PROFILE", "the profile whose settings are meant"),
+        Variable("KBPROC_FORMAT", "output of the commands: json, ndjson or text"),
+        Variable("KBPROC_LOG_LEVEL", "debug, info, warning or error"),
+        Variable("KBPROC_AGENT", "the actor that events are attributed to"),
+        Variable("KBPROC_AGENT_HELP", "1: --help prints JSON"),
+    )
+}
+
+
+# Setting → the variable that settles it.
+ENVIRONMENT = {
+    "store": "KBPROC_STORE",
+    "kb": "KBPROC_KB",
+    "format": "KBPROC_FORMAT",
+    "agent": "KBPROC_AGENT",
+    "log_level": "KBPROC_LOG_LEVEL",
+}
+
+
+class Source(Struct, frozen=True):
+    """What settled a setting: a flag's or variable's name, a link's path, a profile's name."""
+
+    level: Literal["flag", "environment", "link", "profile", "default"]
+    name: str | None = None
+
+
+DEFAULT = Source("default")
+
+
+def _own_runtime() -> Path:
+    uid = os.getuid() if hasattr(os, "getuid") else 0  # Windows is refused later, in words
+    return Path(f"/tmp/kbproc-{uid}")  # noqa: S108
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """What is settled before flags, which override it field by field.
+
+    `profile`: the one in effect, of `profile_names`. `notes`: links that were passed
+    over, in words. `sources`: setting → what settled it, by default its default.
+    `agent_named`: a flag said who acts.
+    """
+
+    store: Path
+    cache: Path
+    runtime: Path = field(default_factory=_own_runtime)
+    kb: str = DEFAULT_KB
+    actor: str = DEFAULT_ACTOR
+    format: str | None = None
+    log_level: str = "warning"
+    agent_help: bool = False
+    color: bool = True
+    agent_named: bool = False
+    profile: str | None = None
+    profile_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    sources: dict[str, Source] = {}
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def load(
+    env: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    profile: str | None = None,
+    lenient: bool = False,
+) -> Config:
+    """`folder`: where the search for a link begins, by default the working directory.
+
+    `profile`: the one that a flag names. `lenient`: another that does not exist is no
+    error, for the commands that make profiles or need none.
+
+    Raises input.invalid_params for a variable with a value it can't have, and for a
+    broken file with its path and line; profile.not_found; store.io.
+    """
+    known = profiles.read(profiles_file(env))
+    name, chosen = _chosen(known, profile, env, lenient)
+    link, notes = profiles.find_link(folder or _working_folder())
+    told, sources = _settled(env, link, name, {} if name is None else known.named[name])
+    format = told.get("format")
+    return Config(
+        store=Path(told.get("store") or _base(env, "DATA") / "kbproc").expanduser(),
+        cache=_base(env, "CACHE") / "kbproc",
+        runtime=_runtime(env),
+        kb=told.get("kb", DEFAULT_KB),
+        actor=told.get("agent", DEFAULT_ACTOR),
+        format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
+        log_level=parse_log_level(told.get("log_level", "warning")),
+        agent_help=_agent_help(env),
+        color="NO_COLOR" not in env,
+        profile=name,
+        profile_names=tuple(known.named),
+        notes=notes,
+        sources={**sources, "profile": chosen},
+    )
+
+
+def bare(env: Mapping[str, str]) -> Config:
+    """The defaults, for the commands that need no settings while those can't be read."""
+    return Config(
+        store=_base(env, "DATA") / "kbproc",
+        cache=_base(env, "CACHE") / "kbproc",
+        runtime=_runtime(env),
+        agent_help=_agent_help(env),
+        color="NO_COLOR" not in env,
+    )
+
+
+def _agent_help(env: Mapping[str, str]) -> bool:
+    return env.get("KBPROC_AGENT_HELP", "") not in {"", "0"}
+
+
+_BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
+
+
+def _base(env: Mapping[str, str], kind: str) -> Path:
+    home = Path(env.get("HOME") or Path.home())
+    return Path(env.get(f"XDG_{kind}_HOME") or home / _BASES[kind])
+
+
+def profiles_file(env: Mapping[str, str]) -> Path:
+    return _base(env, "CONFIG") / "kbproc" / profiles.FILE
+
+
+def _working_folder() -> Path:
+    """One that has been removed lies under no link."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def _chosen(
+    known: Profiles, flag: str | None, env: Mapping[str, str], lenient: bool
+) -> tuple[str | None, Source]:
+    """The profile in effect and what chose it. Raises profile.not_found."""
+    if flag is not None:
+        known.get(flag, field="--profile")
+        return flag, Source("flag", "--profile")
+    variable = env.get("KBPROC_PROFILE")
+    name = variable or known.use
+    if name is None or (lenient and name not in known.named):
+        return None, DEFAULT
+    known.get(name, field="KBPROC_PROFILE" if variable else "use")
+    return name, Source("environment", "KBPROC_PROFILE") if variable else Source("profile", name)
+
+
+def _settled(
+    env: Mapping[str, str], link: Link | None, name: str | None, profile: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, Source]]:
+    """What environment, link and profile say, each setting by the first that has it."""
+    told: dict[str, str] = {}
+    sources: dict[str, Source] = {}
+    linked = {} if link is None else link.settings
+    for key, variable in ENVIRONMENT.items():
+        for said, source in (
+            (env.get(variable), Source("environment", variable)),
+            (linked.get(key), Source("link", None if link is None else str(link.path))),
+            (profile.get(key), Source("profile", name)),
+        ):
+            if said:
+                told[key], sources[key] = said, source
+                break
+    return told, sources
+
+
+def _runtime(env: Mapping[str, str]) -> Path:
+    """Where sockets lie that can't lie in their store."""
+    if given := env.get("XDG_RUNTIME_DIR"):
+        return Path(given) / "kbproc"
+    return _own_runtime()
+
+
+def parse_format(value: str, *, field: str = "--format") -> str:
+    value = "text" if value == "human" else value
+    return _one_of(value, FORMATS, field)
+
+
+def parse_log_level(value: str, *, field: str = "KBPROC_LOG_LEVEL") -> str:
+    return _one_of(value.lower(), LOG_LEVELS, field)
+
+
+def _one_of(value: str, valid: tuple[str, ...], field: str) -> str:
+    if value not in valid:
+        raise KbprocError(
+            "input.invalid_params",
+            f"{field} is {value!r}; it can be {', '.join(valid)}.",
+            field=field,
+            valid_values=valid,
+        )
+    return value
+
+
+def check_platform(platform: str = sys.platform) -> None:
+    """Raises store.incompatible where locks and sockets don't work as kbproc needs them."""
+    if platform not in {"linux", "darwin"}:
+        raise KbprocError(
+            "store.incompatible",
+            f"kbproc runs on Linux and macOS, not on {platform}.",
+            hint="On Windows, run it inside WSL.",
+        )

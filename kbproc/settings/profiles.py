@@ -1,0 +1,318 @@
+"""Settings that are kept: profiles by name, and links that bind a folder.
+
+Owns: the two files' keys and what a value can be, changing them, finding the link
+that a folder lies under, and which files are trusted.
+Refuses to know: what else settles a setting (config.py), and how TOML is read and
+written (tomlfiles.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
+from kbproc.settings import toml
+from kbproc.settings.toml import Toml
+
+FILE = "profiles.toml"
+LINK = ".kbproc.toml"
+SETTINGS = ("store", "kb", "format", "agent", "log_level")
+LINKED = ("store", "kb")
+CHOICES = {
+    "format": ("json", "ndjson", "text", "human"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+_HEAD = "# Written by `kbproc profile`, which keeps no comments.\n"
+_OPEN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+
+
+class Profiles(Struct, frozen=True, kw_only=True):
+    """`use`: the one that is meant where none is named; `named`: name → its settings."""
+
+    use: str | None = None
+    named: dict[str, dict[str, str]] = {}
+
+    def get(self, name: str, *, field: str = "name") -> dict[str, str]:
+        """Raises profile.not_found with the nearest names; `field` says who named it."""
+        if name not in self.named:
+            raise _no_profile(name, self.named, field)
+        return self.named[name]
+
+
+class Link(Struct, frozen=True, kw_only=True):
+    """What binds the folder of `path`. `settings`: a relative store is made absolute."""
+
+    path: Path
+    settings: dict[str, str]
+
+
+def _no_profile(name: str, known: Iterable[str], field: str) -> KbprocError:
+    near = nearest(name, known)
+    hint = "None is saved yet: kbproc profile save NAME --store FOLDER makes one."
+    if field == "use":
+        hint = "It is the one in use: kbproc profile use --none chooses none any more."
+    elif near:
+        hint = f"{meant(alike(name, near))}See kbproc profile list."
+    return KbprocError(
+        "profile.not_found",
+        f"There is no profile {name!r}.",
+        field=field,
+        valid_values=near,
+        hint=hint,
+    )
+
+
+def is_name(name: str) -> bool:
+    return re.fullmatch(SLUG, name) is not None
+
+
+def complaint(key: str, value: Any) -> str | None:
+    """What is wrong with a setting's value; None if nothing is."""
+    if not isinstance(value, str):
+        return f"{key} is {value!r}; it is a string in quotes."
+    if not value:
+        return f"{key} is empty; leave it out instead."
+    if key in CHOICES and value not in CHOICES[key]:
+        return f"{key} is {value!r}; it can be {', '.join(CHOICES[key])}."
+    if key == "kb" and not re.fullmatch(SLUG, value):
+        return f"kb is {value!r}; it is 2 to 64 lower-case letters, digits and hyphens."
+    if key == "agent" and FORBIDDEN_IN_NAMES.search(value):
+        return f"agent is {value!r}; it has characters that can't be seen."
+    if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        return f"{key} is {value!r}, which is not UTF-8 or holds a zero byte."
+    return None
+
+
+# -------------------------------------------------------------------- profiles
+
+
+def read(path: Path) -> Profiles:
+    """None saved if there is no such file.
+
+    Raises input.invalid_params with path and line, store.io.
+    """
+    file = toml.read(path)
+    if file is None:
+        return Profiles()
+    _refuse_unknown(file, file.table, ("use", "profiles"))
+    use, tables = file.table.get("use"), file.table.get("profiles", {})
+    if use is not None and not isinstance(use, str):
+        raise file.fault(f"use is {use!r}; it is a profile's name in quotes.", "use")
+    if not isinstance(tables, dict):
+        raise file.fault("profiles is no table.", "profiles")
+    named = {name: _profile(file, name, table) for name, table in tables.items()}
+    return Profiles(use=use, named=named)
+
+
+def _profile(file: Toml, name: str, table: Any) -> dict[str, str]:
+    if not is_name(name):
+        message = f"{name!r} is no profile's name: 2 to 64 lower-case letters, digits, hyphens."
+        raise file.fault(message, "profiles", name)
+    if not isinstance(table, dict):
+        raise file.fault(f"{name} is no table.", "profiles", name)
+    settings = _settings(file, table, SETTINGS, ("profiles", name))
+    if "store" in settings:
+        settings["store"] = os.path.expanduser(settings["store"])  # noqa: PTH111  never raises
+        if not Path(settings["store"]).is_absolute():
+            message = f"store is {settings['store']!r}; in a profile it is an absolute path."
+            raise file.fault(message, "profiles", name, "store")
+    return settings
+
+
+def _settings(
+    file: Toml, table: dict[str, Any], known: tuple[str, ...], keys: tuple[str, ...] = ()
+) -> dict[str, str]:
+    _refuse_unknown(file, table, known, keys)
+    for key, value in table.items():
+        if (wrong := complaint(key, value)) is not None:
+            raise file.fault(wrong, *keys, key)
+    return {key: table[key] for key in known if key in table}
+
+
+def _refuse_unknown(
+    file: Toml, table: dict[str, Any], known: tuple[str, ...], keys: tuple[str, ...] = ()
+) -> None:
+    for key in table:
+        if key not in known:
+            message = f"There is no setting {key!r}; there are {', '.join(known)}."
+            raise file.fault(message, *keys, key)
+
+
+def save(path: Path, name: str, settings: Mapping[str, str], *, dry_run: bool = False) -> bool:
+    """Puts a profile in the place of one of that name; returns whether there was one.
+
+    Raises what `read` does: a broken file stays as it is.
+    """
+    with _changing(path, dry_run) as now:
+        replaced = name in now.named
+        named = {**now.named, name: dict(settings)}
+        _write(path, Profiles(use=now.use, named=named), dry_run)
+    return replaced
+
+
+def use(path: Path, name: str | None, *, dry_run: bool = False) -> str | None:
+    """Chooses a profile, or none; returns the one before. Raises profile.not_found."""
+    with _changing(path, dry_run) as now:
+        if name is not None:
+            now.get(name)
+        _write(path, Profiles(use=name, named=now.named), dry_run)
+    return now.use
+
+
+def delete(path: Path, name: str, *, dry_run: bool = False) -> bool:
+    """Returns whether it was the chosen one, which none is then. Raises profile.not_found."""
+    with _changing(path, dry_run) as now:
+        now.get(name)
+        left = {other: row for other, row in now.named.items() if other != name}
+        was_chosen = now.use == name
+        _write(path, Profiles(use=None if was_chosen else now.use, named=left), dry_run)
+    return was_chosen
+
+
+def as_toml(profiles: Profiles) -> str:
+    """What `read` reads back."""
+    chosen = "" if profiles.use is None else toml.pairs({"use": profiles.use})
+    tables = [
+        f"\n[profiles.{name}]\n{toml.pairs(settings)}"
+        for name, settings in sorted(profiles.named.items())
+    ]
+    return _HEAD + chosen + "".join(tables)
+
+
+@contextlib.contextmanager
+def _changing(path: Path, dry_run: bool) -> Iterator[Profiles]:
+    """The profiles as they are while nobody else changes them."""
+    with contextlib.nullcontext() if dry_run else toml.locked(path):
+        yield read(path)
+
+
+def _write(path: Path, profiles: Profiles, dry_run: bool) -> None:
+    if not dry_run:
+        toml.write(path, as_toml(profiles))
+
+
+# ----------------------------------------------------------------------- links
+
+
+def find_link(folder: Path) -> tuple[Link | None, tuple[str, ...]]:
+    """The nearest link at or above `folder`, and what was passed over on the way up.
+
+    Raises input.invalid_params with path and line, store.io.
+    """
+    notes: list[str] = []
+    for place in (folder, *folder.parents):
+        found = read_link(place / LINK)
+        if isinstance(found, Link):
+            return found, tuple(notes)
+        if found is not None:
+            notes.append(f"{found} It was passed over.")
+    return None, tuple(notes)
+
+
+def read_link(path: Path) -> Link | str | None:
+    """None if there is no such file; a sentence if it is not to be trusted.
+
+    A file of somebody else, above a folder that all may write, would lead the user's
+    documents into a store of theirs. So would one that others may change.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | _OPEN)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return _unreadable(path, error)
+    try:
+        wrong = _distrusted(path, os.fstat(fd))
+        if wrong is not None:
+            return wrong
+        data = os.read(fd, toml.MOST_BYTES + 1)
+    except OSError as error:
+        raise toml.failed(path, error) from None
+    finally:
+        os.close(fd)
+    file = toml.parsed(path, data)
+    settings = _settings(file, file.table, LINKED)
+    if "store" in settings:
+        store = os.path.expanduser(settings["store"])  # noqa: PTH111  never raises
+        settings["store"] = os.path.normpath(path.parent / store)
+    return Link(path=path, settings=settings)
+
+
+def _unreadable(path: Path, error: OSError) -> str | None:
+    """Raises store.io for a file of one's own; of others it is no matter."""
+    if error.errno == errno.ELOOP:
+        return f"{path} is a symbolic link."
+    try:
+        found = os.lstat(path)
+    except OSError:  # its folder can't be searched: nobody knows what lies there
+        return None
+    wrong = _distrusted(path, found)
+    if wrong is None:
+        raise toml.failed(path, error)
+    return wrong
+
+
+def _distrusted(path: Path, found: os.stat_result) -> str | None:
+    if not stat.S_ISREG(found.st_mode):
+        return f"{path} is no regular file."
+    if found.st_uid != os.geteuid():
+        return f"{path} belongs to another user."
+    if found.st_mode & stat.S_IWOTH:
+        return f"{path} can be written by every user."
+    return None
+
+
+def own_link(folder: Path) -> Link | None:
+    """The link in this very folder. Raises what `find_link` does, and resource.conflict."""
+    found = read_link(folder / LINK)
+    if isinstance(found, str):
+        raise KbprocError(
+            "resource.conflict",
+            found,
+            hint="kbproc leaves it alone: look at it, and remove it by hand if it is not needed.",
+            detail={"path": str(folder / LINK)},
+        )
+    return found
+
+
+def link(folder: Path, settings: Mapping[str, str], *, dry_run: bool = False) -> Link | None:
+    """Binds a folder; returns what bound it before. Raises what `own_link` does.
+
+    A store inside the folder is named relative to it: both can be moved together.
+    """
+    before = own_link(folder)
+    told = dict(settings)
+    if "store" in told and Path(told["store"]).is_relative_to(folder):
+        told["store"] = str(Path(told["store"]).relative_to(folder))
+    if not dry_run:
+        text = "# Written by `kbproc link`.\n" + toml.pairs(told)
+        toml.write(folder / LINK, text)
+    return before
+
+
+def unlink(folder: Path, *, dry_run: bool = False) -> Link:
+    """Returns what bound it. Raises what `own_link` does, and resource.not_found."""
+    bound = own_link(folder)
+    if bound is None:
+        above = find_link(folder)[0]
+        hint = "No folder above it is linked either."
+        if above is not None:
+            hint = f"It is bound by {above.path}: kbproc unlink {above.path.parent}."
+        raise KbprocError("resource.not_found", f"{folder} is not linked.", hint=hint)
+    if not dry_run:
+        try:
+            bound.path.unlink()
+        except OSError as error:
+            raise toml.failed(bound.path, error) from None
+    return bound

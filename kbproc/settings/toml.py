@@ -1,0 +1,192 @@
+"""Small TOML files that people and kbproc both write.
+
+Owns: reading one so that every fault is named by path and line, writing one so that
+it is whole or as it was, and the lock of those who change one.
+Refuses to know: which keys a file has and what they mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+
+MOST_BYTES = 1 << 16  # more than anybody writes by hand
+_LINE = re.compile(r"\(at line (\d+), column \d+\)$")
+_END = "(at end of document)"
+
+
+class Toml(Struct, frozen=True, kw_only=True):
+    """A file as it was read."""
+
+    path: Path
+    text: str
+    table: dict[str, Any]
+
+    def fault(self, message: str, *keys: str) -> KbprocError:
+        """An error about what stands at `keys`, from the outermost in."""
+        return fault(self.path, message, self.line_of(keys))
+
+    def line_of(self, keys: tuple[str, ...]) -> int | None:
+        """The line, from 1, that first sets this member; None if that can't be told.
+
+        What the file says up to a line tells whether the member is there already;
+        only lines that name it are tried, once whole and once with their value cut off.
+        """
+        lines = self.text.split("\n")
+        for number, line in enumerate(lines, 1):
+            if keys[-1] in line:
+                before = lines[: number - 1]
+                for text in (line, line.partition("=")[0] + "= 0"):
+                    if _holds("\n".join([*before, text]), keys):
+                        return number
+        return None
+
+
+def _holds(text: str, keys: tuple[str, ...]) -> bool:
+    import tomllib
+
+    try:
+        here: Any = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return False
+    for key in keys:
+        if not isinstance(here, dict) or key not in here:
+            return False
+        here = here[key]
+    return True
+
+
+def fault(path: Path, message: str, line: int | None) -> KbprocError:
+    place = str(path) if line is None else f"{path}, line {line}"
+    return KbprocError(
+        "input.invalid_params",
+        f"{place}: {message}",
+        hint="Correct that file with an editor, or move it aside; kbproc does not overwrite it.",
+        field=str(path),
+        detail={"path": str(path), "line": line},
+    )
+
+
+def parsed(path: Path, data: bytes) -> Toml:
+    """Raises input.invalid_params with path and line for what is no TOML."""
+    import tomllib
+
+    if len(data) > MOST_BYTES:
+        raise fault(path, f"The file is over {MOST_BYTES >> 10} KiB.", None)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise fault(path, "This is not UTF-8.", data.count(b"\n", 0, error.start) + 1) from None
+    text = text.replace("\r\n", "\n")
+    try:
+        return Toml(path=path, text=text, table=tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise fault(path, *_complaint(str(error), text)) from None
+    except RecursionError:
+        raise fault(path, "The file is nested too deeply.", None) from None
+
+
+def _complaint(said: str, text: str) -> tuple[str, int]:
+    """What tomllib says, and where."""
+    if said.endswith(_END):
+        return said.removesuffix(_END).strip() + ".", len(text.rstrip().split("\n"))
+    found = _LINE.search(said)
+    return _LINE.sub("", said).strip() + ".", int(found[1]) if found else 1
+
+
+def read(path: Path) -> Toml | None:
+    """None if there is no such file; raises input.invalid_params, store.io."""
+    try:
+        with path.open("rb") as file:
+            return parsed(path, file.read(MOST_BYTES + 1))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failed(path, error) from None
+
+
+def failed(path: Path, error: OSError) -> KbprocError:
+    return KbprocError(
+        "store.io",
+        f"{path}: {error.strerror or error}.",
+        hint="Check who owns the file and its folder, and whether the disk is full or read-only.",
+        detail={"path": str(path)},
+    )
+
+
+# --------------------------------------------------------------------- writing
+
+
+def pairs(values: Mapping[str, str]) -> str:
+    """Lines `key = "value"`; keys are bare ones."""
+    return "".join(f"{key} = {string(value)}\n" for key, value in values.items())
+
+
+def string(value: str) -> str:
+    """JSON's escapes are TOML's, too; TOML alone wants DEL escaped."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+def write(path: Path, text: str) -> None:
+    """All of it or nothing, mode 0600; a symlink stays one. Raises store.io."""
+    import tempfile
+
+    target = Path(os.path.realpath(path))
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+        sync_folder(target.parent)
+    except OSError as error:
+        raise failed(path, error) from None
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time changes the file; makes its folder, mode 0700. Raises store.io."""
+    lock = path.with_suffix(".lock")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise failed(lock, error) from None
+    try:
+        _take(fd, lock)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _take(fd: int, lock: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as error:
+        raise failed(lock, error) from None

@@ -1,0 +1,185 @@
+"""One command's requests, answered in this process.
+
+Owns: opening the store when it is first needed, asking, waiting, numbering a
+request's events, embedding what is new before the process ends.
+Refuses to know: flags and formats. It answers like the wire does, so that a
+connection to another process can take its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host
+from kbproc.calls.call import Call, Emit, Peer
+from kbproc.calls.method import Registry
+from kbproc.calls.reply import Answer, Parked
+from kbproc.calls.run import run
+from kbproc.settings.config import Config
+from kbproc.sharing.owner import Owner
+from kbproc.store.store import Store
+from kbproc.wire import messages
+from kbproc.wire.stream import Stream
+
+OnEvent = Callable[[dict[str, Any]], None]
+_ID = 1
+_POLL_SECONDS = 0.2
+
+
+class Session(Protocol):
+    """What a command speaks to."""
+
+    def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+        """The JSON-RPC response, decoded: with `result` or with `error`."""
+
+    def cancel(self) -> None:
+        """Asks the request that runs to stop; what it has committed stays."""
+
+    def drain(self, progress: Callable[[int, int], None]) -> int:
+        """Embeds what is pending; returns how many chunks still are."""
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    """A session on a store that this process opens itself."""
+
+    def __init__(
+        self, *, config: Config, registry: Registry, host: Host, lock: int | None = None
+    ) -> None:
+        """`lock`: the store's; others may attach then. Without it the store takes its own."""
+        self._config = config
+        self._registry = registry
+        self._host = host
+        self._lock = lock
+        self._owner: Owner | None = None
+        self._cancelled = False
+        self._wire = messages.Wire(sys.maxsize)
+        self._peer = Peer(
+            actor=config.actor,
+            named=config.agent_named,
+            scopes=frozenset(registry.scopes),
+            cwd=host.cwd(),
+            root=None,
+            kb=config.kb,
+            surface="call",
+        )
+
+    def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+        try:
+            found = self._registry.find(name)
+            emit = Stream(
+                wire=self._wire,
+                id=_ID,
+                host=self._host,
+                send=lambda line: on_event(msgspec.json.decode(line)["params"]),
+            ).emit
+            if found.streams:
+                emit("init", {})
+            line = self._wire.result(_ID, found, self._answer(name, params, emit))
+        except KbprocError as error:
+            return self.refused(error)
+        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+            return self.refused(messages.unexpected(error))
+        response: dict[str, Any] = msgspec.json.decode(line)
+        return response
+
+    def refused(self, error: KbprocError) -> dict[str, Any]:
+        """The response that tells an error."""
+        response: dict[str, Any] = msgspec.json.decode(self._wire.error(_ID, error))
+        return response
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def drain(self, progress: Callable[[int, int], None]) -> int:
+        store = None if self._owner is None else self._owner.opened.store
+        if store is None or not store.embedding.pending_count:
+            return 0
+        with contextlib.suppress(KeyboardInterrupt):
+            store.embedding.drain(progress)
+        return store.embedding.pending_count
+
+    def close(self) -> None:
+        if self._owner is not None:
+            self._owner.close()
+        elif self._lock is not None:
+            os.close(self._lock)
+
+    def _open(self) -> Store:
+        if self._owner is None:
+            self._owner = Owner(self._config, self._host, registry=self._registry)
+            self._owner.open(self._lock)
+        return self._owner.opened.get()
+
+    def _answer(self, name: str, params: dict[str, Any], emit: Emit) -> Answer:
+        call = Call(
+            registry=self._registry,
+            host=self._host,
+            peer=self._peer,
+            open_store=self._open,
+            emit=emit,
+            now=self._host.now(),
+            cancelled=lambda: self._cancelled,
+            settings={"folder": self._config.store, "profiles": self._config.profile_names},
+        )
+        reached = run(call, name, msgspec.json.encode(params))
+        while isinstance(reached, Parked):
+            self._wait(call.store, reached, syncs=name.startswith("note."))
+            reached = reached.resume()
+        return reached
+
+    def _wait(self, store: Store, parked: Parked, *, syncs: bool) -> None:
+        """`syncs`: waits for the files of notes, which others may be looking at.
+
+        Anything else waits in vain once there is nothing to embed any more.
+        """
+        started = self._host.monotonic_ms()
+        if not syncs:
+            store.embedding.start()
+        while not parked.ready():
+            passed = self._host.monotonic_ms() - started
+            if parked.timeout_ms is not None and passed >= parked.timeout_ms:
+                raise parked.expired()
+            if parked.tail is not None:
+                if parked.tail.more():
+                    continue
+            elif not syncs and not store.embedding.pending_count and not parked.ready():
+                raise parked.expired()
+            left = _POLL_SECONDS
+            if parked.timeout_ms is not None:
+                left = min(left, (parked.timeout_ms - passed) / 1000)
+            store.wait_for_change(left)
+
+
+@contextlib.contextmanager
+def interrupts(session: Session, *, writes: bool) -> Iterator[threading.Event]:
+    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once.
+
+    Yields an event that is set once Ctrl-C was pressed.
+    """
+    pressed = threading.Event()
+    if not writes or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    usual = signal.getsignal(signal.SIGINT)
+
+    def once(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        pressed.set()
+        session.cancel()
+
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)

@@ -1,0 +1,273 @@
+"""Reaching the process that owns a store.
+
+Owns: where the owner listens, the first line each way, whole lines after it, and
+taking the lock where nobody listens.
+Refuses to know: what is said. Light: whoever attaches imports no more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc import __version__
+from kbproc.base.errors import KbprocError
+from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
+from kbproc.store.folder import holder, take_folder
+from kbproc.store.readonly import is_read_only
+
+SHARE = 1  # what is spoken between processes; no other number is understood
+HELLO_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
+_LONGEST_PATH = 100  # bytes; the kernel takes 107
+_PATIENCE = 30.0  # for an owner that has named its socket and does not answer: it is ending
+_SHORT_PATIENCE = 2.0  # for one that has named none: whoever means to share does so at once
+_PAUSE = 0.01
+_BLOCK = 1 << 16
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """Who attaches; relative paths mean `cwd`."""
+
+    share: int
+    version: str
+    surface: str
+    cwd: str
+    actor: str
+    kb: str
+    scopes: list[str]
+    root: str | None = None
+    max_line_bytes: int
+    max_in_flight: int
+    allow_private_addresses: bool = False
+    named: bool = False  # as an agent, which then must be there
+
+
+class Welcome(Struct, frozen=True, kw_only=True):
+    """`writes`: methods that must carry a token, to happen once whoever answers them.
+
+    `reads`: methods that do nothing but answer.
+    """
+
+    share: int
+    ok: bool
+    pid: int = 0
+    writes: list[str] = []
+    reads: list[str] = []
+    error: dict[str, Any] | None = None
+
+
+class Gone(Exception):
+    """The owner ended or died; another will take its place."""
+
+
+def hello(
+    config: Config,
+    cwd: Path,
+    *,
+    surface: str = "call",
+    scopes: Iterable[str] = SCOPES,
+    root: str | None = None,
+    max_line_bytes: int = _MAX_LINE_BYTES,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    allow_private_addresses: bool = False,
+) -> Hello:
+    """What a process of this version says of itself."""
+    return Hello(
+        share=SHARE,
+        version=__version__,
+        surface=surface,
+        cwd=str(cwd),
+        actor=config.actor,
+        kb=config.kb,
+        scopes=sorted(scopes),
+        root=root,
+        max_line_bytes=max_line_bytes,
+        max_in_flight=max_in_flight,
+        allow_private_addresses=allow_private_addresses,
+        named=config.agent_named,
+    )
+
+
+def socket_paths(store: Path, runtime: Path) -> Iterator[Path]:
+    """In the store; elsewhere if that path is too long, or its file system has no sockets.
+
+    Raises OSError and store.io once it comes to that.
+    """
+    path = store / "kbproc.sock"
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield path
+    yield _other_path(store, runtime)
+
+
+def _other_path(store: Path, runtime: Path) -> Path:
+    from hashlib import sha256
+
+    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = runtime.stat()
+    if found.st_uid != os.getuid():
+        raise KbprocError("store.io", f"{runtime} belongs to another user.")
+    runtime.chmod(0o700)
+    name = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:24]
+    return runtime / f"{name}.sock"
+
+
+def connect(store: Path) -> socket.socket | None:
+    """A connection to the owner; None if nobody listens.
+
+    Raises store.locked if the owner is another user's: it would let nobody in.
+    """
+    path = holder(store)[1]
+    connection = None if path is None else connect_to(path)
+    if connection is not None and not _is_ours(connection):
+        connection.close()
+        raise KbprocError(
+            "store.locked",
+            f"The store {store} is open in a process of another user.",
+            hint="Use the store as that user, or end that process first.",
+        )
+    return connection
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """True too where it can't be told any more: the end is noticed soon enough."""
+    try:
+        return peer_uid(connection) == os.getuid()
+    except OSError:
+        return True
+
+
+def connect_to(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def reach(store: Path, pid: int) -> socket.socket | int | None:
+    """A connection to the owner, or the lock: then this process is the owner.
+
+    None: the store is read-only, and every process opens it for itself.
+    Raises store.io; store.locked if somebody holds the lock for long and does not listen.
+    """
+    known, since = None, 0.0
+    while True:
+        connection = connect(store)
+        if connection is not None:
+            return connection
+        if is_read_only(store):
+            return None
+        try:
+            return take_folder(store, pid)
+        except KbprocError as error:
+            found, now = holder(store), time.monotonic()
+            if found != known:  # each owner gets its time: one may long have ended the last
+                known, since = found, now
+            patience = _PATIENCE if found[1] else _SHORT_PATIENCE
+            if error.type != "store.locked" or now > since + patience:
+                raise
+        time.sleep(_PAUSE)
+
+
+def greet(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
+    """What the owner answers, and what it has said since.
+
+    Raises Gone, and what the owner refused with; then the connection is closed.
+    """
+    try:
+        return _greeted(connection, hello)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _greeted(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
+    try:
+        connection.sendall(msgspec.json.encode(hello) + b"\n")
+        line, rest = first_line(connection)
+    except OSError as error:
+        raise Gone from error
+    if not line:
+        raise Gone
+    welcome = msgspec.json.decode(line, type=Welcome)
+    if not welcome.ok:
+        raise refusal(welcome.error or {})
+    return welcome, rest
+
+
+def first_line(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Without its newline, and what came with it; empty at the end or after too many bytes."""
+    data = b""
+    while b"\n" not in data:
+        block = connection.recv(HELLO_BYTES)
+        data += block
+        if not block or len(data) > HELLO_BYTES:
+            return b"", b""
+    line, _, rest = data.partition(b"\n")
+    return line, rest
+
+
+class Link:
+    """An owner that has let this process in, a line at a time. Any method may raise Gone."""
+
+    def __init__(self, connection: socket.socket, hello: Hello) -> None:
+        """Raises what the owner refuses with."""
+        self._socket = connection
+        self.welcome, rest = greet(connection, hello)
+        self._parts = [rest]
+
+    def send(self, message: dict[str, Any]) -> None:
+        try:
+            self._socket.sendall(msgspec.json.encode(message) + b"\n")
+        except OSError as error:
+            raise Gone from error
+
+    def line(self) -> bytes:
+        """Without its newline."""
+        while b"\n" not in self._parts[-1]:
+            try:
+                block = self._socket.recv(_BLOCK)
+            except OSError as error:
+                raise Gone from error
+            if not block:
+                raise Gone
+            self._parts.append(block)
+        line, _, rest = b"".join(self._parts).partition(b"\n")
+        self._parts = [rest]
+        return line
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def refusal(error: dict[str, Any]) -> KbprocError:
+    return KbprocError(
+        error.get("type", "internal.error"),
+        error.get("message", "The owner of the store refused the connection."),
+        hint=error.get("hint"),
+        field=error.get("field"),
+        valid_values=error.get("valid_values"),
+        detail=error.get("detail", {}),
+    )
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The user at the other end. Raises OSError."""
+    if sys.platform == "linux":
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", told)[1])
+    # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid.
+    told = connection.getsockopt(0, 1, 76)
+    return int(struct.unpack_from("2I", told)[1])

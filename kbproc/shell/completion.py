@@ -1,0 +1,113 @@
+"""Completion scripts for shells.
+
+Owns: the whole command line as one argparse tree, made from the flags, which
+shtab turns into a static script.
+Refuses to know: how arguments are read when a command runs (argv.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from kbproc.calls.flags import GLOBAL_FLAGS, OWN_FLAGS, Flag, flags_of
+from kbproc.calls.method import Method, Registry
+from kbproc.shell.arguments import usage_error
+from kbproc.shell.commands import OWN_COMMANDS
+from kbproc.shell.help import by_noun
+
+SHELLS = ("bash", "zsh", "fish")
+_FILES = frozenset({"paths", "path"})
+_FOLDERS = frozenset({"--store", "--root"})
+
+
+def script(registry: Registry, shell: str) -> str:
+    """Completes commands, flags and the values of those that have a choice."""
+    if shell not in SHELLS:
+        raise usage_error(
+            f"There is no completion for {shell!r}.", "completion", valid_values=SHELLS
+        )
+    import shtab
+
+    text: str = shtab.complete(_tree(registry), shell)
+    return text.rstrip() + "\n"
+
+
+def _tree(registry: Registry) -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(prog="kbproc", add_help=False)
+    commands = root.add_subparsers()
+    for noun, methods in by_noun(registry).items():
+        alone = [method for method in methods if "." not in method.name]
+        for method in alone:
+            _command(commands, method.name, method)
+        spaced = [method for method in methods if "." in method.name]
+        if spaced:
+            nested = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
+            for method in spaced:
+                _command(nested, method.name.partition(".")[2], method)
+    for method in registry.methods.values():
+        if method.alias:
+            _command(commands, method.alias, method)
+    _own_commands(commands, registry)
+    return root
+
+
+def _own_commands(commands: Any, registry: Registry) -> None:
+    nested: dict[str, Any] = {}
+    for name, (_, summary) in OWN_COMMANDS.items():
+        noun, spaced, word = name.partition(" ")
+        if spaced and noun not in nested:
+            nested[noun] = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
+        below = nested[noun] if spaced else commands
+        parser = below.add_parser(word or name, help=_quiet(summary), add_help=False)
+        _add(parser, OWN_FLAGS.get(name, ()))
+        if name == "call":
+            parser.add_argument("method", choices=list(registry.methods))
+        if name == "completion":
+            parser.add_argument("shell", choices=SHELLS)
+        if name in {"link", "unlink"}:
+            import shtab
+
+            folder: Any = parser.add_argument("folder", nargs="?")
+            folder.complete = shtab.DIRECTORY
+
+
+def _command(commands: Any, word: str, method: Method) -> None:
+    parser = commands.add_parser(word, help=_quiet(method.summary), add_help=False)
+    _add(parser, flags_of(method))
+
+
+def _add(parser: argparse.ArgumentParser, flags: Iterable[Flag]) -> None:
+    own = list(flags)
+    names = {flag.name for flag in own}
+    for flag in [*own, *(flag for flag in GLOBAL_FLAGS if flag.name not in names)]:
+        _add_flag(parser, flag)
+
+
+def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
+    kind: dict[str, Any] = {"help": _quiet(flag.help)}
+    if not flag.takes_value:
+        switch = argparse.BooleanOptionalAction if flag.param else "store_true"
+        parser.add_argument(flag.name, action=switch, **kind)
+        return
+    action = parser.add_argument(flag.name, choices=flag.enum, **kind)
+    _complete_files(action, flag)
+    if flag.positional:
+        many = "*" if flag.type == "array" else "?"
+        place = parser.add_argument(str(flag.param), nargs=many, choices=flag.enum, **kind)
+        _complete_files(place, flag)
+
+
+def _complete_files(action: argparse.Action, flag: Flag) -> None:
+    import shtab
+
+    if flag.param in _FILES:
+        action.complete = shtab.FILE  # type: ignore[attr-defined]
+    elif flag.name in _FOLDERS:
+        action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+
+
+def _quiet(text: str) -> str:
+    """argparse expands `%`; zsh and fish quote poorly."""
+    return text.replace("%", "%%").replace('"', "").replace("'", "").replace("`", "")

@@ -1,0 +1,147 @@
+"""What a command prints, in each format.
+
+Owns: the envelope, bare events, jq, what goes to stdout and what to stderr, a
+reader that goes away.
+Refuses to know: how text for people looks (texts.py) and how answers are made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from kbproc.shell.arguments import usage_error
+
+if TYPE_CHECKING:
+    from kbproc.calls.method import Method
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Jq:
+    """A compiled jq program; raises input.invalid_params that quotes jq's complaint."""
+
+    def __init__(self, program: str) -> None:
+        import jq
+
+        try:
+            self._run = jq.compile(program)
+        except ValueError as error:
+            raise _bad_jq(error, "no jq program") from None
+
+    def __call__(self, value: Any) -> list[str]:
+        """The lines to print: strings bare, anything else as JSON."""
+        try:
+            found = self._run.input_text(_encode(value).decode()).all()
+        except ValueError as error:
+            raise _bad_jq(error, "not fit for this answer; the request itself was done") from None
+        return [item if isinstance(item, str) else _encode(item).decode() for item in found]
+
+
+def _bad_jq(error: ValueError, what: str) -> Exception:
+    return usage_error(
+        f"--jq is {what}: {str(error).splitlines()[0]}.",
+        "--jq",
+        hint="It reads the envelope: try --jq .data.",
+    )
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Writes at once; a reader that has gone away is no error."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        with contextlib.suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
+class Output:
+    """The json format, and what all formats share."""
+
+    for_people = False
+    follows = False  # a stream without an end: its items are all that is printed
+
+    def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None) -> None:
+        self.out = out
+        self.err = err
+        self.jq = jq
+        self.profile: str | None = None  # the one in effect
+
+    def result(self, method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> None:
+        """`result` is `{data, meta}`; `method` None: the shell's own answer."""
+        if self.jq is None:
+            self._print_result(method, params, result)
+            return
+        for line in self.jq(envelope(result, self.profile)):
+            write(self.out, line + "\n")
+
+    def _print_result(
+        self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
+    ) -> None:
+        self._line(self.out, envelope(result, self.profile))
+
+    def event(self, event: dict[str, Any]) -> None:
+        """The envelope holds no events; a stream without an end has no envelope."""
+        if self.follows and event["type"] == "item":
+            self.item(event["item"])
+
+    def item(self, item: dict[str, Any]) -> None:
+        if self.jq is None:
+            self._line(self.out, item)
+            return
+        for line in self.jq(item):
+            write(self.out, line + "\n")
+
+    def error(self, data: dict[str, Any]) -> None:
+        self._line(self.err, {"ok": False, "error": data})
+
+    def plan(self, plan: dict[str, Any]) -> None:
+        """Shown before a person is asked."""
+        self._line(self.err, {"type": "plan", "plan": plan})
+
+    def note(self, message: str) -> None:
+        self._line(self.err, {"type": "warning", "message": message})
+
+    def logged(self, line: str, message: str) -> None:
+        """A line of the log, and what it says after its level; only people get it so."""
+        write(self.err, line + "\n")
+
+    def question(self, text: str) -> None:
+        write(self.err, text)
+
+    def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
+        """How far it is; only people are told."""
+
+    def settled(self) -> None:
+        """Nothing is going on any more."""
+
+    def _line(self, stream: TextIO, value: Any) -> None:
+        write(stream, _encode(value).decode() + "\n")
+
+
+class Ndjson(Output):
+    """Bare events, one a line."""
+
+    def _print_result(
+        self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
+    ) -> None:
+        self._line(self.out, {"type": "result", **result})
+
+    def event(self, event: dict[str, Any]) -> None:
+        if self.jq is None:
+            self._line(self.out, event)
+        else:
+            super().event(event)
+
+    def error(self, data: dict[str, Any]) -> None:
+        self._line(self.err, {"type": "error", "error": data})
+
+
+def envelope(result: dict[str, Any], profile: str | None) -> dict[str, Any]:
+    return {"ok": True, "data": result["data"], "meta": result["meta"], "profile": profile}

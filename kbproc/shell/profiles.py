@@ -1,0 +1,234 @@
+"""`kbproc profile …`, `link` and `unlink`.
+
+Owns: what they take, and their answers.
+Refuses to know: the files (profiles.py), formats and help.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import SLUG
+from kbproc.settings import config as settings
+from kbproc.settings import profiles
+from kbproc.settings.config import DEFAULT, Config
+from kbproc.shell.arguments import Parsed, usage_error
+from kbproc.shell.options import Options
+
+Result = dict[str, Any]
+_FLAGS = {
+    "store": ("--store",),
+    "kb": ("--kb",),
+    "format": ("--format",),
+    "agent": ("--agent", "--actor"),
+    "log_level": ("--log-level",),
+}
+# What `profile list` shows of each, the more telling first.
+_SHOWN = ("store", "kb", "agent", "format", "log_level")
+
+
+def save(parsed: Parsed, options: Options) -> Result:
+    name = _words(parsed, "profile save", "NAME")
+    if not profiles.is_name(name):
+        raise usage_error(
+            f"{name!r} is no name for a profile: 2 to 64 lower-case letters, digits and hyphens.",
+            "NAME",
+            detail={"pattern": SLUG},
+        )
+    told = _flags_given(parsed, options)
+    if not told:
+        raise usage_error(
+            "profile save needs a setting to keep.",
+            "NAME",
+            hint="Name it with --store, --kb, --agent, --format or --log-level.",
+        )
+    replaced = profiles.save(_file(), name, told, dry_run=options.dry_run)
+    hint = f"kbproc profile use {name} makes it the one that is meant where none is named."
+    data = {"name": name, **told, "replaced": replaced, "file": str(_file())}
+    return _result("save", data, options, hint=None if options.config.profile == name else hint)
+
+
+def use(parsed: Parsed, options: Options) -> Result:
+    if parsed.last("--none"):
+        _words(parsed, "profile use --none", "")
+        name = None
+    else:
+        name = _words(parsed, "profile use", "NAME")
+    before = profiles.use(_file(), name, dry_run=options.dry_run)
+    notice = None
+    if options.config.sources.get("profile", DEFAULT).level == "environment":
+        notice = "KBPROC_PROFILE is set and comes first."
+    data = {"in_use": name, "before": before, "file": str(_file())}
+    return _result("use", data, options, notice=notice)
+
+
+def delete(parsed: Parsed, options: Options) -> Result:
+    name = _words(parsed, "profile delete", "NAME")
+    was_in_use = profiles.delete(_file(), name, dry_run=options.dry_run)
+    data = {"name": name, "was_in_use": was_in_use, "file": str(_file())}
+    return _result("delete", data, options)
+
+
+def listed(parsed: Parsed, options: Options) -> Result:
+    _words(parsed, "profile list", "")
+    known = profiles.read(_file())
+    rows = [
+        {"name": name, "in_use": name == options.config.profile}
+        | {key: kept.get(key) for key in _SHOWN}
+        for name, kept in sorted(known.named.items())
+    ]
+    return _result("list", rows, options)
+
+
+def show(parsed: Parsed, options: Options) -> Result:
+    """Of a profile its settings; without a name every setting in effect, and what settled it."""
+    if not parsed.positionals:
+        return _result("show", list(_in_effect(options)), options)
+    name = _words(parsed, "profile show", "[NAME]")
+    kept = profiles.read(_file()).get(name)
+    rows = [
+        {"setting": key, "value": value, "from": "profile", "which": name}
+        for key, value in kept.items()
+    ]
+    return _result("show", rows, options)
+
+
+def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
+    config = options.bound
+    values = {
+        "profile": config.profile,
+        "store": os.path.abspath(config.store),  # noqa: PTH100  as it is named, links and all
+        "kb": config.kb,
+        "format": options.format or config.format,
+        "agent": config.actor,
+        "log_level": config.log_level,
+    }
+    for key, value in values.items():
+        source = config.sources.get(key, DEFAULT)
+        yield {"setting": key, "value": value, "from": source.level, "which": source.name}
+
+
+def link(parsed: Parsed, options: Options) -> Result:
+    folder = _folder(parsed, "link")
+    told = _binding(options.bound)
+    _check(told)
+    before = profiles.link(folder, told, dry_run=options.dry_run)
+    data = {**told, "replaced": before is not None, "file": str(folder / profiles.LINK)}
+    return _result("link", data, options, notice=_overruled())
+
+
+def _overruled() -> str | None:
+    """Variables that come before what a link says."""
+    env = settings.environment()
+    names = [settings.ENVIRONMENT[key] for key in profiles.LINKED]
+    set_ones = [name for name in names if env.get(name)]
+    if not set_ones:
+        return None
+    be, come = ("is", "comes") if len(set_ones) == 1 else ("are", "come")
+    return f"{' and '.join(set_ones)} {be} set and {come} first: the link counts without."
+
+
+def unlink(parsed: Parsed, options: Options) -> Result:
+    folder = _folder(parsed, "unlink")
+    bound = profiles.unlink(folder, dry_run=options.dry_run)
+    data = {key: bound.settings.get(key) for key in profiles.LINKED}
+    return _result("unlink", {**data, "file": str(bound.path)}, options)
+
+
+COMMANDS: dict[str, Callable[[Parsed, Options], Result]] = {
+    "profile save": save,
+    "profile use": use,
+    "profile list": listed,
+    "profile show": show,
+    "profile delete": delete,
+    "link": link,
+    "unlink": unlink,
+}
+
+
+# ----------------------------------------------------------------------- parts
+
+
+def _file() -> Path:
+    return settings.profiles_file(settings.environment())
+
+
+def _words(parsed: Parsed, command: str, takes: str) -> str:
+    """The one word after a command; raises input.invalid_params for more or fewer."""
+    given = parsed.positionals
+    wanted = 1 if takes else 0
+    if len(given) > wanted:
+        told = f"takes {takes}" if takes else "takes no name"
+        raise usage_error(f"kbproc {command} {told}; {given[wanted]!r} is one too many.", "NAME")
+    if len(given) < wanted:
+        raise usage_error(
+            f"kbproc {command} needs a name.", "NAME", hint="See kbproc profile list."
+        )
+    return given[0] if given else ""
+
+
+def _flags_given(parsed: Parsed, options: Options) -> dict[str, str]:
+    """What a profile is to keep: what flags say, checked; not what is in effect anyway."""
+    told: dict[str, str] = {}
+    for key, flags in _FLAGS.items():
+        said = next((parsed.last(flag) for flag in flags if flag in parsed.given), None)
+        if said is not None:
+            told[key] = said
+    if told.get("store"):
+        told["store"] = os.path.abspath(options.config.store)  # noqa: PTH100
+    if "format" in told:
+        told["format"] = settings.parse_format(told["format"])
+    if "log_level" in told:
+        told["log_level"] = options.config.log_level
+    _check(told)
+    return told
+
+
+def _check(told: dict[str, str]) -> None:
+    for key, value in told.items():
+        if (wrong := profiles.complaint(key, value)) is not None:
+            raise usage_error(wrong, _FLAGS[key][0])
+
+
+def _binding(config: Config) -> dict[str, str]:
+    return {"store": os.path.abspath(config.store), "kb": config.kb}  # noqa: PTH100
+
+
+def _folder(parsed: Parsed, command: str) -> Path:
+    """Raises resource.not_found."""
+    given = parsed.positionals
+    if len(given) > 1:
+        raise usage_error(
+            f"kbproc {command} takes [FOLDER]; {given[1]!r} is one too many.", "FOLDER"
+        )
+    folder = Path(os.path.abspath(Path(given[0] if given else ".").expanduser()))  # noqa: PTH100
+    if not folder.is_dir():
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no folder {folder}.",
+            field="FOLDER",
+            hint="Name a folder that exists.",
+        )
+    return folder
+
+
+def _result(
+    what: str, data: Any, options: Options, *, hint: str | None = None, notice: str | None = None
+) -> Result:
+    kind = what if what in {"link", "unlink"} else f"profile.{what}"
+    meta: dict[str, Any] = {"schema": f"{kind}/1"}
+    if isinstance(data, list):
+        meta["count"] = len(data)
+    notices = [] if notice is None else [notice]
+    if options.dry_run:
+        meta["dry_run"] = True
+        notices.append("Nothing was written: this was a dry run.")
+    if hint is not None and not options.dry_run:
+        meta["hint"] = hint
+    if notices:
+        meta["notice"] = notices
+    return {"data": data, "meta": meta}

@@ -1,0 +1,173 @@
+"""One request of the shell, from params to an exit code.
+
+Owns: asking, a person's approval of a plan, what is printed, embedding what is
+new after the answer, Ctrl-C.
+Refuses to know: command lines and formats.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host
+from kbproc.base.wording import plural
+from kbproc.calls.method import Method, Registry
+from kbproc.sharing.alone import Session, interrupts
+from kbproc.sharing.attached import Anywhere
+from kbproc.shell.arguments import argv_of
+from kbproc.shell.options import Options, fill
+from kbproc.wire.messages import error_data
+
+if TYPE_CHECKING:
+    from kbproc.shell.formats import Output
+
+INTERRUPTED = 130
+
+
+def data_of(error: KbprocError) -> dict[str, Any]:
+    """An error as the formats print it."""
+    data: dict[str, Any] = msgspec.to_builtins(error_data(error))
+    return data
+
+
+def perform(registry: Registry, method: Method, params: dict[str, Any], options: Options) -> int:
+    """Returns the exit code; raises KbprocError for what is refused before asking."""
+    host = Host()
+    _log(options, host)
+    session = Anywhere(config=options.config, registry=registry, host=host)
+    request = _Request(registry, method, fill(method, params, options), options, session)
+    try:
+        return request.run()
+    except KeyboardInterrupt:
+        return request.interrupted()
+    finally:
+        options.output.settled()
+        session.close()
+
+
+class _Request:
+    def __init__(
+        self,
+        registry: Registry,
+        method: Method,
+        params: dict[str, Any],
+        options: Options,
+        session: Session,
+    ) -> None:
+        self._registry = registry
+        self._method = method
+        self._params = params
+        self._options = options
+        self._session = session
+        self._was_interrupted = False
+
+    @property
+    def _output(self) -> Output:
+        return self._options.output
+
+    def run(self) -> int:
+        response = self._ask(self._params)
+        error = response.get("error", {}).get("data", {})
+        if "plan" in error and error["type"] == "input.confirmation_required":
+            self._output.settled()
+            if self._approved(error):
+                response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
+        code = self._answered(response)
+        if self._options.wait and self._wrote(response):
+            self._embed_the_rest()
+        return code
+
+    def _wrote(self, response: dict[str, Any]) -> bool:
+        if self._method.kind == "read" or self._params.get("dry_run"):
+            return False
+        partial = response.get("error", {}).get("data", {}).get("type") == "operation.partial"
+        return "result" in response or partial
+
+    def interrupted(self) -> int:
+        error = KbprocError("operation.cancelled", "Interrupted.")
+        return self._failed({**data_of(error), "exit_code": INTERRUPTED})
+
+    def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._output.follows = self._method.streams and self._method.result is None
+        with interrupts(self._session, writes=self._method.kind != "read") as pressed:
+            response = self._session.ask(self._method.name, params, self._output.event)
+        self._was_interrupted = pressed.is_set()
+        return response
+
+    def _approved(self, error: dict[str, Any]) -> bool:
+        """Whether to go on; raises operation.cancelled if a person says no."""
+        plan, bulk = error["plan"], error["plan"]["risk"]["level"] == "bulk"
+        if self._options.yes:
+            if bulk and self._options.yes != "bulk":
+                error["hint"] = "The plan is bulk: only --yes=bulk approves it."
+                return False
+            return True
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        self._output.plan(plan)
+        self._output.question("Type bulk to do this: " if bulk else "Do this? [y/N] ")
+        said = sys.stdin.readline().strip().lower()
+        if said not in ({"bulk"} if bulk else {"y", "yes"}):
+            raise KbprocError(
+                "operation.cancelled",
+                "Not approved: nothing was changed.",
+                hint=f"Run it again and type {'bulk' if bulk else 'y'} if it is to be done.",
+            )
+        return True
+
+    def _answered(self, response: dict[str, Any]) -> int:
+        if "error" in response:
+            return self._failed(response["error"]["data"])
+        result = response["result"]
+        if self._options.strict and not result["data"]["healthy"]:
+            raise KbprocError(
+                "operation.failed", "Not everything is healthy.", detail=result["data"]
+            )
+        self._output.result(self._method, self._params, result)
+        return 0
+
+    def _failed(self, data: dict[str, Any]) -> int:
+        """Prints an error, with its retry as a command line."""
+        if self._was_interrupted and data["type"] == "operation.cancelled":
+            data["exit_code"] = INTERRUPTED
+        retry = data.get("retry")
+        if retry is not None and retry["method"] in self._registry.methods:
+            method = self._registry.methods[retry["method"]]
+            retry["argv"] = [*argv_of(method, retry["params"]), *self._options.again]
+        self._output.error(data)
+        return int(data["exit_code"])
+
+    def _embed_the_rest(self) -> None:
+        show = self._output.progress
+        left = self._session.drain(lambda current, total: show("embed", current, total))
+        if left:
+            are = "is" if left == 1 else "are"
+            self._output.note(
+                f"{plural(left, 'chunk')} {are} not embedded yet; a later command goes on."
+            )
+
+
+def _log(options: Options, host: Host) -> None:
+    """People read lines, programs NDJSON."""
+    from kbproc.wire.logs import log_to_stderr
+
+    if not options.output.for_people:
+        log_to_stderr(options.config.log_level, host)
+        return
+    import logging
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                options.output.logged(self.format(record), record.getMessage())
+            except (OSError, ValueError):  # nobody reads any more: no reason to fail
+                self.handleError(record)
+
+    handler = Lines()
+    level = options.config.log_level.upper()
+    form = "%(levelname)s: %(message)s"
+    logging.basicConfig(level=level, format=form, handlers=[handler], force=True)

@@ -1,0 +1,392 @@
+"""Answers as text for people.
+
+Owns: tables, key/value lists, search results, plans and errors as lines of text,
+and taking control characters out of them.
+Refuses to know: where the text goes. `width` is in terminal cells; with `color`
+False no escape sequence is written.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, get_origin
+
+import msgspec
+
+from kbproc.base.wording import plural
+from kbproc.calls.method import Method
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# A document's text must not steer the terminal: C0 but tab and newline, DEL, C1, bidi.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
+_LONGEST_CELL = 160
+_MOST_COLUMNS = 6
+_MOST_CHANGES = 20
+_MOST_FAILURES = 20
+
+# Method → the members that a table of its items shows.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "doc.list": ("id", "title", "type", "tags", "chunk_count", "created_at"),
+    "kb.list": ("slug", "name", "description", "updated_at"),
+    "chunk.list": ("id", "chunk_index", "page", "section", "text"),
+    "tag.list": ("name", "count"),
+    "agent.list": ("slug", "description", "kbs", "scopes", "quotas"),
+    "knowledge.list": ("id", "title", "tags", "confidence", "state", "created_by"),
+    "doc.history": ("seq", "ts", "actor", "action", "revision", "summary"),
+}
+
+
+def result_text(
+    method: Method | None,
+    params: dict[str, Any],
+    result: dict[str, Any],
+    *,
+    width: int = 80,
+    color: bool = False,
+) -> str:
+    """An answer's data; what meta says besides is `remarks`."""
+    page = _page(width, color)
+    data, meta = result["data"], result["meta"]
+    name = method.name if method else ""
+    if data is None:
+        if "plan" in meta:
+            _print(page, plan_lines(meta["plan"]))
+            _print(page, ["Nothing was written."])
+    elif name in {"search", "knowledge.search"}:
+        _search(page, params, data)
+    elif name == "note.search":
+        _note_hits(page, data)
+    elif name == "events.read":
+        _print(page, [record_line(record) for record in data])
+    elif name == "sql.query":
+        names = [column["name"] for column in data["columns"]]
+        _table(page, [dict(zip(names, row, strict=True)) for row in data["rows"]], names)
+    elif method is not None and get_origin(method.result) is dict:
+        _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
+    elif isinstance(data, list):
+        row = _ROWS.get(name, dict)
+        _table(page, [row(item) for item in data], COLUMNS.get(name))
+    else:
+        if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
+            _print(page, ["A dry run: this would be so.", ""])
+        _record(page, _agent(data) if name in _AGENTS else data)
+    return _drawn(page)
+
+
+def without(result: dict[str, Any], told: Container[str]) -> dict[str, Any]:
+    """An answer less the notices and warnings that were printed before.
+
+    What is both a notice and a warning stays a warning.
+    """
+    data, meta = result["data"], result["meta"]
+    if isinstance(data, dict) and isinstance(data.get("warnings"), list):
+        data = {**data, "warnings": [line for line in data["warnings"] if line not in told]}
+    rows = data.get("warnings", []) if isinstance(data, dict) else []
+    if "notice" in meta:
+        left = [line for line in meta["notice"] if line not in told and line not in rows]
+        meta = {**meta, "notice": left}
+    return {"data": data, "meta": meta}
+
+
+def remarks(result: dict[str, Any]) -> Iterator[str]:
+    """What meta has to say to a person, a line each."""
+    meta = result["meta"]
+    if meta.get("duplicate"):
+        yield "Note: this was done before under the same client_token; nothing was done now."
+    for notice in meta.get("notice", []):
+        yield f"Note: {plain(notice)}"
+    if "hint" in meta:
+        yield f"Hint: {plain(meta['hint'])}"
+    if "next_cursor" in meta:
+        of = f" of {meta['total']}" if "total" in meta else ""
+        yield f"{meta['count']}{of} shown. For the next ones add --cursor {meta['next_cursor']}"
+
+
+def error_lines(data: dict[str, Any]) -> Iterator[str]:
+    """`data`: the error's data."""
+    yield f"Error ({data['type']}): {plain(data['message'])}"
+    failures = [f"{f['path']}: {f['message']}" for f in data["detail"].get("failures", [])]
+    for finding in data["detail"].get("findings", []):
+        if finding["status"] != "pass":
+            failures.append(f"{finding['name']} ({finding['status']}): {finding['message']}")
+    for failure in failures[:_MOST_FAILURES]:
+        yield f"  {plain(failure)}"
+    yield from _more(len(failures) - _MOST_FAILURES)
+    if "plan" in data:
+        yield from plan_lines(data["plan"])
+    if data.get("valid_values"):
+        yield f"Valid values: {', '.join(plain(str(value)) for value in data['valid_values'])}"
+    yield f"Hint: {plain(data['hint'])}"
+    if "argv" in data.get("retry", {}):
+        yield f"Retry: {plain(shlex.join(data['retry']['argv']))}"
+
+
+def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
+    yield f"Plan: {plan['action']} (risk: {plan['risk']['level']})"
+    for change in plan["changes"][:_MOST_CHANGES]:
+        yield f"  {plain(change)}"
+    yield from _more(len(plan["changes"]) - _MOST_CHANGES)
+    if not plan["changes"]:
+        for event in plan["events"]["items"][:_MOST_CHANGES]:
+            yield f"  {plain(event['summary'])}"
+        yield from _more(plan["events"]["total"] - _MOST_CHANGES)
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"  … and {count} more"
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """One record of the log."""
+    said = "; ".join(event["summary"] for event in record["events"]) or record["method"]
+    return plain(f"{record['seq']}  {record['ts']}  {record['actor']}  {said}")
+
+
+def plain(text: str) -> str:
+    return _CONTROL.sub("\ufffd", text)
+
+
+# --------------------------------------------------------------- agents, entries
+
+
+def _agent(data: dict[str, Any]) -> dict[str, Any]:
+    """An open side and an empty one are told apart."""
+    return {**data, **{name: _side(data[name]) for name in ("kbs", "scopes", "quotas")}}
+
+
+def _side(value: Any) -> Any:
+    if value is None:
+        return "all"
+    return "none" if _is_empty(value) else value
+
+
+def _agent_row(item: dict[str, Any]) -> dict[str, Any]:
+    told = _agent(item)
+    scopes = item["scopes"]
+    return {**told, "scopes": len(scopes)} if scopes else told
+
+
+def _entry_row(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "state": ", ".join(_standing(item, expired=item["expired"])) or None}
+
+
+def _standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
+    """What keeps an entry from holding, or will."""
+    if entry["superseded_by"] is not None:
+        yield f"superseded by {entry['superseded_by']}"
+    if entry["expires_at"] is not None:
+        yield f"{'expired' if expired else 'expires'} {shown('', entry['expires_at'])}"
+
+
+_AGENTS = frozenset({"agent.create", "agent.get", "agent.update"})
+# Method → what makes an item a table's row.
+_ROWS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "agent.list": _agent_row,
+    "knowledge.list": _entry_row,
+}
+
+
+# ---------------------------------------------------------------------- search
+
+
+def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None:
+    hits, first = data["results"], int(params.get("offset", 0)) + 1
+    _print(page, [_search_head(data, first), ""])
+    for number, hit in enumerate(hits, first):
+        source = hit["source"]
+        labels = _labels(source)
+        if source["type"] == "knowledge":  # whoever wants its text asks for it by its id
+            labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
+        _hit(page, number, hit, _title(source), labels)
+
+
+def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
+    """Whether an entry had expired at a moment in the past is not said."""
+    from kbproc.base.host import Host
+
+    yield f"confidence {hit['confidence']}"
+    now = "" if params.get("as_of") is not None else Host().now()
+    yield from _standing(hit, expired=str(hit["expires_at"]) <= now)
+
+
+def _note_hits(page: Console, hits: list[dict[str, Any]]) -> None:
+    if not hits:
+        _print(page, ["Nothing."])
+    for number, hit in enumerate(hits, 1):
+        title = _title({**hit, "page": None})
+        _hit(page, number, hit, title, f" ({hit['slug']})")
+
+
+def _hit(page: Console, number: int, hit: dict[str, Any], title: str, labels: str) -> None:
+    from rich.text import Text
+
+    line = Text(f"{number}. [{hit['score']:.3f}] ")
+    line.append(plain(title), "bold")
+    line.append(plain(labels), "dim")
+    page.print(line, soft_wrap=True)
+    snippet = Text(" ".join(plain(hit["snippet"]).split()))
+    for part in snippet.wrap(page, page.width - 3):
+        page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
+
+
+def _search_head(data: dict[str, Any], first: int) -> str:
+    total, shown = data["total_matches"], len(data["results"])
+    matches = plural(total, "match", "matches")
+    last = first + shown - 1
+    showing = f"top {shown}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
+    tail = f", showing {showing}" if shown else ""
+    return f'Search: "{plain(data["query"])}" ({matches}{tail})'
+
+
+def _title(source: dict[str, Any]) -> str:
+    page = f" (p.{source['page']})" if source["page"] is not None else ""
+    section = f" §{source['section']}" if source["section"] else ""
+    return f"{source['title']}{page}{section}"
+
+
+def _labels(source: dict[str, Any]) -> str:
+    tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
+    return f" [{source['type']}]{tags}"
+
+
+# ---------------------------------------------------------- tables and records
+
+
+def _table(page: Console, rows: list[Any], columns: Iterable[str] | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    if not rows:
+        _print(page, ["Nothing."])
+        return
+    shown = [
+        name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
+    ]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name in shown:
+        number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
+        table.add_column(
+            _label(name),
+            justify="right" if number else "left",
+            no_wrap=number or name.endswith("_at"),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(_cell(name, row[name]) for name in shown))
+    page.print(table)
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    simple = [name for name, value in rows[0].items() if not isinstance(value, dict)]
+    return simple[:_MOST_COLUMNS]
+
+
+def _cell(name: str, value: Any) -> RenderableType:
+    from rich.text import Text
+
+    told = " ".join(shown(name, value).split())
+    return Text(told if len(told) <= _LONGEST_CELL else told[: _LONGEST_CELL - 1] + "…")
+
+
+def _record(page: Console, data: dict[str, Any]) -> None:
+    """Short members first as a list, then long texts and lists of things."""
+    from rich.table import Table
+    from rich.text import Text
+
+    given = {name: value for name, value in data.items() if not _is_empty(value)}
+    long = {name: value for name, value in given.items() if _is_long(value)}
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in given.items():
+        if name not in long:
+            grid.add_row(_label(name), Text(shown(name, value)))
+    page.print(grid)
+    for name, value in long.items():
+        _print(page, ["", f"{_label(name)}:"])
+        if isinstance(value, list):
+            _table(page, value, None)
+        elif isinstance(value, dict):
+            _record(page, value)
+        else:
+            _print(page, [plain(value)])
+
+
+def _is_empty(value: Any) -> bool:
+    """Also a source that names nothing."""
+    if isinstance(value, dict):
+        return all(item is None for item in value.values())
+    return value is None or value in ([], "")
+
+
+def _is_long(value: Any) -> bool:
+    if isinstance(value, list):
+        return isinstance(value[0], dict)
+    told = shown("", value)
+    return isinstance(value, (str, dict)) and ("\n" in told or len(told) > _LONGEST_CELL)
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def shown(name: str, value: Any) -> str:
+    """A member's value in words."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return size(value)
+    if isinstance(value, list):
+        return ", ".join(shown("", item) for item in value)
+    if isinstance(value, dict):
+        given = {key: item for key, item in value.items() if item is not None}
+        return ", ".join(f"{plain(key)} {shown(key, item)}" for key, item in given.items())
+    return plain(_TIME.sub(r"\1 \2", str(value)))
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that fits, powers of 1024."""
+    amount, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007  the last one is used below
+        if amount < 1024:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+# ------------------------------------------------------------------------ page
+
+
+def _page(width: int, color: bool) -> Console:
+    from rich.console import Console
+
+    return Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def _print(page: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        page.print(line, soft_wrap=True)
+
+
+def _drawn(page: Console) -> str:
+    assert isinstance(page.file, io.StringIO)  # noqa: S101
+    lines = [line.rstrip() for line in page.file.getvalue().split("\n")]
+    return "\n".join(lines).strip("\n") + "\n"

@@ -1,0 +1,113 @@
+"""The text format: what a person sees while a command runs and after it.
+
+Owns: which lines go to stdout and stderr, progress bars.
+Refuses to know: how the lines are made (texts.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any, TextIO
+
+from kbproc.calls.method import Method
+from kbproc.shell import tables
+from kbproc.shell.formats import Jq, Output, write
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Text(Output):
+    """Answers on stdout; progress, remarks and errors on stderr.
+
+    A warning may come as a line of the log, as an event, as a notice and within the data:
+    it is printed the first time only.
+    """
+
+    for_people = True
+
+    def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None, *, color: bool) -> None:
+        super().__init__(out, err, jq)
+        self._color = color
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._told: set[str] = set()
+
+    def _print_result(
+        self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
+    ) -> None:
+        self.settled()
+        width = shutil.get_terminal_size().columns
+        color = self._color and self.out.isatty()
+        result = tables.without(result, self._told)
+        text = tables.result_text(method, params, result, width=width, color=color)
+        write(self.out, text)
+        for line in tables.remarks(result):
+            write(self.err, line + "\n")
+
+    def event(self, event: dict[str, Any]) -> None:
+        if event["type"] == "progress":
+            self.progress(event["stage"], event["current"], event["total"], event["message"])
+        elif event["type"] == "warning":
+            self.note(event["message"])
+        else:
+            super().event(event)
+
+    def item(self, item: dict[str, Any]) -> None:
+        if self.jq is None:
+            write(self.out, tables.record_line(item) + "\n")
+        else:
+            super().item(item)
+
+    def error(self, data: dict[str, Any]) -> None:
+        self.settled()
+        for line in tables.error_lines(data):
+            write(self.err, line + "\n")
+
+    def plan(self, plan: dict[str, Any]) -> None:
+        self.settled()
+        for line in tables.plan_lines(plan):
+            write(self.err, line + "\n")
+
+    def note(self, message: str) -> None:
+        self._tell(f"Note: {message}", message)
+
+    def logged(self, line: str, message: str) -> None:
+        self._tell(line, message)
+
+    def _tell(self, line: str, message: str) -> None:
+        if message in self._told:
+            return
+        self._told.add(message)
+        self.settled()
+        write(self.err, tables.plain(line) + "\n")
+
+    def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
+        if not (self._color and self.err.isatty()):  # a bar is drawn with escape sequences
+            return
+        bars = self._bars or self._start_bars()
+        if stage not in self._tasks:
+            self._tasks[stage] = bars.add_task(stage, total=total, message="")
+        bars.update(
+            self._tasks[stage], completed=current, total=total, message=tables.plain(message)[:30]
+        )
+
+    def settled(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars, self._tasks = None, {}
+
+    def _start_bars(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[message]}", markup=False),
+            console=Console(file=self.err, highlight=False),
+            transient=True,
+        )
+        self._bars.start()
+        return self._bars

@@ -1,0 +1,114 @@
+"""The sources' bytes, kept once by their sha256.
+
+Owns: STORE/blobs/ab/cd…, written atomically and durably before a record names them.
+Refuses to know: which document a blob belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+from kbproc.base.durable import sync_folder
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Blobs:
+    """A folder of blobs; `folder` is made on first use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, sha256: str) -> Path:
+        return self.folder / sha256[:2] / sha256[2:4] / sha256
+
+    def put(self, data: bytes) -> str:
+        """Stores `data` and returns its sha256; equal bytes are stored once.
+
+        The bytes are synced before the name appears: a blob that can be seen is whole.
+        The name is synced before it is told. Raises store.io with nothing kept.
+        """
+        sha256 = digest(data)
+        target = self.path(sha256)
+        if target.exists():
+            return sha256
+        # Two threads may store the same bytes at once: each writes a file of its own.
+        temporary = target.with_name(f"{sha256}.{os.getpid()}-{threading.get_ident()}.tmp")
+        try:
+            _make_folder(target.parent)
+            try:
+                reach("blob.write")
+                _write(temporary, data)
+                reach("blob.written")
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+            reach("blob.named")
+            sync_folder(target.parent)
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The source could not be stored: {error.strerror}."
+            ) from error
+        return sha256
+
+    def heal(self, sha256: str, data: bytes) -> None:
+        """Stores `data` again if its blob is lost; raises store.io."""
+        if not self.path(sha256).exists():
+            self.put(data)
+
+    def erase(self, sha256: str) -> None:
+        """Removes the bytes for good, if they are there; raises OSError."""
+        path = self.path(sha256)
+        if path.exists():
+            path.unlink()
+            sync_folder(path.parent)
+
+    def sweep(self) -> None:
+        """Removes what a process left unfinished when it died; raises OSError."""
+        for path in self.folder.glob("*/*/*.tmp"):
+            path.unlink(missing_ok=True)
+
+    def get(self, sha256: str) -> bytes:
+        """Raises store.corrupt if the blob is missing or is not what its name says."""
+        try:
+            data = self.path(sha256).read_bytes()
+        except FileNotFoundError as error:
+            raise KbprocError(
+                "store.corrupt", f"The source {sha256[:12]}… is missing.", detail={"blob": sha256}
+            ) from error
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The source {sha256[:12]}… could not be read: {error.strerror}."
+            ) from error
+        if digest(data) != sha256:
+            raise KbprocError(
+                "store.corrupt", f"The source {sha256[:12]}… is damaged.", detail={"blob": sha256}
+            )
+        return data
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, each durable before anything is put in it."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    sync_folder(folder.parent)

@@ -1,0 +1,391 @@
+"""From blocks to chunks: pieces that fit the embedding model and keep the structure.
+
+Owns: the string that is embedded, where text may be cut, what overlaps.
+Refuses to know: formats, models; a token counter is handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+import msgspec
+
+from kbproc.sources.parse.blocks import PATH, Block, Kind
+
+TokenCounter = Callable[[str], int]
+"""Tokens of a text as the model reads it, its special tokens included."""
+
+MAX_TOKENS = 256
+MIN_TOKENS = 32
+# A wordpiece model takes a word of over 100 characters for one unknown token,
+# so tokens alone would let a chunk of base64 grow without end.
+CHARS_PER_TOKEN = 16
+# A piece below this share of the budget is joined to its neighbour's section.
+_TINY = 0.25
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One passage. `page` and `section` are those of its first new words.
+
+    The first `overlap` characters of `text` repeat the chunk before.
+    """
+
+    text: str
+    page: int | None = None
+    section: str | None = None
+    overlap: int = 0
+
+
+def embed_text(
+    title: str | None, section: str | None, text: str, *, max_tokens: int = MAX_TOKENS
+) -> str:
+    """The exact string that is embedded: title, heading path, text, a line each.
+
+    Title and path together get `max_tokens` × 3/4 bytes of UTF-8: about a
+    fifth of the tokens in English, a quarter in Chinese, and since no
+    tokenizer makes more tokens than bytes, never all of them.
+    """
+    room = max_tokens * 3 // 4
+    title, section = title or "", section or ""
+    if section == title or section.startswith(title + PATH):
+        title = ""
+    if _bytes(title) + _bytes(section) > room:
+        title = _head(title, max(room // 2, room - _bytes(section)))
+        section = _tail(section, room - _bytes(title))
+    return "\n".join(part for part in (title, section, text) if part)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _head(text: str, size: int) -> str:
+    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore").rstrip()
+
+
+def _tail(text: str, size: int) -> str:
+    """The end of a heading path: the deepest headings say the most."""
+    kept = text.encode("utf-8", "replace")
+    return kept[max(0, len(kept) - size) :].decode("utf-8", "ignore").lstrip()
+
+
+_WORD = re.compile(r"[A-Za-z0-9]+|[\uac00-\ud7ff]|[^\W\d_A-Za-z\u2e80-\uffff]+|[^\w\s]|_|\w")
+
+
+def count_words(text: str) -> int:
+    """An estimate of tokens for where no tokenizer is at hand, on the generous side.
+
+    English comes to about 1.4 a word, CJK to one a character (Hangul to two),
+    punctuation and symbols to one each.
+    """
+    return 2 + sum(_weight(word) for word in _WORD.findall(text))
+
+
+def _weight(word: str) -> int:
+    if word.isascii():
+        return 1 + len(word) // 5
+    if len(word) > 1:
+        return 1 + len(word) // 3
+    return 2 if "\uac00" <= word <= "\ud7ff" else 1
+
+
+def token_counter(tokenizer: str) -> TokenCounter:
+    """A counter for a `tokenizer.json`, which may truncate and pad; the counter doesn't."""
+    from tokenizers import Tokenizer
+
+    loaded = Tokenizer.from_file(tokenizer)
+    loaded.no_truncation()
+    loaded.no_padding()
+    return lambda text: len(loaded.encode(text))
+
+
+def chunk(
+    blocks: Sequence[Block],
+    *,
+    title: str | None,
+    count: TokenCounter,
+    max_tokens: int = MAX_TOKENS,
+    overlap: int = 0,
+) -> list[Chunk]:
+    """Cut `blocks` into chunks with `count(embed_text(...)) <= max_tokens` each.
+
+    Blocks of a section are filled up to the budget; one that is too long is cut
+    between sentences (code: lines), then words, then characters, and up to
+    `overlap` tokens of whole sentences are repeated across such a cut. A small
+    section joins its neighbour. No word is lost; order is kept.
+    """
+    if max_tokens < MIN_TOKENS:
+        raise ValueError(f"max_tokens is {max_tokens}: a chunk needs {MIN_TOKENS} or more")
+    budget = _Budget(title, count, max_tokens)
+    pieces: list[_Piece] = []
+    for section, run in groupby(blocks, key=lambda block: block.section):
+        pieces += _pack(list(run), budget.of(section), budget, overlap)
+    joined = _join_tiny(pieces, budget)
+    return [chunk for piece in joined for chunk in _fitted(piece, budget)]
+
+
+class _Atom(msgspec.Struct):
+    """A stretch of a block that is not cut further; `opens` where the block begins."""
+
+    text: str
+    cost: int
+    page: int | None
+    kind: Kind
+    opens: bool
+
+
+class _Piece(msgspec.Struct):
+    """A chunk in the making. `repeated` atoms at its start are the overlap."""
+
+    section: str | None
+    atoms: list[_Atom]
+    repeated: int = 0
+
+    @property
+    def cost(self) -> int:
+        return sum(atom.cost for atom in self.atoms)
+
+    @property
+    def text(self) -> str:
+        return _text(self.atoms)
+
+
+def _text(atoms: list[_Atom]) -> str:
+    parts = [f"\n\n{a.text}" if a.opens and i else a.text for i, a in enumerate(atoms)]
+    return "".join(parts)
+
+
+class _Budget:
+    """Counts tokens, and knows how many a section's header leaves for text."""
+
+    def __init__(self, title: str | None, count: TokenCounter, max_tokens: int) -> None:
+        self.title, self.max_tokens = title, max_tokens
+        self._count = count
+        self._special = count("")
+        self._left: dict[str | None, int] = {}
+
+    def of(self, section: str | None) -> int:
+        if section not in self._left:
+            header = embed_text(self.title, section, "", max_tokens=self.max_tokens)
+            self._left[section] = max(1, self.max_tokens - self._count(header))
+        return self._left[section]
+
+    def cost(self, text: str) -> int:
+        """Tokens of `text` within a longer one, or more where it is long for its tokens."""
+        by_length = -(-len(text) // CHARS_PER_TOKEN)
+        # Beyond that length it will be cut anyway, and need not be tokenized whole.
+        if by_length > 2 * self.max_tokens:
+            return by_length
+        return max(by_length, self._count(text) - self._special)
+
+    def fits(self, section: str | None, text: str) -> bool:
+        if len(text) > CHARS_PER_TOKEN * self.max_tokens:
+            return False
+        whole = embed_text(self.title, section, text, max_tokens=self.max_tokens)
+        return self._count(whole) <= self.max_tokens
+
+
+def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> list[_Piece]:
+    """Fill pieces with a section's blocks; a block is cut only if it must be.
+
+    One that is longer than the budget must, and so must one that would leave
+    the piece before it less than half full.
+    """
+    section = blocks[0].section
+    pieces = [_Piece(section=section, atoms=[])]
+    for block in blocks:
+        piece = pieces[-1]
+        whole = _Atom(block.text, budget.cost(block.text), block.page, block.kind, True)
+        used = piece.cost
+        turned = bool(piece.atoms) and piece.atoms[-1].page != block.page
+        if used and (turned or used + whole.cost > limit) and used >= limit / 2:
+            piece = _Piece(section=section, atoms=[])
+            pieces.append(piece)
+            used = 0
+        if used + whole.cost <= limit:
+            piece.atoms.append(whole)
+        else:
+            _spill(pieces, _atoms(whole, limit, budget), limit, overlap)
+    return [piece for piece in pieces if piece.atoms]
+
+
+def _spill(pieces: list[_Piece], atoms: list[_Atom], limit: int, overlap: int) -> None:
+    """Add a cut block's atoms, opening pieces as they fill up."""
+    used = pieces[-1].cost
+    for atom in atoms:
+        if used and used + atom.cost > limit:
+            room = min(overlap, limit - atom.cost)
+            repeated = [] if atom.opens else _overlap(pieces[-1].atoms, room)
+            pieces.append(_Piece(pieces[-1].section, repeated, len(repeated)))
+            used = pieces[-1].cost
+        pieces[-1].atoms.append(atom)
+        used += atom.cost
+
+
+def _overlap(atoms: list[_Atom], room: int) -> list[_Atom]:
+    """The last sentences of a piece that fit in `room` tokens, of one block, not all of them."""
+    kept: list[_Atom] = []
+    for atom in reversed(atoms[1:]):
+        room -= atom.cost
+        if room < 0 or atom.kind != "prose":
+            break
+        kept.insert(0, atom)
+        if atom.opens:
+            break
+    return kept if kept and _END.search(kept[-1].text) else []
+
+
+# Where a sentence ends: behind its mark and closing quotes, before white space
+# and no small letter; behind a CJK mark; at a blank line or a list's next item.
+_SENTENCE = re.compile(
+    # Possessive, and only from a run's first mark: a megabyte of dots stays linear.
+    r"(?<![.!?…])[.!?…]++[\"'”’)\]*_]*+\s++(?![a-z])|[。！？｡]++[」』”’）]*+\s*+|"
+    r"\n\s*\n|\n(?=\s*(?:[-*+•>|]|\d+[.)])\s)"
+)
+_END = re.compile(r"[.!?…。！？｡][\"'”’)\]*_」』）]*\s*\Z")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:[A-Z]|e\.g|i\.e|al|cf|vs|etc|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Fig|Figs|Eq|Sec|No|Nos|Vol|"
+    r"pp|p|ca|approx|resp|Inc|Ltd|Co|Corp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec|bzw|"
+    r"z\.B|u\.a|d\.h|Nr|Bd|Hrsg))\.\s+\Z"
+)
+_LINE = re.compile(r"\n")
+_CLAUSE = re.compile(r"[,;:，、；：]\s*")
+_SPACE = re.compile(r"\s+")
+
+
+def sentences(text: str) -> list[str]:
+    """`text` cut behind its sentences; the parts join to the text again."""
+    ends = []
+    for found in _SENTENCE.finditer(text):
+        end = found.end()
+        if not (found[0][0] == "." and _ABBREVIATION.search(text, max(0, end - 16), end)):
+            ends.append(end)
+    return _cut(text, ends)
+
+
+def _cut(text: str, ends: list[int]) -> list[str]:
+    bounds = [0, *ends, len(text)]
+    return [text[a:b] for a, b in pairwise(bounds) if a < b]
+
+
+def _split_at(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
+    return lambda text: _cut(text, [found.end() for found in pattern.finditer(text)])
+
+
+_FINER: dict[Kind, tuple[Callable[[str], list[str]], ...]] = {
+    "prose": (sentences, _split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
+    "code": (_split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
+    "table": (_split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
+}
+
+
+def _atoms(block: _Atom, limit: int, budget: _Budget) -> list[_Atom]:
+    """A block's sentences or lines; those over `limit` cut finer."""
+    texts = _finer(block.text, _FINER[block.kind], limit, budget)
+    return [_Atom(t, cost, block.page, block.kind, not i) for i, (t, cost) in enumerate(texts)]
+
+
+def _finer(
+    text: str, levels: Sequence[Callable[[str], list[str]]], limit: int, budget: _Budget
+) -> Iterator[tuple[str, int]]:
+    if not levels:
+        yield from _characters(text, limit, budget)
+        return
+    for part in levels[0](text):
+        cost = budget.cost(part)
+        if cost <= limit:
+            yield part, cost
+        else:
+            yield from _finer(part, levels[1:], limit, budget)
+
+
+def _characters(text: str, limit: int, budget: _Budget) -> Iterator[tuple[str, int]]:
+    """A word that is over the limit by itself, in halves until they fit."""
+    # As many characters as `limit` tokens may hold at most, to begin with.
+    size = CHARS_PER_TOKEN * limit
+    for start in range(0, len(text), size):
+        part = text[start : start + size]
+        cost = budget.cost(part)
+        if cost <= limit or len(part) == 1:
+            yield part, cost
+        else:
+            middle = len(part) // 2
+            yield from _characters(part[:middle], limit, budget)
+            yield from _characters(part[middle:], limit, budget)
+
+
+def _join_tiny(pieces: list[_Piece], budget: _Budget) -> list[_Piece]:
+    """Join what is too small to stand alone to the piece before it, where both fit."""
+    joined: list[_Piece] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last and not piece.repeated and _joinable(last, piece, budget):
+            section = _shared(last, piece)
+            joined[-1] = _Piece(section, last.atoms + piece.atoms, last.repeated)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _joinable(left: _Piece, right: _Piece, budget: _Budget) -> bool:
+    limit = budget.of(_shared(left, right))
+    costs = left.cost, right.cost
+    return min(costs) < _TINY * limit and sum(costs) <= limit
+
+
+def _shared(left: _Piece, right: _Piece) -> str | None:
+    """The section of two pieces: the deeper where one lies within the other, else what is common.
+
+    The deeper one only if it is the larger, too: else it would claim what is not its own.
+    """
+    a, b = (left.section or "").split(PATH), (right.section or "").split(PATH)
+    larger = a if left.cost >= right.cost else b
+    same = 0
+    while same < min(len(a), len(b)) and a[same] == b[same]:
+        same += 1
+    nested = same == min(len(a), len(b)) or "" in (a[0], b[0])
+    return PATH.join(larger if nested else a[:same]) or None
+
+
+def _fitted(piece: _Piece, budget: _Budget) -> Iterator[Chunk]:
+    """The piece as a chunk; halved where its tokens are more than the sum of its parts.
+
+    For wordpiece they never are; for tokenizers that see across white space they may be.
+    """
+    text = piece.text
+    if budget.fits(piece.section, text.strip()) or len(text.strip()) < 2:
+        new = piece.atoms[piece.repeated :]
+        yield from _chunk(piece, text, new[0].page)
+    elif len(piece.atoms) > 1:
+        middle = max(1, len(piece.atoms) // 2)
+        for atoms, repeated in (
+            (piece.atoms[:middle], min(piece.repeated, middle)),
+            (piece.atoms[middle:], max(0, piece.repeated - middle)),
+        ):
+            if repeated < len(atoms):
+                yield from _fitted(_Piece(piece.section, atoms, repeated), budget)
+    else:
+        atom = piece.atoms[0]
+        middle = _middle(atom.text)
+        halves = (atom.text[:middle], atom.text[middle:])
+        for half in halves:
+            part = _Atom(half, 0, atom.page, atom.kind, atom.opens)
+            yield from _fitted(_Piece(piece.section, [part]), budget)
+
+
+def _middle(text: str) -> int:
+    """Behind the white space nearest to the middle, else the middle."""
+    ends = [found.end() for found in _SPACE.finditer(text) if 0 < found.end() < len(text)]
+    return min(ends, key=lambda end: abs(end - len(text) // 2), default=len(text) // 2)
+
+
+def _chunk(piece: _Piece, text: str, page: int | None) -> Iterator[Chunk]:
+    repeated = len(_text(piece.atoms[: piece.repeated]))
+    body = text.lstrip("\n") if piece.atoms[0].kind == "code" else text.lstrip()
+    body = body.rstrip()
+    if body.strip():
+        lead = len(text) - len(text.lstrip())
+        overlap = max(0, min(repeated - lead, len(body))) if repeated else 0
+        yield Chunk(text=body, page=page, section=piece.section, overlap=overlap)

@@ -1,0 +1,217 @@
+"""Source code of any language, cut where its definitions begin.
+
+Owns: the table of languages, and a reading by indentation, which well-kept
+code of every language has. Refuses to know: grammars. Code that is not
+indented, or is no code, comes out as stanzas between blank lines.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+import msgspec
+
+from kbproc.sources.parse.blocks import PATH, Block, Parsed, clean_text
+from kbproc.sources.parse.text import decode
+
+_SUFFIXES = {
+    "assembly": "asm s",
+    "awk": "awk",
+    "batch": "bat cmd",
+    "c": "c h",
+    "clojure": "clj cljs cljc edn",
+    "cmake": "cmake",
+    "cpp": "cc cpp cxx hpp hh hxx ino",
+    "csharp": "cs",
+    "css": "css scss sass less",
+    "cuda": "cu cuh",
+    "dart": "dart",
+    "diff": "diff patch",
+    "elixir": "ex exs",
+    "erlang": "erl hrl",
+    "fortran": "f f90 f95 f03",
+    "fsharp": "fs fsx",
+    "go": "go",
+    "graphql": "graphql gql",
+    "groovy": "groovy gradle",
+    "haskell": "hs",
+    "ini": "ini cfg conf properties",
+    "java": "java",
+    "javascript": "js mjs cjs jsx",
+    "json": "json jsonc json5 jsonl ndjson",
+    "julia": "jl",
+    "kotlin": "kt kts",
+    "lisp": "lisp el scm",
+    "lua": "lua",
+    "make": "mk",
+    "nim": "nim",
+    "nix": "nix",
+    "objective-c": "m mm",
+    "ocaml": "ml mli",
+    "pascal": "pas pp",
+    "perl": "pl pm",
+    "php": "php",
+    "powershell": "ps1 psm1",
+    "protobuf": "proto",
+    "python": "py pyi pyw",
+    "r": "r",
+    "ruby": "rb rake gemspec",
+    "rust": "rs",
+    "scala": "scala sc",
+    "shell": "sh bash zsh fish",
+    "solidity": "sol",
+    "sql": "sql",
+    "svelte": "svelte",
+    "swift": "swift",
+    "tcl": "tcl",
+    "terraform": "tf hcl tfvars",
+    "toml": "toml",
+    "typescript": "ts mts cts tsx",
+    "verilog": "v sv svh",
+    "vhdl": "vhd vhdl",
+    "vue": "vue",
+    "xml": "xml xsd xsl wsdl",
+    "yaml": "yaml yml",
+    "zig": "zig",
+}
+LANGUAGES: dict[str, str] = {
+    f".{suffix}": language for language, all in _SUFFIXES.items() for suffix in all.split()
+}
+NAMES: dict[str, str] = {
+    "Makefile": "make",
+    "makefile": "make",
+    "GNUmakefile": "make",
+    "Dockerfile": "dockerfile",
+    "Containerfile": "dockerfile",
+    "CMakeLists.txt": "cmake",
+    "Rakefile": "ruby",
+    "Gemfile": "ruby",
+    "Jenkinsfile": "groovy",
+}
+# Without definitions to look for: data, markup and prose-like formats.
+_FLAT = frozenset({"json", "yaml", "toml", "ini", "xml", "diff", "css"})
+
+_MODIFIERS = (
+    r"(?:(?:export|default|declare|pub(?:\([\w\s:]*\))?|public|private|protected|internal|static|"
+    r"async|final|abstract|sealed|open|unsafe|extern(?:\s+\"[^\"]*\")?|inline|virtual|override|"
+    r"const|constexpr|data|partial|readonly|case|local|suspend|template\s*<[^>]*>)\s+)*"
+)
+_KEYWORD = re.compile(
+    rf"\s*{_MODIFIERS}(?P<word>class|struct|enum|union|interface|trait|impl|module|mod|namespace|"
+    r"object|record|extension|protocol|contract|message|service|package|def|defp|defmodule|"
+    r"defmacro|defn|fn|func|fun|function|sub|procedure|type|macro_rules!)(?:\s*<[^>]*>)?\*?\s+"
+    r"(?P<on>\([^)]*\)\s*)?(?P<name>[\w.:$~?!'-]*[\w$?!])"
+)
+# A function of the C family: a return type, a name, an opening parenthesis.
+_C_FUNCTION = re.compile(
+    rf"\s*{_MODIFIERS}(?:[A-Za-z_][\w:]*(?:<[^;()<>]*(?:<[^;()<>]*>[^;()<>]*)*>)?[\s*&\[\]]+)+(?P<name>[A-Za-z_~][\w:~]*)\s*\("
+    r"[^;=]*(?:\{.*|,|\)[\w\s:&]*|\()?$"
+)
+_STATEMENT = re.compile(
+    r"\s*(?:return|else|if|for|while|switch|case|new|throw|await|yield|goto|delete|raise|and|or|"
+    r"not|in|elif|print|assert|import|from|using|include|typedef|echo|del|with|except|asm|__asm__)\b"
+)
+_CONTAINER = re.compile(
+    r"class|struct|enum|union|interface|trait|impl|module|mod|namespace|object|record|extension|"
+    r"protocol|contract|service|package|defmodule"
+)
+# Lines that never end a definition: closers, labels, preprocessor, an opening brace.
+_CONTINUES = re.compile(r"\s*(?:[\]})]|end\b|\{|#\s*(?:if|el|end)|\w+:\s*$|\"\"\"|''')")
+# Lines that belong to the definition below them.
+_LEADS = re.compile(r"\s*(?:@|#\[|\[\w|//|/\*|\*|#(?!\s*(?:include|define|if|el|end))|--|;;)")
+# Longer lines are data or minified, and slow to match.
+_LINE_CHARS = 400
+
+
+def parse(data: bytes, name: str) -> Parsed:
+    """Blocks of a source file; `metadata["language"]` where the name tells it.
+
+    `section` is the path of enclosing definitions, "class Foo > def bar".
+    Raises `input.unsupported_type` for bytes that are not text.
+    """
+    text, _ = decode(data, name)
+    lines = clean_text(text).split("\n")
+    path = PurePath(name)
+    language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
+    sections = _sections(lines) if language not in _FLAT else list[str | None]([None]) * len(lines)
+    return Parsed(
+        blocks=_blocks(lines, sections), metadata={"language": language} if language else {}
+    )
+
+
+def _shebang(line: str) -> str | None:
+    found = re.match(r"#!.*?\b(python|bash|sh|zsh|perl|ruby|node|lua|awk|php)[\d.]*\b", line)
+    if not found:
+        return None
+    return {"bash": "shell", "sh": "shell", "zsh": "shell", "node": "javascript"}.get(
+        found[1], found[1]
+    )
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    """A definition whose lines are still coming: those indented deeper than `indent`."""
+
+    indent: int
+    label: str
+    container: bool
+
+
+def _sections(lines: list[str]) -> list[str | None]:
+    """The path of definitions around each line."""
+    scopes: list[_Scope] = []
+    sections: list[str | None] = []
+    lead = 0
+    for i, line in enumerate(lines):
+        if not line.strip():
+            sections.append(_path(scopes))
+            lead = i + 1
+            continue
+        indent = _indent(line)
+        defined = _definition(line, indent)
+        if defined or not _CONTINUES.match(line):
+            while scopes and scopes[-1].indent >= indent:
+                scopes.pop()
+        if defined and all(scope.container for scope in scopes):
+            scopes.append(defined)
+            # Decorators and comments right above belong to what they describe.
+            sections[lead:] = [_path(scopes)] * (i - lead)
+        sections.append(_path(scopes))
+        if not _LEADS.match(line):
+            lead = i + 1
+    return sections
+
+
+def _path(scopes: list[_Scope]) -> str | None:
+    return PATH.join(scope.label for scope in scopes) or None
+
+
+def _indent(line: str) -> int:
+    start = line[: len(line) - len(line.lstrip())]
+    return len(start.expandtabs(4))
+
+
+def _definition(line: str, indent: int) -> _Scope | None:
+    if len(line) > _LINE_CHARS or _STATEMENT.match(line):
+        return None
+    found = _KEYWORD.match(line)
+    if found:
+        word, on = found["word"], found["on"]
+        label = f"{word} {on.strip()} {found['name']}" if on else f"{word} {found['name']}"
+        return _Scope(indent, label, bool(_CONTAINER.fullmatch(word)))
+    found = _C_FUNCTION.match(line)
+    return _Scope(indent, f"{found['name']}()", False) if found else None
+
+
+def _blocks(lines: list[str], sections: list[str | None]) -> list[Block]:
+    """A block for each stanza: it ends at a blank line or where the section changes."""
+    blocks: list[Block] = []
+    start = 0
+    for i in range(1, len(lines) + 1):
+        if i < len(lines) and lines[i].strip() and sections[i] == sections[start]:
+            continue
+        text = "\n".join(lines[start:i])
+        if text.strip():
+            blocks.append(Block(text=text, section=sections[i - 1], kind="code"))
+        start = i
+    return blocks

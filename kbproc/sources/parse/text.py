@@ -1,0 +1,164 @@
+"""Plain text: which encoding it is in, and its paragraphs.
+
+Owns: decoding of bytes without a declared encoding. Refuses to know: markup.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import PurePath
+
+from kbproc.base.errors import KbprocError
+from kbproc.sources.parse.blocks import Block, Kind, Parsed, clean_text
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_BY_LINE: dict[str, Kind] = {".csv": "table", ".tsv": "table", ".log": "code"}
+# Bytes that text doesn't hold: C0 but tab, breaks, backspace, and the shifts
+# and escape with which ISO 2022 switches alphabets.
+_BINARY = re.compile(rb"[\x01-\x07\x10-\x1a\x1c-\x1f\x7f]")
+# Detection looks at this much of a file that is not Unicode.
+SAMPLE = 1 << 16
+_ESCAPES = (
+    (b"\x1b$)C", "iso2022_kr"),
+    (b"\x1b$B", "iso2022_jp_2"),
+    (b"\x1b$@", "iso2022_jp_2"),
+    (b"\x1b(J", "iso2022_jp_2"),
+)
+# Inside a word these are Central European letters in ISO 8859-2, signs such as
+# ± ¶ ¼ on Windows, which alone uses the bytes 80 to 9F.
+_LATIN2 = re.compile(
+    rb"(?<=[A-Za-z\xc0-\xff])[\xb1\xb3\xb5\xb6\xb9-\xbc\xbe\xbf](?=[A-Za-z\xc0-\xff])"
+)
+# ő, which as Western õ would be Portuguese, and there an e follows.
+_HUNGARIAN = re.compile(rb"\xf5(?!e)")
+_MULTIBYTE = ("euc_jp", "cp932", "cp949", "big5", "johab", "gb18030")
+# Never written to files today, but statistics take short texts for them.
+_RARE = [
+    *("cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140", "hp_roman8", "ptcp154"),
+    *("cp720", "cp775", "cp857", "cp858", "cp860", "cp861", "cp863", "cp864", "cp865", "cp869"),
+    *(
+        "iso8859_3",
+        "iso8859_4",
+        "iso8859_10",
+        "iso8859_14",
+        "iso8859_16",
+        "mac_iceland",
+        "mac_turkish",
+        "kz1048",
+        "cp1125",
+    ),
+]
+
+
+def parse(data: bytes, name: str) -> Parsed:
+    """Paragraphs of `data`: what blank lines keep apart.
+
+    Raises `input.unsupported_type` for bytes that are not text.
+    """
+    text, encoding = decode(data, name)
+    parts = re.split(r"\n[ \t]*\n\s*?(?=[^\n])", clean_text(text).rstrip())
+    kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
+    blocks = [Block(text=part, kind=kind) for part in parts if part.strip()]
+    return Parsed(blocks=blocks, metadata={} if encoding == "utf-8" else {"encoding": encoding})
+
+
+def decode(data: bytes, name: str) -> tuple[str, str]:
+    """Text and the encoding that it was in: BOM, UTF-8, wide Unicode, else by statistics.
+
+    Raises `input.unsupported_type` for bytes that are not text.
+    """
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return data[len(bom) :].decode(encoding, "replace"), encoding
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _decode_legacy(data, name)
+    if _nul_laden(data) or any(escape in data for escape, _ in _ESCAPES):
+        return _decode_legacy(data, name)
+    return text, "utf-8"
+
+
+def _decode_legacy(data: bytes, name: str) -> tuple[str, str]:
+    wide = _wide(data)
+    if wide:
+        return data.decode(wide, "replace"), wide
+    if not looks_like_text(data[:SAMPLE]) or _nul_laden(data):
+        raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data.")
+    encoding = _guess(data)
+    return data.decode(encoding, "replace"), encoding
+
+
+def _guess(data: bytes) -> str:
+    for escape, encoding in _ESCAPES:
+        if escape in data:
+            return encoding
+    from charset_normalizer import from_bytes
+
+    sample = data[:SAMPLE]
+    found = from_bytes(sample, cp_exclusion=_RARE)
+    best = found.best()
+    if best is None:
+        encoding = _least_wrong(sample)
+    else:
+        # Where statistics cannot tell, Western is what most such files are.
+        score = (best.chaos, best.coherence)
+        equal = [match.encoding for match in found if (match.chaos, match.coherence) == score]
+        western = "cp1252" in equal and not _HUNGARIAN.search(sample)
+        encoding = "cp1252" if western else best.encoding
+    if encoding in {"cp1250", "cp1252"} and len(_LATIN2.findall(sample)) > len(sample) // 500:
+        return "cp1250" if re.search(rb"[\x80-\x9f]", sample) else "iso8859_2"
+    return encoding
+
+
+def _least_wrong(sample: bytes) -> str:
+    """For text with a few broken bytes: what decodes nearly all of it, else Western."""
+    wrong = {name: sample.decode(name, "replace").count("\ufffd") for name in _MULTIBYTE}
+    best = min(wrong, key=lambda name: wrong[name])
+    return best if wrong[best] <= len(sample) // 100 else "cp1252"
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether the first bytes of a file can be text in any encoding."""
+    if head.startswith(tuple(bom for bom, _ in _BOMS)) or not head:
+        return True
+    if _nul_laden(head):
+        return _wide(head) is not None
+    return len(_BINARY.findall(head)) <= len(head) // 50
+
+
+def _nul_laden(data: bytes) -> bool:
+    """More than the stray zero that a crash leaves in a log: binary, or a wide encoding."""
+    return data.count(0) * 500 > len(data)
+
+
+def _wide(data: bytes) -> str | None:
+    """UTF-16 or UTF-32 without a BOM: known by where the zero bytes lie."""
+    head = data[: SAMPLE - SAMPLE % 4]
+    if len(head) < 4 or b"\0" not in head:
+        return None
+    zeros = [head[i::4].count(0) * 4 / len(head) for i in range(4)]
+    if min(zeros[2:]) > 0.9 and zeros[0] < 0.5:
+        wide = "utf-32-le"
+    elif min(zeros[:2]) > 0.9 and zeros[3] < 0.5:
+        wide = "utf-32-be"
+    elif max(zeros[0], zeros[2]) < 0.02 and max(zeros[1], zeros[3]) > 0.05:
+        wide = "utf-16-le"
+    elif max(zeros[1], zeros[3]) < 0.02 and max(zeros[0], zeros[2]) > 0.05:
+        wide = "utf-16-be"
+    else:
+        return None
+    return wide if _readable(head, wide) else None
+
+
+def _readable(head: bytes, encoding: str) -> bool:
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    odd = sum(not (char.isprintable() or char.isspace()) for char in text[:2000])
+    return odd <= len(text[:2000]) // 50

@@ -1,0 +1,230 @@
+"""The process that reads hostile documents: bytes come in, chunks go out, nothing else.
+
+Owns: the frames, the limits it puts on itself, the loop. Run as
+`python -m kbproc.sources.parse.worker` by pool.py, which sends a Setup and then Jobs
+on stdin; one Answer for each comes back on stdout.
+Refuses to know: paths, the store, the user's files.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import struct
+import sys
+from pathlib import PurePath
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, token_counter
+from kbproc.sources.parse.blocks import Scalar, clean_title
+from kbproc.sources.parse.formats import parse
+
+LENGTH = struct.Struct(">I")
+OUT_OF_MEMORY = 12
+_PR_SET_PDEATHSIG = 1
+_T = TypeVar("_T")
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """The first frame. `tokenizer` is the path of a tokenizer.json; None estimates."""
+
+    tokenizer: str | None
+    max_tokens: int
+    overlap: int
+    memory_bytes: int
+    timeout_s: float
+    parent: int
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    data: bytes
+    type: str
+    name: str
+    title: str | None
+
+
+class ParsedChunks(msgspec.Struct, kw_only=True):
+    """A document ready for the log. `title` falls back to the file's name."""
+
+    title: str
+    chunks: list[Chunk]
+    tags: list[str]
+    metadata: dict[str, Scalar]
+    pages: int | None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A KbprocError on its way to the parent; `last`: this worker ends with it."""
+
+    type: str
+    message: str
+    hint: str
+    valid_values: list[str] | None = None
+    last: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    parsed: ParsedChunks | None = None
+    failure: Failure | None = None
+
+
+def frame(message: object) -> bytearray:
+    """A message with its length, four bytes, before it."""
+    framed = bytearray(LENGTH.size)
+    msgspec.msgpack.Encoder().encode_into(message, framed, LENGTH.size)
+    LENGTH.pack_into(framed, 0, len(framed) - LENGTH.size)
+    return framed
+
+
+def main() -> int:
+    """Serve until stdin ends. Returns the exit status."""
+    try:
+        return _serve(*_claim_pipes())
+    except MemoryError:
+        # A frame, not a document, was too large to hold.
+        return OUT_OF_MEMORY
+
+
+def _serve(source: BinaryIO, sink: BinaryIO) -> int:
+    setup = _receive(source, Setup)
+    if setup is None:
+        return 0
+    _die_with(setup.parent)
+    _limit(setup.memory_bytes)
+    count = _lazy_counter(setup.tokenizer)
+    while job := _receive(source, Job):
+        _limit_cpu(setup.timeout_s)
+        answer = _answer(job, setup, count)
+        sink.write(frame(answer))
+        sink.flush()
+        if answer.failure and answer.failure.last:
+            return OUT_OF_MEMORY
+    return 0
+
+
+def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the pipes to ourselves: a library's print goes to stderr, its input() finds nothing."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _receive(source: BinaryIO, type: type[_T]) -> _T | None:
+    head = source.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    size = LENGTH.unpack(head)[0]
+    body = source.read(size)
+    return msgspec.msgpack.decode(body, type=type) if len(body) == size else None
+
+
+def _die_with(parent: int) -> None:
+    """End with the parent even while busy; while idle, stdin's end does it everywhere."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _limit(memory_bytes: int) -> None:
+    import resource
+
+    # A module compiled here could not be written, and would leave an empty file.
+    sys.dont_write_bytecode = True
+    for kind, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (ValueError, OSError):
+            # macOS does not know RLIMIT_AS; a harder limit that is set already stays.
+            continue
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Processor time for the next job: the limit counts from the process's start."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = math.ceil(used.ru_utime + used.ru_stime + seconds) + 2
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+
+
+def _lazy_counter(tokenizer: str | None) -> TokenCounter:
+    """The tokenizer loads with the first document that needs it."""
+    if tokenizer is None:
+        return count_words
+    loaded: list[TokenCounter] = []
+
+    def count(text: str) -> int:
+        if not loaded:
+            loaded.append(token_counter(tokenizer))
+        return loaded[0](text)
+
+    return count
+
+
+def _answer(job: Job, setup: Setup, count: TokenCounter) -> Answer:
+    try:
+        return Answer(parsed=read(job, setup, count))
+    except KbprocError as error:
+        failure = Failure(
+            type=error.type,
+            message=error.message,
+            hint=error.hint,
+            valid_values=error.valid_values,
+        )
+    except MemoryError:
+        failure = Failure(
+            type="operation.failed",
+            message=f"{job.name} needed more than {size(setup.memory_bytes)} of memory to be read.",
+            hint="Split the file, or convert it to a simpler format.",
+            # What is left of its memory is in pieces.
+            last=True,
+        )
+    return Answer(failure=failure)
+
+
+def read(job: Job, setup: Setup, count: TokenCounter) -> ParsedChunks:
+    """Parse and chunk one document. Raises what `kbproc.sources.parse.formats.parse` raises."""
+    parsed = parse(job.data, job.type, job.name)
+    title = clean_title(job.title) or parsed.title or clean_title(PurePath(job.name).name)
+    chunks = chunk(
+        parsed.blocks,
+        title=title,
+        count=count,
+        max_tokens=setup.max_tokens,
+        overlap=setup.overlap,
+    )
+    return ParsedChunks(
+        title=title or "untitled",
+        chunks=chunks,
+        tags=parsed.tags,
+        metadata=parsed.metadata,
+        pages=parsed.pages,
+    )
+
+
+def size(bytes: int) -> str:
+    """2147483648 → "2 GiB"."""
+    for unit, shift in (("GiB", 30), ("MiB", 20)):
+        if bytes >= 1 << shift:
+            return f"{bytes / (1 << shift):.3g} {unit}"
+    return f"{bytes} bytes"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

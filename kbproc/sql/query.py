@@ -1,0 +1,313 @@
+"""One read-only SELECT over the catalog's documented views, in a process of its own.
+
+Owns: copies of the catalog and how long each is good, how many queries run at
+once, the process's life, its limits and what its end means.
+Refuses to know: SQL, DuckDB and the views (sqlworker.py).
+
+The store's own DuckDB never sees a user's SQL: its memory is the writers', and
+what crashes it crashes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+import kbproc
+from kbproc.base.errors import KbprocError
+
+if TYPE_CHECKING:
+    from kbproc.store.store import Store
+
+MEMORY_BYTES = 1 << 30
+MOST_BYTES = 8 << 20
+RUNNING = 2
+WAITING = 2  # more would take the threads of all other reads
+
+_POLL_SECONDS = 0.1
+_SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
+
+_running = threading.Semaphore(RUNNING)
+_admitted = threading.Semaphore(RUNNING + WAITING)
+_copying = threading.Lock()
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    """`type` in DuckDB's words."""
+
+    name: str
+    type: str
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """`seq`: the position that was read. Ints beyond 64 bits are text; NaN is null."""
+
+    columns: list[Column]
+    rows: list[list[Any]]
+    has_more: bool
+    seq: int
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """A catalog's file as it is called now, the folder for its copies, and how to copy it.
+
+    `still` runs what it is given while nobody writes to the file or makes another.
+    """
+
+    catalog: Callable[[], Path]
+    copies: Path
+    still: Callable[[Callable[[], None]], None]
+
+
+def live(store: Store) -> Source:
+    """What readers see now: in the lane nothing is committed, and a turn appends nothing."""
+
+    def still(copy: Callable[[], None]) -> None:
+        store.commit(lambda lane: copy())
+
+    copies = copies_of(store.folder)
+    return Source(catalog=lambda: store.catalog.path, copies=copies, still=still)
+
+
+def copies_of(folder: Path) -> Path:
+    return folder / "views" / "sql"
+
+
+def clear(folder: Path) -> None:
+    """Removes every copy of the store's catalog; a query that runs keeps what it has opened."""
+    shutil.rmtree(copies_of(folder), ignore_errors=True)
+
+
+def _never() -> bool:
+    return False
+
+
+def run(
+    source: Source,
+    sql: str,
+    params: Sequence[Any] | dict[str, Any] = (),
+    *,
+    limit: int,
+    timeout_ms: int,
+    cancelled: Callable[[], bool] = _never,
+    memory_bytes: int = MEMORY_BYTES,
+    most_bytes: int = MOST_BYTES,
+) -> Found:
+    """The first `limit` rows. `most_bytes` bounds them as JSON, `timeout_ms` all that is done.
+
+    Raises input.invalid_params, input.too_large, operation.timeout, operation.failed,
+    operation.cancelled, server.overloaded, store.io, and what the store's lane raises.
+    """
+    patience = Patience(timeout_ms, cancelled)
+    with _turn(patience), _Process(patience, memory_bytes) as process:
+        with _held(_copying, patience):
+            copy = _copy(source, process)
+            process.step("open", str(copy), memory_bytes)
+        answer = process.step("query", sql, params, limit, most_bytes)
+    return msgspec.convert({**answer, "seq": _seq(copy)}, Found)
+
+
+class Patience:
+    """How long the request may still take. Methods raise operation.timeout or .cancelled."""
+
+    def __init__(self, timeout_ms: int, cancelled: Callable[[], bool]) -> None:
+        self._timeout_ms = timeout_ms
+        self._cancelled = cancelled
+        self._deadline = time.monotonic() + timeout_ms / 1000
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def next(self) -> float:
+        """Seconds to wait before this is asked again."""
+        if self._cancelled():
+            raise KbprocError("operation.cancelled", "The client cancelled the request.")
+        if not self.seconds:
+            raise self.over()
+        return min(_POLL_SECONDS, self.seconds)
+
+    def over(self) -> KbprocError:
+        return KbprocError(
+            "operation.timeout",
+            f"The query took longer than {self._timeout_ms} ms.",
+            field="$.params.timeout_ms",
+            hint=f"{_SMALLER} Or allow it more time, up to 60000 ms.",
+        )
+
+
+@contextlib.contextmanager
+def _turn(patience: Patience) -> Iterator[None]:
+    """Raises server.overloaded at once if too many are waiting already."""
+    if not _admitted.acquire(blocking=False):
+        raise KbprocError(
+            "server.overloaded",
+            f"{RUNNING + WAITING} SQL queries are running or waiting already.",
+            retry_after_ms=1000,
+        )
+    try:
+        with _held(_running, patience):
+            yield
+    finally:
+        _admitted.release()
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Semaphore | threading.Lock, patience: Patience) -> Iterator[None]:
+    while not lock.acquire(timeout=patience.next()):
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# ---------------------------------------------------------------------- the copies
+
+
+def _copy(source: Source, process: _Process) -> Path:
+    """A copy of the catalog as it is now, made only if its file has changed.
+
+    Until a process has opened the copy, no other may be made: that removes it.
+    """
+    source.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
+    good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
+    return good or _fresh(source, process)
+
+
+def _fresh(source: Source, process: _Process) -> Path:
+    new = source.copies / "new"
+    states: list[str] = []
+
+    def copy() -> None:
+        catalog = source.catalog()
+        states.append(_state(catalog))
+        process.step("copy", str(catalog), str(new))
+
+    for old in source.copies.iterdir():
+        old.unlink(missing_ok=True)
+    process.step("ready")  # no writer waits while it starts
+    source.still(copy)
+    seq = process.step("prepare", str(new))
+    made = source.copies / f"{seq}-{states[0]}.duckdb"
+    try:
+        return new.rename(made)
+    except FileNotFoundError as error:
+        raise KbprocError("store.io", "The copy of the catalog was removed meanwhile.") from error
+
+
+def _seq(copy: Path) -> int:
+    return int(copy.name.partition("-")[0])
+
+
+def _state(catalog: Path) -> str:
+    """Of the file and its WAL: every commit changes size or time of one of them.
+
+    Their status is enough, and opening them here would give up DuckDB's lock.
+    """
+    known: list[int] = []
+    for path in (catalog, catalog.with_name(catalog.name + ".wal")):
+        with contextlib.suppress(FileNotFoundError):
+            told = path.stat()
+            known += [told.st_ino, told.st_size, told.st_mtime_ns]
+    return blake2b(repr(known).encode(), digest_size=8).hexdigest()
+
+
+# --------------------------------------------------------------------- the process
+
+
+class _Process:
+    """One process for one query: nothing of it is left for the next."""
+
+    def __init__(self, patience: Patience, memory_bytes: int) -> None:
+        self._patience = patience
+        self._memory = memory_bytes
+        root = str(Path(kbproc.__file__).resolve().parents[1])
+        given = [str(os.getpid()), str(patience.seconds + 1)]
+        # -P and a fixed folder: a duckdb.py where the user works is not imported.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kbproc.sql.worker", *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={
+                "PYTHONPATH": root,
+                "PYTHONWARNINGS": "ignore",
+                "LC_ALL": "C.UTF-8",
+                "TZ": "UTC",
+                "MALLOC_ARENA_MAX": "1",
+            },
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Kill, reap, close: afterwards nothing of the process is left."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in self._pipes():
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin and self._process.stdout  # noqa: S101 both are PIPE
+        return self._process.stdin, self._process.stdout
+
+    def step(self, name: str, *given: Any) -> Any:
+        """Raises what the step was refused with, or why there is no answer."""
+        try:
+            self._pipes()[0].write(msgspec.json.encode([name, *given]) + b"\n")
+            self._pipes()[0].flush()
+            answer = msgspec.json.decode(self._line())
+        except (EOFError, BrokenPipeError):
+            raise self._death() from None
+        if isinstance(answer, dict) and "error" in answer:
+            raise self._refusal(answer["error"])
+        return answer
+
+    def _line(self) -> bytearray:
+        pipe, line = self._pipes()[1].fileno(), bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(pipe, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if ready.select(self._patience.next()):
+                    piece = os.read(pipe, 1 << 18)
+                    if not piece:
+                        raise EOFError
+                    line += piece
+        return line
+
+    def _refusal(self, told: dict[str, Any]) -> KbprocError:
+        if told["type"] == "memory":
+            return KbprocError("input.too_large", f"The query {self._much()}.", hint=_SMALLER)
+        return KbprocError(told.pop("type"), told.pop("message"), **told)
+
+    def _much(self) -> str:
+        return f"needs more than {self._memory >> 20} MiB of memory"
+
+    def _death(self) -> KbprocError:
+        status = self._process.wait()
+        if status == -signal.SIGALRM:
+            return self._patience.over()
+        how = signal.Signals(-status).name if status < 0 else f"exit {status}"
+        message = f"The query ended its process ({how})."
+        if status in (-signal.SIGABRT, -signal.SIGKILL):
+            message = f"The query ended its process ({how}): most likely it {self._much()}."
+        return KbprocError("operation.failed", message, hint=_SMALLER)

@@ -1,0 +1,43 @@
+"""The views that a user's SQL may read: see docs/sql.md.
+
+Owns: their names, and what makes them of a copy of the catalog.
+Refuses to know: who runs it (sqlworker.py), and what is asked.
+"""
+
+from __future__ import annotations
+
+VIEWS = (
+    "agents",
+    "chunks",
+    "documents",
+    "entries",
+    "events",
+    "failures",
+    "knowledge_bases",
+    "notes",
+    "tags",
+)
+
+# From the catalog's tables to what docs/sql.md tells of. Nothing hidden stays behind.
+SHOW = """
+drop table tokens; drop table head; drop index chunks_id;
+alter table chunks drop column overlap; alter table chunks rename idx to chunk_index;
+alter table kbs rename to knowledge_bases;
+delete from documents where deleted_at is not null;
+alter table documents drop column parser; alter table documents drop column deleted_at;
+alter table documents drop column touched;
+create table entries as select id, kb, title, tags, confidence, expires_at, task_id, task_kind,
+  source, superseded_by, head, revision, created_at, created_by
+  from documents where type = 'knowledge' order by id;
+create table notes as select id, kb[7:] as agent, source_id as slug, title, size_bytes, sha256,
+  revision, created_at, updated_at from documents where type = 'note' order by id;
+alter table documents drop column confidence; alter table documents drop column expires_at;
+alter table documents drop column task_id; alter table documents drop column task_kind;
+alter table documents drop column source; alter table documents drop column superseded_by;
+alter table documents drop column head;
+delete from agents where deleted_at is not null; alter table agents drop column deleted_at;
+alter table agents rename folder to notes_folder;
+alter table failures drop column sha256;
+create view tags as select id as document_id, unnest(tags) as tag from documents;
+checkpoint
+"""

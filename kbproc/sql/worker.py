@@ -1,0 +1,410 @@
+"""The process that runs a user's SQL: a copy of the catalog comes in, rows go out.
+
+Owns: the limits the process puts on itself, which statements it takes, values as
+JSON. Run as `python -m kbproc.sql.worker PARENT SECONDS` by sqlquery.py: each line of
+stdin is one step, answered by one line.
+Refuses to know: what the copy shows (sqlviews.py), the store, the log, and who asks.
+
+The copy holds the documented views and nothing else. Once it is open, read-only,
+the kernel lets this process open no file and no socket any more: what
+`check` says of a statement makes for better errors, not for safety.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbproc.base.durable import write_all
+from kbproc.base.pipes import claim
+from kbproc.sql.views import SHOW, VIEWS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
+_NO_FUNCTIONS = frozenset(
+    {
+        "current_setting",
+        "getvariable",
+        "write_log",
+        "sleep_ms",
+        "pg_sleep",
+        "nextval",
+        "setval",
+        "currval",
+    }
+)
+_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+_DEEPEST = 200  # values: whoever reads the answer has a limit, too
+_PR_SET_PDEATHSIG = 1
+_QUOTED = re.compile(r'"([^"]+)"')
+_HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
+_READ_ONLY = "The views can only be read; documents change through doc.*"
+
+_CONFIG: dict[str, Any] = {
+    "threads": 1,
+    "async_threads": 0,
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+}
+
+_AS_IS = frozenset(
+    {
+        "boolean",
+        "tinyint",
+        "smallint",
+        "integer",
+        "bigint",
+        "hugeint",
+        "utinyint",
+        "usmallint",
+        "uinteger",
+        "ubigint",
+        "uhugeint",
+        "float",
+        "double",
+        "varchar",
+        "enum",
+    }
+)
+_AS_JSON = frozenset({"decimal", "list", "array", "struct", "tuple", "map", "union"})
+
+
+class Refused(Exception):
+    """A KbprocError on its way to the parent: its type, its message and the rest."""
+
+    def __init__(self, type: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.told = {"type": type, "message": message, **more}
+
+
+def bad_sql(message: str, **more: Any) -> Refused:
+    return Refused("input.invalid_params", message, field="$.params.sql", **more)
+
+
+def main() -> int:
+    """Serve until stdin ends. Returns the exit status."""
+    reader, writer = claim()
+    _die_with(int(sys.argv[1]), float(sys.argv[2]))
+    os.umask(0o077)
+    import duckdb
+
+    opened: list[DuckDBPyConnection] = []
+    steps: dict[str, Callable[..., bytes]] = {
+        "ready": lambda: b"null",
+        "copy": copy,
+        "prepare": prepare,
+        "open": lambda *given: opened.append(open_limited(*given)) or b"null",  # type: ignore[func-returns-value]
+        "query": lambda *given: query(opened[0], *given),
+    }
+    for line in os.fdopen(reader, "rb"):
+        step, *given = json.loads(line)
+        try:
+            answer = steps[step](*given)
+        except (Refused, MemoryError, RecursionError, OSError, duckdb.Error) as error:
+            answer = json.dumps({"error": _told(error, of_query=step == "query")}).encode()
+        write_all(writer, answer + b"\n")
+    return 0
+
+
+def _die_with(parent: int, seconds: float) -> None:
+    """End after `seconds` whatever happens, and with the parent where the kernel can see to it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+# ------------------------------------------------------------------------ the copy
+
+
+def copy(catalog: str, target: str) -> bytes:
+    """The file and its WAL, while nobody writes to them.
+
+    Not in the store's own process: to close any descriptor of the file there
+    would give up DuckDB's lock on it.
+    """
+    shutil.copyfile(catalog, target)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(catalog + ".wal", target + ".wal")
+    return b"null"
+
+
+def prepare(target: str) -> bytes:
+    """Makes of a copied catalog what may be asked for; answers its position."""
+    import duckdb
+
+    with duckdb.connect(target, config={**_CONFIG, "memory_limit": "1GB"}) as db:
+        row = db.execute("select seq from head").fetchone()
+        db.execute(SHOW)
+    return json.dumps(row[0] if row else 0).encode()
+
+
+def open_limited(target: str, memory_bytes: int) -> DuckDBPyConnection:
+    """The copy, read-only; afterwards this process can open nothing else.
+
+    DuckDB may take half of `memory_bytes`, the process as a whole all of it.
+    """
+    import duckdb
+
+    memory = f"{memory_bytes // 2}B"
+    db = duckdb.connect(target, read_only=True, config={**_CONFIG, "memory_limit": memory})
+    # Last: a temporary directory would be left as one that is allowed.
+    db.execute("set enable_external_access = false; set lock_configuration = true")
+    db.execute("select 1 where ? = 1", [1]).fetchall()  # what is imported late is imported now
+    _limit(memory_bytes)
+    return db
+
+
+def _limit(memory_bytes: int) -> None:
+    import resource
+
+    sys.dont_write_bytecode = True
+    for kind, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_NOFILE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (ValueError, OSError):
+            # macOS does not know RLIMIT_AS; a harder limit that is set already stays.
+            continue
+
+
+# ------------------------------------------------------------------- the statement
+
+
+def query(
+    db: DuckDBPyConnection,
+    sql: str,
+    params: Sequence[Any] | dict[str, Any],
+    limit: int,
+    most_bytes: int,
+) -> bytes:
+    """`{columns, rows, has_more}` as JSON; raises Refused, duckdb.Error, MemoryError.
+
+    The statement stands in a subquery: its limit is known to DuckDB, which then
+    need not sort everything, and what JSON has no word for is cast there.
+    """
+    inner = "(\n" + only_select(db, sql, params) + "\n)"
+    sys.setrecursionlimit(_DEEPEST)
+    found = db.execute(f"select * from {inner} limit 0", params).description  # noqa: S608
+    columns = [(column[0], column[1]) for column in found]
+    names = ", ".join(f"c{i}" for i in range(len(columns)))
+    casts = ", ".join(_cast(f"c{i}", kind) for i, (_, kind) in enumerate(columns))
+    db.execute(f"select {casts} from {inner} as t({names}) limit {limit + 1}", params)  # noqa: S608
+    plain = [not _is_json(kind) for _, kind in columns]
+    rows = list(_rows(db, plain, limit, most_bytes))
+    told = json.dumps([{"name": name, "type": str(kind)} for name, kind in columns]).encode()
+    more = b"true" if db.fetchone() else b"false"
+    return b'{"columns":%b,"rows":[%b],"has_more":%b}' % (told, b",".join(rows), more)
+
+
+def only_select(db: DuckDBPyConnection, sql: str, params: Sequence[Any] | dict[str, Any]) -> str:
+    """The statement without semicolons; raises Refused if it is no single SELECT."""
+    if "\0" in sql:
+        raise bad_sql("The statement holds a NUL character.")
+    statements = db.extract_statements(sql)
+    if len(statements) != 1:
+        raise bad_sql(f"One statement is wanted, not {len(statements)}.")
+    try:
+        kind = statements[0].type.name
+    except ValueError:
+        kind = "this"  # one that DuckDB knows and its Python does not
+    if kind != "SELECT":
+        raise bad_sql(f"Only a SELECT is allowed, not {kind}.", hint=_READ_ONLY)
+    _check_params(set(statements[0].named_parameters), params)
+    check(db, sql)
+    return _without_semicolon(sql)
+
+
+def _without_semicolon(sql: str) -> str:
+    """DuckDB's tokenizer tells a semicolon from one in a string or a comment."""
+    import duckdb
+
+    data = bytearray(sql.encode())
+    for start, _ in duckdb.tokenize(sql):
+        if data[start : start + 1] == b";":
+            data[start : start + 1] = b" "
+    return data.decode()
+
+
+def _check_params(wanted: set[str], given: Sequence[Any] | dict[str, Any]) -> None:
+    names = set(given) if isinstance(given, dict) else {str(i + 1) for i in range(len(given))}
+    if names == wanted:
+        return
+    raise Refused(
+        "input.invalid_params",
+        f"The statement has {len(wanted)} parameters; {len(names)} were given, or others.",
+        field="$.params.params",
+        valid_values=sorted(wanted),
+        hint="A list for ? and $1, an object for $name.",
+    )
+
+
+def check(db: DuckDBPyConnection, sql: str) -> None:
+    """Raises Refused, with what would be right, for anything but the views and plain functions."""
+    row = db.execute("select json_serialize_sql(?)", [sql]).fetchone()
+    tree = json.loads(row[0]) if row else {"error": True}
+    if tree["error"]:
+        raise bad_sql(f"Only a SELECT is allowed: {tree.get('error_message')}.", hint=_READ_ONLY)
+    nodes = list(_dicts(tree["statements"]))
+    own = {entry["key"].lower() for node in nodes for entry in _ctes(node)}
+    for node in nodes:
+        _check_node(node, own)
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of the tree, without recursion: the tree is as deep as a user likes."""
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    found = node.get("cte_map")
+    return found["map"] if isinstance(found, dict) else []
+
+
+def _check_node(node: dict[str, Any], own: set[str]) -> None:
+    kind = node.get("type")
+    if kind == "BASE_TABLE":
+        path = [part.lower() for part in node["qualified_name"]["path"]]
+        name = path[-1]
+        is_view = name in VIEWS and path[:-1] in ([], ["main"])
+        if not is_view and not (path == [name] and name in own):
+            raise _no_view(".".join(path))
+    elif kind == "SHOW_REF" and node["query"] is None:
+        raise _no_view(node["table_name"].strip('"'))
+    elif kind == "TABLE_FUNCTION":
+        name = node["function"]["function_name"].lower()
+        if name not in _TABLE_FUNCTIONS:
+            raise _no_view(name)
+    elif node.get("class") == "FUNCTION" and node["function_name"].lower() in _NO_FUNCTIONS:
+        raise bad_sql(f"The function {node['function_name']} is not allowed here.", hint=_HINT)
+    elif isinstance(kind, str) and kind.endswith("_NODE") and kind not in _NODES:
+        raise bad_sql("Only a SELECT is allowed.", hint=_READ_ONLY)
+
+
+def _no_view(name: str) -> Refused:
+    return bad_sql(f"There is no view {name[:100]!r}.", valid_values=list(VIEWS), hint=_HINT)
+
+
+def _told(error: Exception, *, of_query: bool) -> dict[str, Any]:
+    import duckdb
+
+    if isinstance(error, Refused):
+        return error.told
+    if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
+        return {"type": "memory"}
+    if isinstance(error, RecursionError):
+        return bad_sql("The statement, or a value that it finds, is nested too deeply.").told
+    if not of_query:
+        return {"type": "store.io", "message": f"The catalog could not be copied: {error}"[:500]}
+    told = _in_duckdbs_words(str(error))
+    broken = (duckdb.InternalException, duckdb.FatalException, duckdb.IOException, OSError)
+    return {**told, "type": "operation.failed"} if isinstance(error, broken) else told
+
+
+def _in_duckdbs_words(text: str) -> dict[str, Any]:
+    """Without the drawing of where, and its advice on settings; its candidates as valid values."""
+    said = re.split(r"\n+LINE \d+:| Use \"SET ", text)[0]
+    first, *rest = [line.strip() for line in said.split("\n") if line.strip()] or ["It failed."]
+    near = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
+    more = " ".join(line for line in rest if line not in near)
+    told = bad_sql(first[:500], hint=more[:500] or None).told
+    return {**told, "valid_values": _QUOTED.findall(near[0])} if near else told
+
+
+# -------------------------------------------------------------------------- values
+
+
+def _is_json(kind: Any) -> bool:
+    return kind.id in _AS_JSON or str(kind) == "JSON"
+
+
+def _cast(column: str, kind: Any) -> str:
+    if _is_json(kind):
+        return f"to_json({column})::varchar"
+    if kind.id in _AS_IS:
+        return column
+    return f"to_base64({column})" if kind.id == "blob" else f"{column}::varchar"
+
+
+def _rows(
+    db: DuckDBPyConnection, plain: Sequence[bool], limit: int, most_bytes: int
+) -> Iterator[bytes]:
+    size = 0
+    for _ in range(limit):
+        row = db.fetchone()
+        if row is None:
+            return
+        if sum(len(value) for value in row if isinstance(value, str)) > most_bytes:
+            raise _too_large(most_bytes)  # before it is all copied again
+        encoded = _row(row, plain)
+        size += len(encoded)
+        if size > most_bytes:
+            raise _too_large(most_bytes)
+        yield encoded
+
+
+def _row(values: Sequence[Any], plain: Sequence[bool]) -> bytes:
+    told = [
+        _plain(value) if is_plain or value is None else _decode(value)
+        for value, is_plain in zip(values, plain, strict=True)
+    ]
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    return value
+
+
+def _decode(text: str) -> Any:
+    return json.loads(
+        text,
+        parse_float=lambda digits: _plain(float(digits)),
+        parse_int=lambda digits: _plain(int(digits)) if len(digits) < 20 else digits,
+        parse_constant=lambda name: None,
+    )
+
+
+def _too_large(most_bytes: int) -> Refused:
+    return Refused(
+        "input.too_large",
+        f"The result is larger than {most_bytes:,} bytes.",
+        field="$.params.sql",
+        hint="Select fewer columns or rows, or parts of the texts: substr(text, 1, 200).",
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

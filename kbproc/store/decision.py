@@ -1,0 +1,77 @@
+"""What a write decides from, and what it decides.
+
+Owns: the request as the pipeline sees it, the state that a decision reads, and its outcome.
+Refuses to know: how it is carried out (pipeline.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
+from kbproc.base.values import canonical
+from kbproc.events.codec import Event
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.reader import Sight
+    from kbproc.views.catalog.rows import Head
+
+
+class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What a write touches, named for people; `revision` is what a plan is bound to."""
+
+    kind: str
+    id: int | str
+    name: str
+    revision: int | None = None
+
+
+class Here:
+    """The state that a decision is made from."""
+
+    def __init__(self, queries: Queries, now: str, head: Head) -> None:
+        self.queries = queries
+        self.now = now
+        self.head = head
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What should happen. `data` is the answer; `effect` runs between decide and append.
+
+    `bound`: what a plan is bound to besides its targets' revisions.
+    """
+
+    events: list[Event]
+    data: Any
+    targets: list[Target] = []
+    changes: list[str] = []
+    bound: list[str] = []
+    bulk: bool = False
+    effect: Callable[[], None] | None = None
+
+
+Decide = Callable[[Here], Decision]
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A write as the pipeline sees it. `action` is the risk's noun.verb."""
+
+    method: str
+    actor: str
+    params: WriteParams
+    destructive: bool
+    now: str
+    sight: Sight | None = None
+
+    @property
+    def params_hash(self) -> str:
+        """Over the decoded params with their defaults, without the common ones."""
+        fields = msgspec.to_builtins(self.params)
+        kept = {name: value for name, value in fields.items() if name not in COMMON_WRITE_FIELDS}
+        return blake2b(canonical(kept), digest_size=16).hexdigest()

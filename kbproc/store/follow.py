@@ -1,0 +1,131 @@
+"""How the views follow the log: opened, brought up to date.
+
+Owns: choosing the catalog's file, replaying records into it, and telling whether
+an index may go on from where it is.
+Refuses to know: writers, readers, and when any of this is done (store.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbproc.base.errors import KbprocError
+from kbproc.log.file import Log
+from kbproc.log.record import Position, Record
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import IndexRow
+    from kbproc.views.fulltext.index import FullTextRow
+
+_BATCH = 500
+_logger = logging.getLogger(__name__)
+
+
+def next_catalog(views: Path) -> Path:
+    """A name that no catalog has: one made afresh stands beside the one in use."""
+    taken = [int(path.stem.partition("-")[2]) for path in _catalogs(views)]
+    return views / f"catalog-{max(taken, default=0) + 1:06d}.duckdb"
+
+
+def _catalogs(views: Path) -> list[Path]:
+    return sorted(views.glob("catalog-[0-9]*.duckdb"))
+
+
+def open_catalog(views: Path) -> Catalog:
+    """The one that has come furthest; the others are what a swap left behind when it was cut off.
+
+    One that can't be opened is thrown away: the log makes it again.
+    """
+    best: Catalog | None = None
+    for path in reversed(_catalogs(views)):
+        catalog = _opened(path)
+        if catalog is None:
+            continue
+        if best is None or catalog.position.seq > best.position.seq:
+            best, catalog = catalog, best
+        if catalog is not None:
+            catalog.close()
+            remove_catalog(catalog.path)
+    (views / "catalog.duckdb").unlink(missing_ok=True)  # as the first version named it
+    (views / "catalog.duckdb.wal").unlink(missing_ok=True)
+    return best or _made(next_catalog(views))
+
+
+def _made(path: Path) -> Catalog:
+    from kbproc.views.catalog.catalog import Catalog
+
+    return Catalog(path)
+
+
+def _opened(path: Path) -> Catalog | None:
+    import duckdb
+
+    from kbproc.views.catalog.catalog import Catalog
+
+    try:
+        return Catalog(path)
+    except duckdb.Error:
+        _logger.warning("the catalog could not be opened and is rebuilt", exc_info=True)
+        remove_catalog(path)
+        return None
+
+
+def remove_catalog(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    shutil.rmtree(path.with_name(path.name + ".tmp"), ignore_errors=True)
+
+
+def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
+    """Folds in what the catalog has not applied yet, and commits."""
+    batch: list[Record] = []
+    for record in log.read(catalog.position.seq, to_seq):
+        batch.append(record)
+        if len(batch) >= _BATCH:
+            catalog.apply(batch)
+            batch = []
+    catalog.apply(batch)
+    catalog.commit()
+
+
+def may_go_on(log: Log, position: Position) -> bool:
+    """True if `position` lies in this log, so that what came since is enough.
+
+    Raises store.corrupt if the view has applied what the log has lost.
+    """
+    if position.seq > log.head.seq:
+        raise KbprocError(
+            "store.corrupt",
+            f"The log ends at record {log.head.seq}, yet a view has applied {position.seq}.",
+            detail={"expected_seq": position.seq, "last_seq": log.head.seq},
+        )
+    if position.seq == 0:
+        return False
+    first = next(log.read(position.seq - 1, position.seq), None)
+    return first is not None and first.position == position
+
+
+def changed_rows(queries: Queries, since: int) -> tuple[list[int], list[IndexRow]]:
+    """Documents that have changed or gone since, and the chunks that they have now."""
+    touched = queries.touched_since(since)
+    return touched, queries.index_rows(touched) if touched else []
+
+
+def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
+    """Every live chunk of a catalog that nobody changes meanwhile."""
+    from kbproc.views.catalog.queries.queries import Queries
+
+    return Queries(catalog.cursor()).all_index_rows()
+
+
+def fulltext_rows(rows: Iterable[IndexRow]) -> Iterator[FullTextRow]:
+    from kbproc.views.fulltext.index import FullTextRow
+
+    for r in rows:
+        yield FullTextRow(r.chunk_id, r.document_id, r.kb, r.title, r.section, r.text)

@@ -1,0 +1,135 @@
+"""The writers' lane: who may write now, and what a turn may use.
+
+Owns: the newest state for deciding, appending with an immediate fold, turns,
+their order and their outcomes.
+Refuses to know: the shared fsync and what readers see (store.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from kbproc.base.host import Host
+from kbproc.events import codec
+from kbproc.events.codec import Event, KbCreated
+from kbproc.log.file import Log
+from kbproc.log.record import Draft, Position
+from kbproc.settings.config import DEFAULT_KB
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.catalog.rows import Head
+
+T = TypeVar("T")
+
+
+class Lane:
+    """What a writer may use while it decides: the newest state, and `append`."""
+
+    def __init__(self, host: Host, log: Log, catalog: Catalog) -> None:
+        from kbproc.views.catalog.queries.queries import Queries
+
+        self._host = host
+        self._log = log
+        self._catalog = catalog
+        self.queries: Queries = Queries(catalog.writer)
+        self.now = max(host.now(), log.last_ts)
+        self.head: Head = self.queries.head()
+
+    @property
+    def position(self) -> Position:
+        """The log's end, whether its records have been folded in or not."""
+        return self._log.head
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        actor: str,
+        method: str,
+        token: str | None = None,
+        params_hash: str | None = None,
+        result: bytes = b"null",
+    ) -> int:
+        """One record, folded in at once; returns its seq. Durable when the lane is left."""
+        draft = Draft(
+            ts=self.now,
+            actor=actor,
+            method=method,
+            salt=self._host.salt(),
+            events=codec.encode(events),
+            token=token,
+            params_hash=params_hash,
+            result=msgspec.Raw(result),
+        )
+        records = self._log.append([draft])
+        self._catalog.apply(records)
+        self.head = self.queries.head()
+        return records[-1].seq
+
+
+class Ticket(Generic[T]):
+    """A writer's turn in the lane."""
+
+    def __init__(self, work: Callable[[Lane], T]) -> None:
+        self.work = work
+        self.done = False
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Turns:
+    """Writers in the order they came; whoever holds the lane works for all who wait."""
+
+    def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
+        """`run` gives each ticket its turn, and makes what they appended durable."""
+        self.lane = threading.RLock()
+        self._run = run
+        self._queue: list[Ticket[Any]] = []
+        self._changing = threading.Lock()
+
+    def take(self, work: Callable[[Lane], T]) -> T:
+        """Raises whatever `work` raised, or what `run` raised."""
+        ticket = Ticket(work)
+        with self._changing:
+            self._queue.append(ticket)
+        with self.lane:
+            if not ticket.done:
+                self._drain()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result  # type: ignore[return-value]
+
+    def _drain(self) -> None:
+        with self._changing:
+            tickets, self._queue = self._queue, []
+        try:
+            self._run(tickets)
+        except BaseException as error:
+            for ticket in tickets:
+                ticket.error = ticket.error or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for ticket in tickets:
+                ticket.done = True
+
+
+def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
+    """What fails before it has appended anything fails alone, else the batch fails with it."""
+    before = lane.position
+    try:
+        ticket.result = ticket.work(lane)
+    except Exception as error:
+        if lane.position != before:
+            raise
+        ticket.error = error
+
+
+def birth(lane: Lane) -> None:
+    event = KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
+    lane.append([event], actor="kbproc", method="store.create")

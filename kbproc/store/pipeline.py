@@ -1,0 +1,185 @@
+"""The one pipeline that every write goes through.
+
+Owns: token → decide → dry run? → confirmation? → effect → append, and what an
+earlier outcome under the same token means.
+Refuses to know: what a method decides, JSON-RPC, scopes (checked before).
+
+A handler only decides: it reads the newest state and returns the events that
+should happen. So a preview can't differ from the deed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.events.codec import Event
+from kbproc.store.decision import Decide, Here, Request
+from kbproc.store.plan import Plan, confirm, plan_of
+
+if TYPE_CHECKING:
+    from kbproc.store.lane import Lane
+    from kbproc.store.store import Store
+    from kbproc.views.catalog.queries.queries import Queries
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a write answers."""
+
+    data: Any = None
+    seq: int
+    plan: Plan | None = None
+    duplicate: bool = False
+
+
+def write(store: Store, request: Request, decide: Decide) -> Outcome:
+    """A short write: one record, whole or absent.
+
+    A decision that has a method `again` is asked, outside of the lane, whether what has
+    stopped it is out of the way now.
+    """
+    if request.params.dry_run:
+        return preview(store, request, decide)
+
+    def turn(lane: Lane) -> Outcome:
+        if earlier := _earlier(lane.queries, request):
+            return earlier
+        decision = decide(_here(lane, request))
+        confirm(request, decision)
+        if decision.effect is not None:
+            decision.effect()
+        seq = _append(lane, request, decision.events, {"data": decision.data})
+        return Outcome(data=decision.data, seq=seq)
+
+    while True:
+        try:
+            return store.commit(turn)
+        except KbprocError as error:
+            again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
+            if again is None or not again(error):
+                raise
+
+
+def _here(lane: Lane, request: Request) -> Here:
+    """The newest state, as far as whoever asks may see it."""
+    if request.sight is not None:
+        lane.queries.see(request.sight)
+    return Here(lane.queries, lane.now, lane.head)
+
+
+def preview(store: Store, request: Request, decide: Decide) -> Outcome:
+    """The plan; nothing is written and no token is used."""
+    with store.reading() as snapshot:
+        here = Here(snapshot.queries, request.now, snapshot.published.head)
+        decision = decide(here)
+        return Outcome(seq=snapshot.seq, plan=plan_of(request, decision))
+
+
+class LongWrite:
+    """A write of several records under one token; the last one holds its outcome."""
+
+    def __init__(self, store: Store, request: Request) -> None:
+        self.store = store
+        self.request = request
+        self.seq = store.published.seq
+
+    def earlier(self) -> Outcome | None:
+        """The outcome of an earlier run that came to its end."""
+        if self.request.params.client_token is None:
+            return None
+        with self.store.reading() as snapshot:
+            return _earlier(snapshot.queries, self.request)
+
+    def written(self) -> dict[int, int]:
+        """document id → revision, of what an earlier, unfinished run has written."""
+        token = self.request.params.client_token
+        if token is None:
+            return {}
+        with self.store.reading() as snapshot:
+            return snapshot.queries.written_under(self.request.actor, self.request.method, token)
+
+    def item(self, decide: Decide) -> Any:
+        """One item through the lane; returns the decision's data."""
+
+        def turn(lane: Lane) -> tuple[Any, int]:
+            _earlier(lane.queries, self.request)  # another run may have taken the token meanwhile
+            decision = decide(_here(lane, self.request))
+            if not decision.events:
+                return decision.data, lane.head.seq
+            return decision.data, _append(lane, self.request, decision.events, None)
+
+        data, self.seq = self.store.commit(turn)
+        return data
+
+    def end(self, data: Any) -> Outcome:
+        """Records the outcome under the token, if there is one."""
+        earlier = self._settle({"data": data})
+        return earlier or Outcome(data=data, seq=self.seq)
+
+    def fail(self, error: KbprocError) -> None:
+        """Records a final, typed failure as the outcome."""
+        self._settle(
+            {"error": {"type": error.type, "message": error.message, "detail": error.detail}}
+        )
+
+    def _settle(self, outcome: dict[str, Any]) -> Outcome | None:
+        """None, or the outcome of another run under the same token that ended first."""
+
+        def turn(lane: Lane) -> Outcome | None:
+            earlier = _earlier(lane.queries, self.request)
+            if earlier is None:
+                self.seq = _append(lane, self.request, [], outcome)
+            return earlier
+
+        if self.request.params.client_token is None or self.store.read_only:
+            return None
+        return self.store.commit(turn)
+
+
+def _earlier(queries: Queries, request: Request) -> Outcome | None:
+    token = request.params.client_token
+    if token is None:
+        return None
+    row = queries.token(request.actor, request.method, token)
+    if row is None:
+        return None
+    if row.params_hash != request.params_hash:
+        raise KbprocError(
+            "resource.conflict",
+            "This client_token was used with other params.",
+            field="$.params.client_token",
+            hint="Use a new token for a new request; repeat the old params to get the old outcome.",
+            seq=row.seq,
+        )
+    if row.result is None:
+        return None
+    outcome = msgspec.json.decode(row.result)
+    if "error" in outcome:
+        failure = outcome["error"]
+        raise KbprocError(
+            failure["type"],
+            failure["message"],
+            seq=row.seq,
+            detail={**failure["detail"], "duplicate": True},
+        )
+    return Outcome(data=outcome["data"], seq=row.seq, duplicate=True)
+
+
+def _append(
+    lane: Lane, request: Request, events: Sequence[Event], outcome: dict[str, Any] | None
+) -> int:
+    token = request.params.client_token
+    if not events and token is None:
+        return lane.head.seq
+    return lane.append(
+        events,
+        actor=request.actor,
+        method=request.method,
+        token=token,
+        params_hash=request.params_hash if token is not None else None,
+        result=msgspec.json.encode(outcome) if token is not None and outcome else b"null",
+    )

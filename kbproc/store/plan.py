@@ -1,0 +1,97 @@
+"""What a write would do, told before it is done.
+
+Owns: the shape of a plan, its hash, and what a confirmation is bound to.
+Refuses to know: what a method decides.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError, Risk
+from kbproc.base.values import canonical
+from kbproc.events import codec
+from kbproc.store.decision import Decision, Request, Target
+
+_MOST_SUMMARIES = 100
+
+
+def confirm(request: Request, decision: Decision) -> None:
+    """Raises input.confirmation_required or resource.plan_stale."""
+    given = getattr(request.params, "confirm", None)
+    if not request.destructive or (given is None and not decision.events):
+        return
+    plan = plan_of(request, decision)
+    risk = Risk(level=plan.risk.level, action=plan.risk.action)
+    if given is None:
+        raise KbprocError(
+            "input.confirmation_required",
+            f"{request.method} is destructive and needs a person's approval.",
+            risk=risk,
+            plan=plan,
+        )
+    if given != plan.plan_hash:
+        raise KbprocError(
+            "resource.plan_stale",
+            "The confirmed plan is not what would happen now.",
+            field="$.params.confirm",
+            risk=risk,
+            plan=plan,
+        )
+
+
+def plan_of(request: Request, decision: Decision) -> Plan:
+    """The hash binds method, actor, params and every target's revision."""
+    bound = [
+        request.method,
+        request.actor,
+        request.params_hash,
+        sorted([t.kind, str(t.id), t.revision] for t in decision.targets),
+        *decision.bound,
+    ]
+    level = "bulk" if decision.bulk else "high" if request.destructive else "low"
+    return Plan(
+        action=request.method,
+        targets=decision.targets[:_MOST_SUMMARIES],
+        changes=decision.changes[:_MOST_SUMMARIES],
+        events=EventList(
+            items=[
+                EventSummary(type=codec.tag_of(event), summary=codec.summary(event))
+                for event in decision.events[:_MOST_SUMMARIES]
+            ],
+            total=len(decision.events),
+        ),
+        risk=PlanRisk(level=level, action=request.method),  # type: ignore[arg-type]
+        plan_hash=blake2b(canonical(bound), digest_size=16).hexdigest(),
+    )
+
+
+class EventSummary(Struct, kw_only=True, frozen=True):
+    type: str
+    summary: str
+
+
+class EventList(Struct, kw_only=True, frozen=True):
+    """The first hundred, and how many there are."""
+
+    items: list[EventSummary]
+    total: int
+
+
+class PlanRisk(Struct, kw_only=True, frozen=True):
+    level: Literal["low", "medium", "high", "bulk"]
+    action: str
+
+
+class Plan(Struct, kw_only=True, frozen=True):
+    """What a write would do. `plan_hash` confirms exactly this."""
+
+    action: str
+    targets: list[Target]
+    changes: list[str]
+    events: EventList
+    risk: PlanRisk
+    plan_hash: str

@@ -1,0 +1,207 @@
+"""Snippets: the stretch of a text that answers a query best, and where it matches.
+
+Owns: finding a query's words in the text as people wrote it, whatever their form,
+and cutting at word borders. Refuses to know: where texts come from, how hits rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from kbproc.text.analysis import UNSPACED, stems, words
+
+ELLIPSIS = "…"
+_ODD = "\x01"
+_REACH = 40  # how far a cut looks for a word border; text without spaces has none
+_MOST_MATCHES = 200  # of one kind: a long text of one word stays cheap
+
+Centre = Literal["densest", "first"]
+
+
+class Snippet(NamedTuple):
+    """`highlights` are (start, end) character offsets into `text`."""
+
+    text: str
+    highlights: list[tuple[int, int]]
+
+
+class _Match(NamedTuple):
+    start: int
+    end: int
+    word: str
+
+
+def snippet(
+    text: str, terms: Sequence[str], chars: int = 240, *, centre: Centre = "densest"
+) -> Snippet:
+    """At most `chars` characters of `text` around where most of `terms` stand together.
+
+    `terms` are folded words, as `parse_query` gives them. `centre="first"`: around the
+    first word that matches, however many stand together later. Line breaks become
+    spaces. Without a match it is the beginning.
+    """
+    found = _matches(text, tuple(terms))
+    start, end = _window(text, found, chars, centre)
+    head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
+    body = text[start:end].translate(_BLANKS)
+    shift = len(head) - start
+    inside = [
+        (max(m.start, start) + shift, min(m.end, end) + shift)
+        for m in found
+        if m.start < end and m.end > start
+    ]
+    return Snippet(head + body + tail, _merge(inside))
+
+
+_BLANKS = dict.fromkeys([*range(32), 127], " ")
+
+
+class _Shape(dict[int, str]):
+    """Maps a character to one folded character, or a space: offsets stay as they are.
+
+    One that folds to none or to several (an accent of its own, ß, ﬁ) becomes `_ODD`.
+    """
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shape = " "
+        if unicodedata.category(char)[0] in "LNM":
+            folded = words(char)
+            shape = folded[0] if len(folded) == 1 and len(folded[0]) == 1 else _ODD
+        self[code] = shape = char if char == "_" else shape
+        return shape
+
+
+_SHAPE = _Shape()
+
+
+@functools.lru_cache(maxsize=256)
+def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], re.Pattern[str] | None, list[str]]:
+    """The stems looked for, a pattern where words of theirs may stand, and the unspaced terms.
+
+    A stem and the words that it stands for begin alike, so a scan for beginnings
+    leaves few words to analyse; of a word with an odd character the beginning is unsure.
+    """
+    unspaced = [term for term in dict.fromkeys(terms) if UNSPACED.match(term)]
+    pairs = [term for term in unspaced if len(term) > 1]
+    lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
+    wanted = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
+    heads = [_ODD, *sorted({stem[: 3 if len(stem) > 3 else 2] for stem in wanted})]
+    pattern = re.compile("|".join(map(re.escape, heads))) if wanted else None
+    return wanted, pattern, pairs + lone
+
+
+@functools.lru_cache(maxsize=32768)
+def _stems_of(word: str) -> frozenset[str]:
+    return frozenset(stems(words(word)))
+
+
+def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
+    wanted, pattern, unspaced = _search(terms)
+    text = text.replace("++", "pp")
+    flat = text.translate(_SHAPE)
+    found = [
+        _Match(m.start(), m.end(), term)
+        for term in unspaced
+        for m in islice(re.finditer(re.escape(term), flat), _MOST_MATCHES)
+    ]
+    if pattern:
+        if not flat.isascii():
+            flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
+        found += islice(_word_matches(text, flat, wanted, pattern), _MOST_MATCHES)
+    return sorted(found)
+
+
+def _word_matches(
+    text: str, flat: str, wanted: frozenset[str], pattern: re.Pattern[str]
+) -> Iterator[_Match]:
+    """The words of `flat`, parted by spaces, of which `wanted` holds a stem."""
+    end = 0
+    while match := pattern.search(flat, end):
+        start = flat.rfind(" ", end, match.start()) + 1 or end
+        end = flat.find(" ", match.end())
+        end = len(flat) if end < 0 else end
+        common = wanted & _stems_of(text[start:end])
+        if common:
+            yield _Match(start, end, min(common))
+
+
+def _window(text: str, found: list[_Match], chars: int, centre: Centre) -> tuple[int, int]:
+    """Where to cut `text` so that `found`'s first or densest part stands in the middle."""
+    if len(text) <= chars:
+        return 0, len(text)
+    room = max(1, chars - 2 * len(ELLIPSIS))
+    first, last = _densest(found, room) if centre == "densest" else _first(found)
+    start = max(0, min(first, (first + last - room) // 2, len(text) - room))
+    end = min(len(text), start + room)
+    return _start(text, start, first), _end(text, end, min(last, end))
+
+
+def _first(found: list[_Match]) -> tuple[int, int]:
+    return (found[0].start, found[0].end) if found else (0, 0)
+
+
+def _densest(found: list[_Match], room: int) -> tuple[int, int]:
+    """The first stretch of at most `room` characters with the most distinct words."""
+    best, span, left = 0, (0, 0), 0
+    inside: Counter[str] = Counter()
+    for match in found:
+        inside[match.word] += 1
+        while match.end - found[left].start > room and found[left] != match:
+            inside[found[left].word] -= 1
+            left += 1
+        distinct = sum(count > 0 for count in inside.values())
+        if distinct > best:
+            best, span = distinct, (found[left].start, match.end)
+    return span
+
+
+def _start(text: str, at: int, limit: int) -> int:
+    """The first word border from `at` on, near and not after `limit`."""
+    if at == 0:
+        return 0
+    for border in range(at, min(limit, at + _REACH) + 1):
+        if text[border - 1].isspace():
+            return border
+    while at < limit and _joined(text, at):
+        at += 1
+    return at
+
+
+def _end(text: str, at: int, limit: int) -> int:
+    """The last word border up to `at`, near and not before `limit`."""
+    if at == len(text):
+        return at
+    for border in range(at, max(limit, at - _REACH) - 1, -1):
+        if text[border].isspace():
+            return border
+    while at > limit and _joined(text, at):
+        at -= 1
+    return at
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether a cut at `at` would part a letter from its mark, or an emoji from its kind."""
+    char = text[at]
+    return (
+        unicodedata.category(char)[0] == "M"
+        or "\u200d" in text[at - 1 : at + 1]
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+    )
+
+
+def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted spans, with those that overlap or touch made one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in spans:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,145 @@
+"""Which documents a read means, as SQL conditions and as the indexes' labels.
+
+Owns: every filter over `documents`, and the label under which the indexes keep a
+chunk: its knowledge base, told apart for entries and superseded entries, so that
+leaving these out costs a search nothing.
+Refuses to know: what is read of them (queries.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+_ENTRY, _SUPERSEDED = "#entry", "#superseded"
+LABEL = (
+    "d.kb || case when d.type <> 'knowledge' then '' "
+    f"when d.superseded_by is null then '{_ENTRY}' else '{_SUPERSEDED}' end"
+)
+
+
+def labels(
+    kbs: Iterable[str], *, documents: bool = True, entries: bool = True, superseded: bool = True
+) -> tuple[str, ...]:
+    """What the indexes call these knowledge bases' documents, entries, superseded entries."""
+    suffixes = [("", documents), (_ENTRY, entries), (_SUPERSEDED, entries and superseded)]
+    return tuple(kb + suffix for kb in kbs for suffix, wanted in suffixes if wanted)
+
+
+def superseded_labels(kbs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(kb + _SUPERSEDED for kb in kbs)
+
+
+class DocumentFilter(Struct, frozen=True, kw_only=True):
+    """Which live documents; None leaves that side open. All that are given must hold."""
+
+    ids: Sequence[int] | None = None
+    not_ids: Sequence[int] | None = None
+    kbs: Sequence[str] | None = None
+    types: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
+    tags_mode: Literal["all", "any"] = "all"
+    metadata: dict[str, Any] | None = None
+    path_prefix: str | None = None
+    path: str | None = None
+    url: str | None = None
+    source_id: str | None = None
+    title_contains: str | None = None
+    created_after: str | None = None
+    created_before: str | None = None
+    min_confidence: int | None = None
+    task_id: str | None = None
+    owner: str | None = None
+    valid_at: str | None = None
+    hide_superseded: bool = False
+    own_types: bool = True  # entries and notes, too
+
+    def where(self) -> tuple[str, list[Any]]:
+        """SQL conditions over `documents`, and their parameters."""
+        clauses, values = ["deleted_at is null"], list[Any]()
+        for value, clause in (
+            (self.ids, "id in (select unnest(?::bigint[]))"),
+            (self.not_ids, "id not in (select unnest(?::bigint[]))"),
+            (self.kbs, "list_contains(?::varchar[], kb)"),
+            (self.types, "list_contains(?::varchar[], type)"),
+            (self.tags, f"list_has_{self.tags_mode}(tags, ?::varchar[])"),
+            (self.path_prefix, "starts_with(path, ?)"),
+            (self.path, "path = ?"),
+            (self.url, "url = ?"),
+            (self.source_id, "source_id = ?"),
+            (self.title_contains, "contains(lower(title), lower(?))"),
+            (self.created_after, "created_at > ?"),
+            (self.created_before, "created_at < ?"),
+            (self.min_confidence, "confidence >= ?"),
+            (self.task_id, "task_id = ?"),
+            (self.owner, "created_by = ?"),
+            (self.valid_at, "(expires_at is null or expires_at > ?)"),
+        ):
+            if value is not None:
+                clauses.append(clause)
+                values.append(list(value) if isinstance(value, (list, tuple)) else value)
+        if not self.own_types:
+            clauses.append("type not in ('knowledge', 'note')")
+        if self.hide_superseded:
+            clauses.append("superseded_by is null")
+        for key, wanted in (self.metadata or {}).items():
+            clause, given = _member_is(key, wanted)
+            clauses.append(clause)
+            values += given
+        return " and ".join(clauses), values
+
+    @property
+    def is_open(self) -> bool:
+        """True if every live document passes."""
+        return self == self._sparing()
+
+    @property
+    def only_kbs(self) -> bool:
+        """True if only the knowledge base and what entries still hold are asked for."""
+        return self == self._sparing(kbs=self.kbs, types=self._entries_alone)
+
+    @property
+    def _entries_alone(self) -> Sequence[str] | None:
+        return self.types if self.types == ["knowledge"] else None
+
+    def _sparing(self, **kept: Any) -> DocumentFilter:
+        return DocumentFilter(
+            tags_mode=self.tags_mode,
+            valid_at=self.valid_at,
+            hide_superseded=self.hide_superseded,
+            **kept,
+        )
+
+
+def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
+    """That a member of the metadata has this value and its kind; 1 and 1.0 are one number."""
+    pointer = "/" + key.replace("~", "~0").replace("/", "~1")
+    if wanted is None:
+        return "json_type(metadata, ?) = 'NULL'", [pointer]
+    if isinstance(wanted, str):
+        return "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?", [
+            pointer,
+            pointer,
+            wanted,
+        ]
+    if isinstance(wanted, bool):
+        return "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?", [
+            pointer,
+            pointer,
+            str(wanted).lower(),
+        ]
+    # As doubles, integers beyond 2**53 would be taken for their neighbours.
+    return (
+        "json_type(metadata, ?) in ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE') and "
+        "case when json_type(metadata, ?) = 'DOUBLE' then try_cast(metadata ->> ? as double) = ? "
+        "else try_cast(metadata ->> ? as hugeint) = try_cast(? as hugeint) end"
+    ), [
+        pointer,
+        pointer,
+        pointer,
+        float(wanted),
+        pointer,
+        str(int(wanted)) if wanted == int(wanted) else None,
+    ]

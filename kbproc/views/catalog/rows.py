@@ -1,0 +1,191 @@
+"""The catalog's rows as structs.
+
+Owns: which columns a read gets, in their order.
+Refuses to know: SQL, and who asks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from kbproc.log.record import Position
+
+Ids = NDArray[np.int64]
+
+
+class DocumentRow(Struct, frozen=True):
+    """The catalog's columns of one document, in their order."""
+
+    id: int
+    kb: str
+    title: str
+    type: str
+    path: str | None
+    url: str | None
+    source_id: str | None
+    tags: list[str]
+    metadata: str
+    revision: int
+    chunk_count: int
+    size_bytes: int
+    sha256: str
+    parser: int
+    pages: int | None
+    created_at: str
+    updated_at: str
+    created_by: str
+    deleted_at: str | None
+    touched: int
+
+
+class ChunkRow(Struct, frozen=True):
+    id: int
+    document_id: int
+    idx: int
+    text: str
+    page: int | None
+    section: str | None
+    overlap: int
+
+
+class HitRow(Struct, frozen=True):
+    """What a hit shows of a chunk and its document: every column more costs time."""
+
+    chunk_id: int
+    text: str
+    page: int | None
+    section: str | None
+    idx: int
+    document_id: int
+    kb: str
+    title: str
+    type: str
+    path: str | None
+    url: str | None
+    tags: list[str]
+    chunk_count: int
+    source_id: str | None
+    confidence: int | None
+    expires_at: str | None
+    superseded_by: int | None
+    head: int | None
+
+
+class IndexRow(Struct, frozen=True):
+    """What the indexes need of a live chunk; `kb` is its label there: see filters."""
+
+    chunk_id: int
+    document_id: int
+    kb: str
+    title: str
+    section: str | None
+    text: str
+
+
+class KbRow(Struct, frozen=True):
+    slug: str
+    name: str
+    description: str
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+class TokenRow(Struct, frozen=True):
+    params_hash: str
+    seq: int
+    result: str | None
+
+
+class EventRow(Struct, frozen=True):
+    """That something happened; what it said is in the log. `idx` counts within the record."""
+
+    seq: int
+    idx: int
+    ts: str
+    actor: str
+    method: str
+    type: str
+    kb: str | None
+    document_id: int | None
+    revision: int | None
+
+
+class Head(Struct, frozen=True):
+    seq: int
+    hash: str
+    ts: str
+    next_document: int
+    next_chunk: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.hash)
+
+
+class EntryRow(Struct, frozen=True):
+    """A knowledge entry. `head`: the entry that holds now; itself unless superseded."""
+
+    id: int
+    kb: str
+    title: str
+    tags: list[str]
+    revision: int
+    chunk_count: int
+    sha256: str
+    created_at: str
+    created_by: str
+    deleted_at: str | None
+    confidence: int
+    expires_at: str | None
+    task_id: str | None
+    task_kind: str | None
+    source: str
+    superseded_by: int | None
+    head: int
+
+
+class ChainRow(Struct, frozen=True):
+    """An entry as one link of a chain."""
+
+    id: int
+    superseded_by: int | None
+    live: bool
+
+
+class AgentRow(Struct, frozen=True):
+    """None: all knowledge bases, all scopes. `quotas`: a JSON object."""
+
+    slug: str
+    description: str
+    kbs: list[str] | None
+    folder: str | None
+    scopes: list[str] | None
+    quotas: str
+    instructions: str
+    revision: int
+    created_at: str
+    updated_at: str
+    deleted_at: str | None
+
+
+class Roster(Struct, frozen=True):
+    """What every request needs to know of agents and entries, read once for all.
+
+    `superseded`: knowledge bases that hold superseded entries; `entries`: any entries.
+    `expiring`: ids of entries that expire, by their moments `moments`, sorted.
+    """
+
+    agents: dict[str, AgentRow]
+    entries: tuple[str, ...]
+    superseded: tuple[str, ...]
+    moments: list[str]
+    expiring: Ids
+
+    def expired(self, now: str) -> Ids:
+        """Entries whose time is over at `now`, deleted ones too; sorted by id."""
+        from bisect import bisect_right
+
+        return np.sort(self.expiring[: bisect_right(self.moments, now)])

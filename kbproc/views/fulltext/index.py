@@ -1,0 +1,283 @@
+"""The full-text index: BM25 over the chunks' words, kept by tantivy.
+
+Owns STORE/views/fulltext: one folder a generation, and `current.json`, which names the
+generation and the log position it holds. Refuses to know: the log, the catalog
+(callers hand it rows), and how it is searched: `fulltext_search.py` does that.
+
+Each chunk is indexed with its title and section in two forms: `stem`, English stems,
+and `word`, the words as they stand, with positions for phrases. The title is told twice:
+it weighs double.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tantivy
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.log.record import START, Position
+from kbproc.text.analysis import ANALYSIS_VERSION, analyse
+from kbproc.views.fulltext.digest import is_sealed, schema_sum, sealed
+from kbproc.views.fulltext.search import FullTextSnapshot
+
+SCHEMA_VERSION = 1
+
+_CURRENT = "current.json"
+_HEAP = 50_000_000
+_REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
+_LONGEST_WORD = 200  # bytes; longer ones are blobs that nobody types
+
+
+class FullTextRow(NamedTuple):
+    """One chunk as it is indexed; `title` and `section` are its document's and its own."""
+
+    chunk_id: int
+    document_id: int
+    kb: str
+    title: str
+    section: str | None
+    text: str
+
+
+class Built(NamedTuple):
+    """An index that is ready to take the live one's place."""
+
+    name: str
+    made: tantivy.Index
+    position: Position
+
+
+class FullText:
+    """The index on disk; one writer, any number of snapshots."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = ""
+        self._index: tantivy.Index
+        self._writer: tantivy.IndexWriter | None = None
+        self._staged: Position | None = None
+        self.position = START
+
+    @classmethod
+    def open(cls, folder: Path) -> FullText:
+        """Opens the index; what is missing, damaged or of another version starts empty at START.
+
+        Raises store.io.
+        """
+        self = cls(folder)
+        with _as_store_io("open"):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not self._resume():
+                self._name = self._next_name()
+                self._index = _create(folder / self._name)
+                self._save(START)
+            self._sweep()
+        return self
+
+    def _resume(self) -> bool:
+        try:
+            current = json.loads((self._folder / _CURRENT).read_bytes())
+            if not is_sealed(current) or current["version"] != [SCHEMA_VERSION, ANALYSIS_VERSION]:
+                return False
+            self._index = _prepared(tantivy.Index.open(str(self._folder / current["generation"])))
+            self._name = current["generation"]
+            self.position = Position(current["seq"], current["hash"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def apply(
+        self, removed_documents: Iterable[int], rows: Iterable[FullTextRow], position: Position
+    ) -> None:
+        """Stages a change: these documents leave, these rows come; `commit` makes it real.
+
+        Rows replace whatever their documents had, so they hold whole documents, and
+        applying the same change again changes nothing. Raises store.io with nothing
+        staged.
+        """
+        rows = list(rows)
+        self._staged = position
+        try:
+            with _as_store_io("write"):
+                self._stage(removed_documents, rows)
+        except BaseException:
+            self.rollback()
+            raise
+
+    def _stage(self, removed_documents: Iterable[int], rows: list[FullTextRow]) -> None:
+        if self._writer is None:
+            self._writer = self._index.writer(_HEAP, 1)
+        for document_id in {*map(int, removed_documents), *(row.document_id for row in rows)}:
+            self._writer.delete_documents_by_term("document_id", document_id)
+        for row in rows:
+            self._writer.add_document(_document(row))
+
+    def commit(self) -> None:
+        """Makes what is staged durable; snapshots taken from now on show it. Raises store.io."""
+        if self._staged is None:
+            return
+        with _as_store_io("commit"):
+            reach("fulltext.commit")
+            if self._writer is not None:
+                self._writer.commit()
+            reach("fulltext.committed")
+            self._save(self._staged)
+            reach("fulltext.saved")
+            self._index.reload()
+
+    def rollback(self) -> None:
+        """Forgets what is staged."""
+        if self._staged is not None and self._writer is not None:
+            with _as_store_io("roll back"):
+                self._writer.rollback()
+        self._staged = None
+
+    def rebuild(self, rows: Iterable[FullTextRow], position: Position) -> None:
+        """Replaces the index by one made of `rows`; see `build` and `adopt`."""
+        self.adopt(self.build(rows, position))
+
+    def build(self, rows: Iterable[FullTextRow], position: Position) -> Built:
+        """An index of `rows` at `position`, in chunk id order, in a single segment.
+
+        Two indexes built from the same rows give the same scores to the bit. The live
+        one is not touched. Raises store.io.
+        """
+        name = self._next_name()
+        try:
+            with _as_store_io("rebuild"):
+                index = _create(self._folder / name)
+                writer = index.writer(_REBUILD_HEAP, 1)
+                for row in rows:
+                    writer.add_document(_document(row))
+                writer.commit()
+                writer.wait_merging_threads()
+        except BaseException:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            raise
+        reach("fulltext.built")
+        return Built(name, index, position)
+
+    def adopt(self, built: Built) -> None:
+        """Puts `built` in the place of the index; snapshots of the old one go on reading.
+
+        Whatever is staged is dropped. Raises store.io.
+        """
+        self.close()
+        built.made.reload()
+        self._index, self._name = built.made, built.name
+        with _as_store_io("rebuild"):
+            self._save(built.position)
+        self._sweep()
+
+    def snapshot(self) -> FullTextSnapshot:
+        """What is committed now; it stays as it is, whatever is written later."""
+        return FullTextSnapshot(self._index.schema, self._index.searcher())
+
+    @property
+    def num_docs(self) -> int:
+        return self.snapshot().num_docs
+
+    @property
+    def dead_ratio(self) -> float:
+        """The share of deleted chunks that the statistics still count."""
+        return self.snapshot().dead_ratio
+
+    def check(self) -> list[str]:
+        """What is wrong with the index as it stands; empty if nothing is."""
+        findings = []
+        if not (self._folder / _CURRENT).exists():
+            findings.append(f"{_CURRENT} is missing")
+        ids = self.snapshot().chunk_ids()
+        if twice := len(ids) - len(np.unique(ids)):
+            findings.append(f"{twice} chunks are indexed twice")
+        return findings
+
+    def close(self) -> None:
+        """Lets go of the writer; what is staged is lost, what is committed stays."""
+        self._staged = None
+        self._writer = None
+
+    def _save(self, position: Position) -> None:
+        # tantivy's commit is on disk by now: this file may lag behind it, never lead.
+        current = {
+            "generation": self._name,
+            "seq": position.seq,
+            "hash": position.hash,
+            "version": [SCHEMA_VERSION, ANALYSIS_VERSION],
+            "schema": schema_sum(self._folder / self._name),
+        }
+        beside = self._folder / f"{_CURRENT}.new"
+        with beside.open("w") as file:
+            json.dump(sealed(current), file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._folder / _CURRENT)
+        self.position, self._staged = position, None
+
+    def _next_name(self) -> str:
+        taken = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
+        return f"{max(taken, default=0) + 1:06}"
+
+    def _sweep(self) -> None:
+        for path in self._folder.iterdir():
+            if path.is_dir() and path.name != self._name:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _as_store_io(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # tantivy raises ValueError for every failure
+        raise KbprocError("store.io", f"The full-text index failed to {doing}: {error}") from error
+
+
+def _create(folder: Path) -> tantivy.Index:
+    folder.mkdir()
+    schema = (
+        tantivy.SchemaBuilder()
+        .add_integer_field("chunk_id", indexed=True, fast=True)
+        .add_integer_field("document_id", indexed=True, fast=True)
+        .add_text_field("kb", tokenizer_name="raw", index_option="basic")
+        # In every chunk: its document frequency is the number of chunks that BM25's
+        # statistics count, deleted ones included, which tantivy does not tell otherwise.
+        .add_text_field("any", tokenizer_name="raw", index_option="basic")
+        .add_text_field("stem", tokenizer_name="stem", index_option="freq")
+        .add_text_field("word", tokenizer_name="word", index_option="position")
+        .build()
+    )
+    return _prepared(tantivy.Index(schema, str(folder)))
+
+
+def _prepared(index: tantivy.Index) -> tantivy.Index:
+    tokenizer, keep = tantivy.Tokenizer.whitespace(), tantivy.Filter.remove_long(_LONGEST_WORD)
+    plain = tantivy.TextAnalyzerBuilder(tokenizer).filter(keep)
+    index.register_tokenizer("word", plain.build())
+    english = tantivy.TextAnalyzerBuilder(tokenizer).filter(keep)
+    index.register_tokenizer("stem", english.filter(tantivy.Filter.stemmer("english")).build())
+    index.config_reader("manual")  # the other policy polls the folder from a thread of its own
+    index.reload()
+    return index
+
+
+def _document(row: FullTextRow) -> tantivy.Document:
+    # Separate values: a phrase does not run from a title into the text.
+    title = analyse(row.title)
+    parts = [title, title, analyse(row.section or ""), analyse(row.text)]
+    return tantivy.Document(
+        chunk_id=row.chunk_id,
+        document_id=row.document_id,
+        kb=row.kb,
+        any="1",
+        stem=parts,
+        word=parts,
+    )

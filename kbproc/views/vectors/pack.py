@@ -1,0 +1,251 @@
+"""The cache of embeddings: one append-only file of fixed-size records.
+
+Owns: the file `STORE/vectors/<model>.pack` and its index by key. A record is
+key (sha256 of fingerprint ‖ text) ‖ dim × f16 ‖ crc32, little-endian.
+Refuses to know: chunks, documents and who computes a vector. Whatever is lost
+here can be embedded again, so damage is dropped, never repaired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+
+MAGIC = b"kbprocVP"
+VERSION = 1
+KEY_BYTES = 32
+ERASED = bytes(KEY_BYTES)
+_HEADER = struct.Struct("<8sII32s16s")
+HEADER_BYTES = _HEADER.size
+
+
+class VectorPack:
+    """One writer at a time, any number of reading threads.
+
+    `id` is drawn when the file is made: row numbers keep their meaning for as
+    long as it stays. `damaged`: records ignored for a bad checksum.
+    `set_aside`: where a file of another model or format was moved, if one was.
+    """
+
+    def __init__(self, *, path: Path, fd: int, dim: int, fingerprint: bytes, id: bytes) -> None:
+        self.path = path
+        self.dim = dim
+        self.fingerprint = fingerprint
+        self.id = id
+        self.set_aside: Path | None = None
+        self._fd = fd
+        self._record = np.dtype(
+            [("key", f"V{KEY_BYTES}"), ("vector", "<f2", (dim,)), ("crc", "<u4")]
+        )
+        self._count = 0
+        self._unusable: set[int] = set()
+        self.damaged = 0
+        self._row_of: dict[bytes, int] = {}
+        self._mapped: NDArray[np.void] = np.empty(0, self._record)
+        self._writing = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, *, dim: int, fingerprint: bytes) -> VectorPack:
+        """Open or make the pack of this model; raises store.io.
+
+        A last record that was cut short is cut off; a file with another header
+        is renamed to `*.old` and an empty one takes its place.
+        """
+        if len(fingerprint) != 32:
+            raise ValueError("a fingerprint has 32 bytes")
+        with _disk("open", path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            id = _read_header(fd, dim, fingerprint)
+            old: Path | None = None
+            if id is None:
+                if os.fstat(fd).st_size:
+                    old = path.with_name(path.name + ".old")
+                    path.rename(old)
+                os.close(fd)
+                fd, id = _start(path, dim, fingerprint)
+            pack = cls(path=path, fd=fd, dim=dim, fingerprint=fingerprint, id=id)
+            pack.set_aside = old
+            pack._load()
+        return pack
+
+    def _load(self) -> None:
+        size = os.fstat(self._fd).st_size - HEADER_BYTES
+        self._count, torn = divmod(size, self._record.itemsize)
+        if torn:
+            os.ftruncate(self._fd, size - torn + HEADER_BYTES)
+        keys = self._records()["key"].tolist()
+        bad = self._bad_rows()
+        self.damaged = len(bad)
+        self._unusable = bad | {row for row, key in enumerate(keys) if key == ERASED}
+        self._row_of = {key: row for row, key in enumerate(keys) if row not in self._unusable}
+
+    def __len__(self) -> int:
+        """Records in the file, those that are ignored or erased included."""
+        return self._count
+
+    def key(self, text: str) -> bytes:
+        """The 32-byte key of this exact string under this model."""
+        return hashlib.sha256(self.fingerprint + text.encode("utf-8", "surrogatepass")).digest()
+
+    def has(self, key: bytes) -> bool:
+        return key in self._row_of
+
+    def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """Row numbers, shape (len(keys),); −1 where there is no vector."""
+        find = self._row_of.get
+        return np.fromiter((find(key, -1) for key in keys), np.int64, len(keys))
+
+    def usable(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these row numbers hold a vector."""
+        good = (rows >= 0) & (rows < self._count)
+        if self._unusable:
+            good &= ~np.isin(rows, list(self._unusable))
+        return good
+
+    def key_at(self, row: int) -> bytes:
+        return bytes(self._records()["key"][row].tobytes())
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The stored f16 values as float32, shape (len(rows), dim)."""
+        return _widened(self._records()["vector"][rows])
+
+    def append(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Add those that are missing; row numbers of all, shape (len(keys),).
+
+        vectors: shape (len(keys), dim), finite. Raises ValueError otherwise,
+        store.io when the disk refuses; then nothing was added.
+        """
+        if vectors.shape != (len(keys), self.dim) or not np.isfinite(vectors).all():
+            raise ValueError(f"expected {len(keys)} finite vectors of {self.dim} dimensions")
+        with self._writing:
+            new = {key: i for i, key in enumerate(keys) if key not in self._row_of}
+            records = np.zeros(len(new), self._record)
+            records["key"] = np.frombuffer(b"".join(new), f"V{KEY_BYTES}")
+            records["vector"] = vectors[list(new.values())]
+            records["crc"] = _checksums(records)
+            with _disk("write", self.path):
+                reach("pack.write")
+                self._write(self._count, records.tobytes())
+            reach("pack.written")
+            first = self._count
+            self._count += len(new)
+            self._row_of.update(zip(new, range(first, self._count), strict=True))
+        return self.rows(keys)
+
+    def erase(self, keys: Sequence[bytes]) -> int:
+        """Overwrite these vectors for good; how many records that was.
+
+        Other rows keep their numbers. Raises store.io.
+        """
+        wanted = set(keys) - {ERASED}
+        blank = np.zeros(1, self._record)
+        blank["crc"] = _checksums(blank)
+        with self._writing, _disk("write", self.path):
+            found = [i for i, key in enumerate(self._records()["key"].tolist()) if key in wanted]
+            self._unusable.update(found)
+            for key in wanted:
+                self._row_of.pop(key, None)
+            for row in found:
+                reach("pack.erase")
+                self._write(row, blank.tobytes())
+            os.fsync(self._fd)
+        return len(found)
+
+    def check(self) -> list[str]:
+        """Read every record again; what is wrong, in words."""
+        bad = self._bad_rows()
+        return [f"{self.path.name}: {len(bad)} records fail their checksum"] if bad else []
+
+    def sync(self) -> None:
+        """Force what was appended to the disk; raises store.io."""
+        with _disk("sync", self.path):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _write(self, row: int, data: bytes) -> None:
+        offset = HEADER_BYTES + row * self._record.itemsize
+        while data:
+            done = os.pwrite(self._fd, data, offset)
+            data, offset = data[done:], offset + done
+
+    def _records(self) -> NDArray[np.void]:
+        """All records as a read-only array over the mapped file.
+
+        Mapped afresh once the file has outgrown it; readers that still hold an
+        older mapping keep it alive.
+        """
+        mapped, count = self._mapped, self._count
+        if len(mapped) < count:
+            size = HEADER_BYTES + count * self._record.itemsize
+            file = mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+            mapped = np.frombuffer(file, self._record, count, HEADER_BYTES)
+            self._mapped = mapped
+        return mapped
+
+    def _bad_rows(self) -> set[int]:
+        records = self._records()
+        return set(np.flatnonzero(_checksums(records) != records["crc"]).tolist())
+
+
+def _widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:
+    """f16 as float32, for finite values; numpy's own conversion takes twenty times as long.
+
+    Exponent and fraction move to float32's places; 2^112 makes up for the bias,
+    exactly, and turns subnormals into normal numbers.
+    """
+    bits = np.ascontiguousarray(halves).view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= ~0x70000000  # copies of the sign
+    wide: NDArray[np.float32] = bits.view(np.float32)
+    wide *= np.float32(2.0**112)
+    return wide
+
+
+def _checksums(records: NDArray[np.void]) -> NDArray[np.uint32]:
+    size = records.dtype.itemsize
+    data = records.view(np.uint8).data
+    crc = zlib.crc32
+    ends = range(size - 4, len(data), size)
+    return np.fromiter((crc(data[end + 4 - size : end]) for end in ends), np.uint32, len(records))
+
+
+def _read_header(fd: int, dim: int, fingerprint: bytes) -> bytes | None:
+    """The pack's id, or None where this is no pack of this model."""
+    header = os.pread(fd, HEADER_BYTES, 0)
+    if len(header) < HEADER_BYTES:
+        return None
+    *found, id = _HEADER.unpack(header)
+    return bytes(id) if found == [MAGIC, VERSION, dim, fingerprint] else None
+
+
+def _start(path: Path, dim: int, fingerprint: bytes) -> tuple[int, bytes]:
+    id = os.urandom(16)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.pwrite(fd, _HEADER.pack(MAGIC, VERSION, dim, fingerprint, id), 0)
+    return fd, id
+
+
+@contextlib.contextmanager
+def _disk(action: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KbprocError("store.io", f"cannot {action} {path}: {error.strerror}") from error

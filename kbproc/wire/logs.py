@@ -1,0 +1,68 @@
+"""The log on stderr: NDJSON lines for people and machines, not the event log.
+
+Owns: their format, and that a repeated line is told once with its count.
+Refuses to know: who writes them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import TextIO
+
+import msgspec
+
+from kbproc.base.host import Host
+
+
+class _Lines(logging.Handler):
+    """Writes `{ts, level, msg, logger}`; equal lines in a row become one with `repeated`."""
+
+    def __init__(self, stream: TextIO, host: Host) -> None:
+        super().__init__()
+        self._stream = stream
+        self._host = host
+        self._last: tuple[str, str, str] | None = None
+        self._repeated = 0
+        self._guard = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.exc_info:
+            message += "\n" + logging.Formatter().formatException(record.exc_info)
+        entry = (record.levelname.lower(), record.name, message)
+        with self._guard:
+            if entry == self._last:
+                self._repeated += 1
+                return
+            self._tell_repeats()
+            self._last = entry
+            self._write(entry, {})
+
+    def _tell_repeats(self) -> None:
+        if self._repeated and self._last is not None:
+            self._write(self._last, {"repeated": self._repeated})
+        self._repeated = 0
+
+    def _write(self, entry: tuple[str, str, str], more: dict[str, int]) -> None:
+        level, name, message = entry
+        line = {"ts": self._host.now(), "level": level, "msg": message, "logger": name, **more}
+        try:
+            self._stream.write(msgspec.json.encode(line).decode() + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # stderr is gone; the work goes on
+            return
+
+    def close(self) -> None:
+        with self._guard:
+            self._tell_repeats()
+        super().close()
+
+
+def log_to_stderr(level: str, host: Host) -> None:
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.addHandler(_Lines(sys.stderr, host))
+    root.setLevel(level.upper())

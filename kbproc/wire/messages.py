@@ -1,0 +1,268 @@
+"""JSON-RPC 2.0, from bytes to requests and from answers to bytes.
+
+Owns: what a well-formed message is, ids, batches, error objects, the check of
+every outgoing message against its schema.
+Refuses to know: pipes, threads, and what methods do.
+
+Protocol: https://www.jsonrpc.org/specification, params by name only.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import traceback
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from kbproc.base.errors import KbprocError, Retry, Risk
+from kbproc.base.params import why_not_json
+from kbproc.calls.method import Method
+from kbproc.calls.reply import Answer
+from kbproc.calls.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
+from kbproc.settings.config import MAX_ID
+
+_logger = logging.getLogger(__name__)
+
+Id = int | str
+MAX_BATCH = 1000
+_MOST_SHOWN = 100
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """One request; without `id` it is a notification and gets no answer."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: Raw = Raw(b"{}")
+    id: Id | UnsetType = UNSET
+
+
+class Malformed(Struct, frozen=True):
+    """A message that is no request; answered with `error`."""
+
+    id: Id | None
+    error: KbprocError
+
+
+Message = Request | Malformed
+
+_encode = msgspec.json.Encoder().encode
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def parse(line: bytes) -> Message | list[Message]:
+    """One line: a message, or a batch of them."""
+    if line.lstrip()[:1] != b"[":
+        return _message(line)
+    try:
+        parts = _decode_batch(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _not_json(error)
+    if not parts:
+        return Malformed(None, _invalid("A batch needs at least one request."))
+    if len(parts) > MAX_BATCH:
+        return Malformed(None, _long_batch(len(parts)))
+    return [_message(bytes(part)) for part in parts]
+
+
+def _message(line: bytes) -> Message:
+    try:
+        request = _decode_request(line)
+    except msgspec.ValidationError:
+        return _malformed(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _not_json(error)
+    if isinstance(request.id, str) and len(request.id) > MAX_ID:
+        return Malformed(None, _long_id())
+    first = memoryview(request.params)[:1].tobytes()
+    if first == b"{" or (first == b"[" and request.id is UNSET):  # a notification has no answer
+        return request
+    return Malformed(None if request.id is UNSET else request.id, _by_name_only())
+
+
+def _long_id() -> KbprocError:
+    """It would come back with every answer and event, and so make them too long."""
+    return _invalid(f"id has more than {MAX_ID} characters.", field="$.id")
+
+
+def _long_batch(size: int) -> KbprocError:
+    return KbprocError(
+        "input.too_large",
+        f"The batch has {size} messages; it may have {MAX_BATCH}.",
+        detail={"messages": size, "max_batch": MAX_BATCH},
+    )
+
+
+def _by_name_only() -> KbprocError:
+    return KbprocError(
+        "input.invalid_params",
+        "params must be an object: parameters go by name only.",
+        field="$.params",
+    )
+
+
+def _not_json(error: Exception) -> Malformed:
+    said = why_not_json(error)
+    return Malformed(None, KbprocError("input.invalid_json", f"The line is not JSON: {said}."))
+
+
+def _malformed(line: bytes) -> Malformed:
+    """Finds the id, so that the client can tell which of its requests was wrong."""
+    try:
+        value = _decode_any(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _not_json(error)
+    if not isinstance(value, dict):
+        return Malformed(None, _invalid("A request is a JSON object."))
+    id = value.get("id")
+    known = id if isinstance(id, (int, str)) and not isinstance(id, bool) else None
+    if "id" in value and known is None:
+        return Malformed(None, _invalid("id must be a string or an integer.", field="$.id"))
+    if isinstance(known, str) and len(known) > MAX_ID:
+        return Malformed(None, _long_id())
+    return Malformed(known, _wrong_member(value))
+
+
+def _wrong_member(value: dict[str, Any]) -> KbprocError:
+    for name in value:
+        if name not in Request.__struct_fields__:
+            return _invalid(
+                f"{shortened(name)!r} is not a member of a request.",
+                field=f"$.{shortened(name)}",
+                valid_values=Request.__struct_fields__,
+            )
+    if value.get("jsonrpc") != "2.0":
+        return _invalid('jsonrpc must be "2.0".', field="$.jsonrpc")
+    return _invalid("method must be a string.", field="$.method")
+
+
+def shortened(text: str) -> str:
+    """What a client sent, as far as it is shown in a message."""
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+def _invalid(message: str, **more: Any) -> KbprocError:
+    return KbprocError("input.invalid_request", message, **more)
+
+
+# ------------------------------------------------------------------------ answers
+
+
+def error_data(error: KbprocError) -> ErrorData:
+    return ErrorData(
+        schema="error/1",
+        type=error.type,
+        message=error.message,
+        exit_code=error.row.exit,
+        retryable=error.row.retryable,
+        hint=error.hint,
+        doc_url=error.row.doc_url,
+        detail=error.detail,
+        retry=UNSET if error.retry is None else _retry(error.retry),
+        retry_after_ms=_or_unset(error.retry_after_ms),
+        field=_or_unset(error.field),
+        valid_values=_or_unset(error.valid_values),
+        risk=UNSET if error.risk is None else _risk(error.risk),
+        plan=_or_unset(error.plan),
+        seq=_or_unset(error.seq),
+    )
+
+
+def _or_unset(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+def _retry(retry: Retry) -> ErrorRetry:
+    return ErrorRetry(method=retry.method, params=retry.params, argv=_or_unset(retry.argv))
+
+
+def _risk(risk: Risk) -> ErrorRisk:
+    return ErrorRisk(level=risk.level, action=risk.action)
+
+
+def unexpected(error: BaseException) -> KbprocError:
+    """The one place where an unknown exception becomes internal.error."""
+    _logger.error("internal error: %s", "".join(traceback.format_exception(error)))
+    return KbprocError(
+        "internal.error",
+        f"Something went wrong inside kbproc ({type(error).__name__}).",
+        detail={"exception": type(error).__name__},
+    )
+
+
+class Wire:
+    """Turns answers, errors and events into lines that fit their schemas."""
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self.max_line_bytes = max_line_bytes
+        self._checker = Checker()
+
+    def limited(self, max_line_bytes: int) -> Wire:
+        """The same for a connection with another limit; schemas are compiled once."""
+        wire = copy.copy(self)
+        wire.max_line_bytes = max_line_bytes
+        return wire
+
+    def result(self, id: Id, method: Method, answer: Answer) -> bytes:
+        """The response without newline; a result that breaks its schema becomes internal.error."""
+        value = {"data": msgspec.to_builtins(answer.data), "meta": msgspec.to_builtins(answer.meta)}
+        complaint = self._checker.result(method, value)
+        if complaint is not None:
+            _logger.error("the result of %s breaks its schema at %s", method.name, complaint)
+            return self.error(id, _broken(method.name))
+        line = _encode({"jsonrpc": "2.0", "id": id, "result": value})
+        return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
+
+    def error(self, id: Id | None, error: KbprocError) -> bytes:
+        line = self._error(id, error)
+        return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
+
+    def too_long(self, id: Id | None, size: int) -> bytes:
+        """Instead of an answer of `size` bytes; short, so it is not measured again."""
+        error = KbprocError(
+            "input.too_large",
+            f"The answer has {size} bytes; a line holds at most {self.max_line_bytes}.",
+            hint="Ask for less: a smaller limit, or offset and length.",
+            detail={"bytes": size, "max_line_bytes": self.max_line_bytes},
+        )
+        return self._error(id, error)
+
+    def _error(self, id: Id | None, error: KbprocError) -> bytes:
+        value = {
+            "code": error.row.code,
+            "message": error.message,
+            "data": msgspec.to_builtins(error_data(error)),
+        }
+        complaint = self._checker.error(value)
+        if complaint is not None:
+            _logger.error("an error of type %s breaks its schema at %s", error.type, complaint)
+            return self._error(id, _broken(error.type))
+        return _encode({"jsonrpc": "2.0", "id": id, "error": value})
+
+    def event(self, name: str, fields: dict[str, Any]) -> bytes | None:
+        """None if the event breaks its schema: it is left out and told on stderr."""
+        params = {"type": name, **msgspec.to_builtins(fields)}
+        complaint = self._checker.event(name, params)
+        if complaint is not None:
+            _logger.error("the event %s breaks its schema at %s", name, complaint)
+            return None
+        return _encode({"jsonrpc": "2.0", "method": "event", "params": params})
+
+    def plain_event(self, name: str, fields: dict[str, Any]) -> bytes:
+        """An event of the process itself."""
+        return self.event(name, fields) or _encode(
+            {"jsonrpc": "2.0", "method": "event", "params": {"type": name}}
+        )
+
+
+def _broken(what: str) -> KbprocError:
+    return KbprocError(
+        "internal.error",
+        f"What kbproc made for {what} does not fit its schema.",
+        detail={"schema": what},
+    )

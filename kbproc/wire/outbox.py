@@ -1,0 +1,116 @@
+"""Lines on their way out.
+
+Owns: their order, when a line is written by whom, and holding back whoever
+makes more than the client reads.
+Refuses to know: what the lines say.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from kbproc.base.durable import write_all
+
+_ATOMIC = select.PIPE_BUF
+_CONGESTED = 256
+_CONGESTED_BYTES = 4 << 20
+_FULL_BYTES = 32 << 20
+
+
+class Outbox:
+    """Lines on their way out, in order. A short one goes at once if the pipe has room."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._writing = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        # Told once what was congested is so no more; it must not block.
+        self.on_room: Callable[[], None] = lambda: None
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def send(self, line: bytes) -> None:
+        data = line + b"\n"
+        with self._changed:
+            if self._closed:
+                return
+            if not self._lines and not self._writing and len(data) <= _ATOMIC and self._has_room():
+                self._write(data)
+                return
+            self._lines.append(data)
+            self._bytes += len(data)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    @property
+    def congested(self) -> bool:
+        return len(self._lines) > _CONGESTED or self._bytes > _CONGESTED_BYTES
+
+    @property
+    def full(self) -> bool:
+        return self._bytes > _FULL_BYTES
+
+    def wait_for_room(self, given_up: Callable[[], bool]) -> None:
+        """Holds back a stream until the client has read on."""
+        self._wait_while(lambda: self.congested, given_up)
+
+    def wait_until_not_full(self, given_up: Callable[[], bool]) -> None:
+        """Holds back a client that asks and asks, but doesn't read."""
+        self._wait_while(lambda: self.full, given_up)
+
+    def _wait_while(self, blocked: Callable[[], bool], given_up: Callable[[], bool]) -> None:
+        with self._changed:
+            while blocked() and not self._closed and not given_up():
+                self._changed.wait(0.1)
+
+    def flush(self, timeout_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or (not self._lines and not self._writing), timeout_s
+            )
+
+    def close(self) -> None:
+        """Ends the thread; what is not written by now is lost."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def _has_room(self) -> bool:
+        """A pipe that polls writable takes PIPE_BUF bytes without blocking."""
+        return any(event & select.POLLOUT for _, event in self._poll.poll(0))
+
+    def _write(self, data: bytes) -> None:
+        try:
+            write_all(self._fd, data)
+        except OSError:  # the reader is gone: nobody is left to tell
+            self._closed = True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._lines) or self._closed)
+                if self._closed:
+                    return
+                data = b"".join(self._lines)
+                had_room = not self.congested
+                self._lines.clear()
+                self._bytes = 0
+                self._writing = True
+                self._changed.notify_all()
+            if not had_room:
+                self.on_room()
+            self._write(data)
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()

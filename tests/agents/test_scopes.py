@@ -1,0 +1,674 @@
+"""Who may do and see what: every method under every scope, and two stores that must look alike.
+
+What somebody may not see is in no answer of theirs: a store that holds it and one that
+never did answer alike, but for positions in the log and what words weigh.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.calls.method import Method
+from kbproc.methods.registry import registry
+from tests.kit.talk import Message, Session, as_bytes, request
+
+# Method → the scope that it needs, and whether it concerns the whole store, so that no
+# process bound to an agent may call it. By hand: who adds a method decides here, too.
+SCOPES: dict[str, tuple[str, bool]] = {
+    "ping": ("store:read", False),
+    "version": ("store:read", False),
+    "describe": ("store:read", False),
+    "schema": ("store:read", False),
+    "status": ("store:read", False),
+    "doctor": ("store:read", True),
+    "store.backup": ("admin", True),
+    "store.export": ("admin", True),
+    "store.import": ("admin", True),
+    "store.purge": ("admin", True),
+    "index.rebuild": ("admin", True),
+    "model.list": ("admin", True),
+    "model.use": ("admin", True),
+    "sql.query": ("admin", True),
+    "kb.create": ("kb:write", False),
+    "kb.list": ("kb:read", False),
+    "kb.get": ("kb:read", False),
+    "kb.update": ("kb:write", False),
+    "kb.delete": ("admin", False),
+    "kb.status": ("kb:read", False),
+    "kb.check": ("kb:read", False),
+    "doc.ingest": ("doc:write", False),
+    "doc.create": ("doc:write", False),
+    "doc.fetch": ("doc:write", False),
+    "doc.reparse": ("doc:write", False),
+    "doc.list": ("doc:read", False),
+    "doc.get": ("doc:read", False),
+    "doc.update": ("doc:write", False),
+    "doc.delete": ("admin", False),
+    "doc.restore": ("doc:write", False),
+    "doc.history": ("doc:read", False),
+    "doc.download": ("doc:read", False),
+    "doc.wait": ("doc:read", False),
+    "chunk.list": ("chunk:read", False),
+    "chunk.get": ("chunk:read", False),
+    "chunk.delete": ("admin", False),
+    "tag.list": ("doc:read", False),
+    "search": ("doc:read", False),
+    "knowledge.store": ("knowledge:write", False),
+    "knowledge.search": ("knowledge:read", False),
+    "knowledge.get": ("knowledge:read", False),
+    "knowledge.list": ("knowledge:read", False),
+    "knowledge.supersede": ("knowledge:write", False),
+    "knowledge.unsupersede": ("knowledge:write", False),
+    "knowledge.delete": ("admin", False),
+    "note.search": ("note:read", False),
+    "note.get": ("note:read", False),
+    "note.list": ("note:read", False),
+    "note.put": ("note:write", False),
+    "note.delete": ("admin", False),
+    "note.sync": ("note:write", False),
+    "agent.create": ("agent:write", True),
+    "agent.list": ("agent:read", False),
+    "agent.get": ("agent:read", False),
+    "agent.update": ("agent:write", True),
+    "agent.delete": ("admin", True),
+    "agent.status": ("agent:read", False),
+    "agent.check": ("agent:read", False),
+    "events.read": ("admin", True),
+    "events.verify": ("admin", True),
+    "events.subscribe": ("admin", True),
+    "events.revert": ("admin", True),
+}
+ALL = registry().scopes
+METHODS = registry().methods
+
+
+# ------------------------------------------------------------------------------ the table
+
+
+def test_the_table_is_what_the_methods_declare() -> None:
+    assert {name: (m.scope, m.whole) for name, m in METHODS.items()} == SCOPES
+
+
+def test_what_destroys_needs_admin() -> None:
+    kinds = {name for name, m in METHODS.items() if m.kind == "destructive"}
+    assert {name for name in kinds if SCOPES[name][0] != "admin"} == set()
+
+
+def test_scopes_are_named_for_nouns() -> None:
+    assert {scope.partition(":")[2] for scope in ALL} == {"", "read", "write", "write_others"}
+
+
+@pytest.fixture(scope="module")
+def open_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("scopes")
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.create", title="Guide", text="How to install it.")
+    session.data("agent.create", slug="alpha")
+    session.embedded()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("scope", ALL)
+def test_each_scope_alone(open_store: Session, scope: str) -> None:
+    """What gets past the check is refused for a member that no method has."""
+    peer = open_store.another("user", scopes=scope)
+    for name in METHODS:
+        needed = SCOPES[name][0]
+        error = peer.error(name, nothing_of_this_name=1)
+        if needed == scope:
+            assert error["type"] == "input.invalid_params", name
+        else:
+            assert error["type"] == "auth.insufficient_scope", name
+            assert error["detail"] == {"needed": needed, "scopes": [scope]}, name
+
+
+def test_no_scope_at_all(open_store: Session) -> None:
+    peer = open_store.another("user", scopes="")
+    assert {peer.error(name)["type"] for name in METHODS} == {"auth.insufficient_scope"}
+
+
+def harmless(method: Method) -> dict[str, Any]:
+    """Params that are valid, and change nothing."""
+    params = dict(method.examples[0].params)
+    if method.kind != "read":
+        params["dry_run"] = True
+    return params
+
+
+@pytest.mark.parametrize("scope", ALL)
+def test_each_scope_alone_of_an_agent(open_store: Session, scope: str) -> None:
+    """The process may do all, but its agent only so much."""
+    open_store.data("agent.update", slug="alpha", scopes=[scope])
+    alpha = open_store.another("alpha", named=True)
+    for name, method in METHODS.items():
+        if not method.needs_store:  # nothing to be known of the agent, and nothing to be seen
+            continue
+        needed, whole = SCOPES[name]
+        answer = alpha.ask(name, **harmless(method))
+        error = answer.get("error", {}).get("data", {})
+        refused = error.get("type") == "auth.insufficient_scope"
+        if needed != scope:
+            assert refused and error["detail"] == {"needed": needed, "scopes": [scope]}, name
+        elif whole:
+            assert refused and error["detail"] == {"agent": "alpha"}, name
+        elif needed == scope:
+            assert not refused, name
+
+
+def test_a_process_gives_its_agent_no_scope_that_it_lacks(open_store: Session) -> None:
+    open_store.data("agent.update", slug="alpha", scopes=["doc:read", "kb:read"])
+    alpha = open_store.another("alpha", scopes=["doc:read", "tag:read"][0], named=True)
+    alpha.data("doc.list")
+    assert alpha.error("kb.list")["detail"] == {"needed": "kb:read", "scopes": ["doc:read"]}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_agent_calls_nothing_that_concerns_the_whole_store(
+    open_store: Session, name: str
+) -> None:
+    open_store.data("agent.update", slug="alpha", clear=["scopes"])
+    answer = open_store.another("alpha", named=True).ask(name, **harmless(METHODS[name]))
+    refused = answer.get("error", {}).get("data", {}).get("type") == "auth.insufficient_scope"
+    assert refused is SCOPES[name][1]
+
+
+# ------------------------------------------------------------------------- what is hidden
+
+SECRET = "quokka"  # stands in what is hidden, and nowhere else
+
+Observer = Callable[[Session], Session]
+
+
+def seen_by_all(session: Session, folder: Path) -> None:
+    """Comes first, so that it has the same ids in both stores."""
+    (folder / "files").mkdir()
+    (folder / "files" / "guide.md").write_text("# Guide\n\nHow to install the server.\n")
+    (folder / "files" / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    session.data("kb.create", slug="plain")
+    session.data("agent.create", slug="alpha", kbs=["plain"], quotas={"notes_stored": 9})
+    session.ask("doc.ingest", paths=["files"], kb="plain", tags=["manual"])
+    for number in range(3):
+        session.data(
+            "doc.create",
+            kb="plain",
+            title=f"Report {number}",
+            source_id=f"r{number}",
+            text=f"Server report {number}: all is well.",
+            tags=["report"],
+        )
+    session.data("doc.update", id=2, title="Report zero", text="Server report 0: it is slow.")
+    approve(session, "doc.delete", ids=[3])
+    alpha = session.another("alpha", named=True)
+    old = alpha.data("knowledge.store", kb="plain", title="Port of the server", body="It is 80.")
+    new = alpha.data(
+        "knowledge.store",
+        kb="plain",
+        title="Port of the server",
+        body="It is 3000.",
+        task_ref={"task_id": "T-1"},
+        tags=["report"],
+    )
+    alpha.data("knowledge.supersede", old_id=old["id"], new_id=new["id"])
+    alpha.data("note.put", slug="server", text="# Server\n\nRestart it at night.\n")
+
+
+def hidden_kb(session: Session, folder: Path) -> None:
+    """A knowledge base with all that can be in one, and another agent with notes."""
+    session.data("kb.create", slug=f"{SECRET}-kb", name=SECRET, description=SECRET)
+    (folder / "files" / f"{SECRET}.md").write_text(f"# The {SECRET}\n\nThe {SECRET} server.\n")
+    (folder / "files" / f"{SECRET}.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    session.ask("doc.ingest", paths=["files"], kb=f"{SECRET}-kb", tags=[SECRET])
+    (folder / "files" / f"{SECRET}.md").unlink()
+    (folder / "files" / f"{SECRET}.pdf").unlink()
+    fill(session, f"{SECRET}-kb")
+    session.data("agent.create", slug=f"{SECRET}-agent", notes_folder=f"{SECRET}-notes")
+    other = session.another(f"{SECRET}-agent", named=True)
+    other.data("note.put", slug=f"{SECRET}-note", text=f"# {SECRET}\n\nThe {SECRET} server.\n")
+    other.data("note.put", slug="server", text=f"# Server\n\nThe {SECRET} restarts it.\n")
+    (folder / f"{SECRET}-notes" / "unseen.md").write_text(f"# {SECRET}\n")
+    (folder / f"{SECRET}-notes" / f"{SECRET} odd.md").write_text(f"# {SECRET}\n")
+    store_entries(other, f"{SECRET}-kb")
+
+
+def fill(session: Session, kb: str) -> None:
+    session.data("doc.create", kb=kb, title=SECRET, text=SECRET, client_token="once")
+    docs = [
+        session.data(
+            "doc.create",
+            kb=kb,
+            title=f"{SECRET} {number}",
+            source_id=f"{SECRET}{number}",
+            text=f"The {SECRET} server report.",
+            tags=[SECRET, "report"],
+            metadata={SECRET: SECRET},
+        )["id"]
+        for number in range(4)
+    ]
+    session.data("doc.update", id=docs[0], title=f"{SECRET} again", text=f"{SECRET} " * 30)
+    approve(session, "doc.delete", ids=[docs[1]])
+    approve(session, "store.purge", document_ids=[docs[2]])
+
+
+def store_entries(session: Session, kb: str) -> None:
+    ids = [
+        session.data(
+            "knowledge.store",
+            kb=kb,
+            title=f"{SECRET} {number}",
+            body=f"The {SECRET} server report.",
+            tags=[SECRET, "report"],
+            task_ref={"task_id": SECRET},
+            expires_at="2030-01-01",
+        )["id"]
+        for number in range(4)
+    ]
+    session.data("knowledge.supersede", old_id=ids[0], new_id=ids[1])
+    approve(session, "knowledge.delete", ids=[ids[2]])
+    approve(session.another("user"), "store.purge", document_ids=[ids[3]])
+
+
+def hidden_entries(session: Session, folder: Path) -> None:
+    """Where everybody sees the documents."""
+    store_entries(session, "plain")
+    store_entries(session.another("alpha", named=True), "plain")
+
+
+def hidden_notes(session: Session, folder: Path) -> None:
+    alpha = session.another("alpha", named=True)
+    for slug in (f"{SECRET}-note", "another"):
+        alpha.data("note.put", slug=slug, text=f"# {SECRET}\n\nThe {SECRET} server report.\n")
+    approve(alpha, "note.delete", slug="another")
+    gone = alpha.data("note.put", slug="gone", text=f"# {SECRET}\n")["id"]
+    approve(session, "store.purge", document_ids=[gone])
+    (folder / "store" / "notes" / "alpha" / "unseen.md").write_text(f"# {SECRET}\n")
+    (folder / "store" / "notes" / "alpha" / f"{SECRET} odd.md").write_text(f"# {SECRET}\n")
+
+
+def approve(session: Session, method: str, **params: Any) -> Any:
+    """As a person would who reads the plan."""
+    plan = session.error(method, **params)["plan"]
+    return session.data(method, **params, confirm=plan["plan_hash"])
+
+
+def as_alpha(session: Session) -> Session:
+    return session.another("alpha", named=True)
+
+
+def without(*scopes: str) -> Observer:
+    rest = ",".join(scope for scope in ALL if scope not in scopes)
+    return lambda session: session.another("user", scopes=rest)
+
+
+Case = tuple[Callable[[Session, Path], None], Observer, str]  # and the model
+CASES: dict[str, Case] = {
+    "an agent of another kb": (hidden_kb, as_alpha, "hash"),
+    "who may not read entries": (hidden_entries, without("knowledge:read"), "none"),
+    "who may not read notes": (hidden_notes, without("note:read"), "none"),
+}
+
+# Up to 7 they are seen by all: documents, a deleted one, entries, a note. Then come the
+# hidden ones, and one that never was.
+IDS = [1, 3, 6, 7, *range(8, 21), 99]
+CHUNKS = [1, 7, 8, *range(9, 23), 99]
+BEFORE = 12  # a position in the log at which both stores are still alike
+NOW = "2026-01-01"  # all that there is, as the past
+KBS = ["plain", f"{SECRET}-kb", [f"{SECRET}-kb", "plain"]]
+WORDS = [
+    "server",
+    "server report",
+    SECRET,
+    f"server -{SECRET}",
+    f'"{SECRET} server"',
+    "nothingness",
+]
+SLUGS = ["alpha", f"{SECRET}-agent", "nobody"]
+NOTES = ["server", f"{SECRET}-note", "unseen"]
+
+
+def each(name: str, values: Any, /, **more: Any) -> list[dict[str, Any]]:
+    return [{name: value, **more} for value in values]
+
+
+WHOSE: list[dict[str, Any]] = [{}, *each("agent", SLUGS)]
+
+
+def searches() -> list[dict[str, Any]]:
+    plain = [{"query": q, "mode": mode} for q in WORDS for mode in ("hybrid", "fts", "vector")]
+    return [
+        *plain,
+        *(each("kb", KBS, query="server")),
+        *(each("tags", [[SECRET], ["report"]], query="server")),
+        *(each("document_ids", [[i] for i in IDS], query="server", mode="fts")),
+        {"query": "server", "types": ["note"]},
+        {"query": "server", "types": ["knowledge"]},
+        {"query": "server", "metadata": {SECRET: SECRET}},
+        {"query": "server", "include_superseded": True, "include_expired": True},
+        {"query": "server", "min_confidence": 10},
+        {"query": SECRET, "min_score": 0.99},
+        {"query": "server", "offset": 1, "limit": 1, "mode": "fts"},
+        {"query": "server", "offset": 900},
+        {"query": "server", "explain": True, "mode": "fts"},
+        {"query": "server", "per_document": 1, "fusion": "rrf"},
+        {"query": "server", "as_of": BEFORE},
+        {"query": SECRET, "as_of": NOW},
+        {"query": "server", "as_of": NOW, "mode": "fts"},
+    ]
+
+
+READS: dict[str, list[dict[str, Any]]] = {
+    "ping": [{}],
+    "version": [{}],
+    "describe": [{}, *each("method", ["search", "nothing"])],
+    "schema": [{"name": "search.result"}, {"name": SECRET}],
+    "status": [{}],
+    "kb.list": [{}, {"limit": 1}],
+    **{
+        name: each("slug", ["plain", "default", f"{SECRET}-kb", "nowhere"])
+        for name in ("kb.get", "kb.status", "kb.check")
+    },
+    "doc.list": [
+        {},
+        {"limit": 1},
+        {"limit": 1000},
+        {"as_of": BEFORE},
+        {"as_of": NOW},
+        *each("kb", KBS),
+        *each("tags", [[SECRET], ["report"]]),
+        *each("types", [["note"], ["knowledge"], ["text"]]),
+        *each("status", ["ready", "pending", "failed"]),
+        {"title_contains": SECRET},
+        {"source_id": f"{SECRET}0"},
+        {"created_before": "2030-01-01"},
+        {"path_prefix": "/"},
+    ],
+    "doc.get": [
+        *each("id", IDS),
+        *each("id", IDS, text=True),
+        *each("id", IDS, as_of=BEFORE),
+        *each("id", IDS, as_of=NOW),
+    ],
+    "doc.download": [*each("id", IDS), {"id": 20, "path": "out.txt"}],
+    "doc.history": each("id", IDS),
+    "doc.wait": [{"timeout_ms": 0}, *each("ids", [[i] for i in IDS], timeout_ms=0)],
+    "chunk.list": [*each("document_id", IDS), *each("document_id", IDS, as_of=NOW)],
+    "chunk.get": each("id", CHUNKS, before=9, after=9),
+    "tag.list": [{}, {"limit": 1}, {"as_of": BEFORE}, {"as_of": NOW}, *each("kb", KBS)],
+    "search": searches(),
+    "knowledge.search": [
+        *each("query", WORDS),
+        *each("owner", SLUGS, query="server"),
+        {"query": "server", "task_id": SECRET},
+        {"query": "server", "as_of": BEFORE},
+        {"query": "server", "include_superseded": True, "include_expired": True},
+    ],
+    "knowledge.get": [*each("id", IDS), *each("id", IDS, as_of=NOW)],
+    "knowledge.list": [
+        {},
+        {"include_superseded": True, "include_expired": True},
+        {"task_id": SECRET},
+        {"tags": [SECRET]},
+        *each("kb", KBS),
+        *each("owner", SLUGS),
+        {"as_of": NOW},
+    ],
+    "note.search": [{"query": q, **who} for q in WORDS for who in WHOSE],
+    "note.get": [{"slug": n, **who} for n in NOTES for who in WHOSE],
+    "note.list": [
+        {},
+        {"limit": 1},
+        *each("agent", SLUGS),
+        *each("agent", SLUGS, as_of=NOW),
+        {"as_of": BEFORE},
+    ],
+    "agent.list": [{}, {"limit": 1}],
+    **{name: each("slug", SLUGS) for name in ("agent.get", "agent.status", "agent.check")},
+}
+
+# Writes tell by their plans and refusals; nothing is written.
+WRITES: dict[str, list[dict[str, Any]]] = {
+    "kb.create": each("slug", ["plain", f"{SECRET}-kb", "nowhere"]),
+    "kb.update": each("slug", ["plain", f"{SECRET}-kb", "nowhere"], name="x"),
+    "kb.delete": each("slug", [f"{SECRET}-kb", "nowhere"]),
+    "doc.ingest": [
+        *each("kb", ["plain", f"{SECRET}-kb"], paths=["files"]),
+        {"paths": ["files"], "kb": "plain", "prune": True},
+    ],
+    "doc.create": [
+        *each("kb", ["plain", f"{SECRET}-kb"], title="x", text="y"),
+        {"kb": "plain", "title": "x", "text": "y", "source_id": f"{SECRET}0"},
+    ],
+    "doc.fetch": each("kb", ["plain", f"{SECRET}-kb"], url="http://localhost/"),
+    "doc.reparse": [*each("kb", ["plain", f"{SECRET}-kb"]), *each("ids", [[i] for i in IDS])],
+    "doc.update": [*each("id", IDS, title="x"), *each("id", IDS, text="y")],
+    "doc.delete": [
+        *each("ids", [[i] for i in IDS]),
+        {"where": {"tags": [SECRET]}},
+        {"where": {"tags": ["report"]}},
+        {"where": {"kb": f"{SECRET}-kb"}},
+        {"where": {"types": ["note"]}},
+        {"where": {"types": ["knowledge"]}},
+    ],
+    "doc.restore": [
+        *each("ids", [[i] for i in IDS]),
+        {"ids": IDS},
+        *each("ids", [[i] for i in IDS], revision=1),
+    ],
+    "chunk.delete": [*each("ids", [[i] for i in CHUNKS]), {"ids": CHUNKS}],
+    "knowledge.store": each("kb", ["plain", f"{SECRET}-kb"], title="x", body="y"),
+    "knowledge.supersede": [{"old_id": o, "new_id": n} for o in (6, 20) for n in IDS],
+    "knowledge.unsupersede": [{"old_id": o, "new_id": n} for o in (5, 20) for n in IDS],
+    "knowledge.delete": [*each("ids", [[i] for i in IDS]), {"ids": IDS}],
+    "note.put": [{"slug": n, "text": "x", **who} for n in NOTES for who in WHOSE],
+    "note.delete": [{"slug": n, **who} for n in NOTES for who in WHOSE],
+    "note.sync": [{}, *each("agent", SLUGS)],
+}
+
+# Of what is counted over all: what words weigh, and how far the log is.
+_NOT_COMPARED = {
+    "seq",
+    "fulltext_seq",
+    "vector_seq",
+    "score",
+    "score_breakdown",
+    "explain",
+    "took_ms",
+}
+# The next id comes from the log, whoever looks.
+_NEXT_ID = re.compile(r"^add document \d+")
+
+
+def test_every_method_is_walked() -> None:
+    reads = {name for name, m in METHODS.items() if m.kind == "read" and not SCOPES[name][1]}
+    assert reads == READS.keys()
+    writes = {name for name, m in METHODS.items() if m.kind != "read" and not SCOPES[name][1]}
+    assert writes == WRITES.keys()
+
+
+class Pair:
+    """The same question to a store that holds what is hidden, and to one that never did."""
+
+    def __init__(self, folder: Path, case: Case) -> None:
+        hide, who, model = case
+        self.folders = [folder / "with", folder / "without"]
+        self.sessions = []
+        for path in self.folders:
+            path.mkdir()
+            session = Session(path / "store", cwd=path, model=model)
+            seen_by_all(session, path)
+            if path.name == "with":
+                hide(session, path)
+            if model == "hash":
+                session.embedded()
+            self.sessions.append(session)
+        self.observers = [who(session) for session in self.sessions]
+
+    def answers(self, method: str, params: dict[str, Any]) -> list[str]:
+        """All that was said, events and answer, as it is compared."""
+        return [
+            said(observer, method, params).replace(str(folder), "DIR")
+            for observer, folder in zip(self.observers, self.folders, strict=True)
+        ]
+
+    def close(self) -> None:
+        for session in self.sessions:
+            session.close()
+
+
+def said(session: Session, method: str, params: dict[str, Any]) -> str:
+    session.send(as_bytes(request(1, method, **params)))
+    messages: list[Message] = []
+    while not messages or "method" in messages[-1]:
+        messages.append(json.loads(session.receive()))
+    return json.dumps(plain(messages), indent=1, sort_keys=True)
+
+
+def plain(value: Any) -> Any:
+    """Without what may differ. Hits of equal scores come in the order of their ids."""
+    if isinstance(value, list):
+        listed = [plain(item) for item in value]
+        hits = bool(listed) and isinstance(listed[0], dict) and "snippet" in listed[0]
+        return sorted(listed, key=json.dumps) if hits else listed
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items() if k not in _NOT_COMPARED}
+    return _NEXT_ID.sub("add a document", value) if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    made = Pair(tmp_path_factory.mktemp("pair"), CASES[request.param])
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("method", READS)
+def test_reads_do_not_tell(pair: Pair, method: str) -> None:
+    for params in READS[method]:
+        held, never = pair.answers(method, params)
+        assert held == never, params
+        if SECRET not in json.dumps(params):
+            assert SECRET not in held, params
+
+
+def test_what_waits_for_its_vector_does_not_tell(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, (hidden_kb, as_alpha, "onnx:no-such-model"))
+    pending = pair.sessions[0].data("status")["freshness"]["pending_embeddings"]
+    assert pending > pair.observers[0].data("status")["freshness"]["pending_embeddings"] > 0
+    for method in ("status", "kb.status", "kb.check", "doc.list", "doc.wait", "search"):
+        for params in READS[method][:18]:
+            held, never = pair.answers(method, params)
+            assert held == never, (method, params)
+    pair.close()
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_plans_and_refusals_do_not_tell(pair: Pair, method: str) -> None:
+    for params in WRITES[method]:
+        held, never = pair.answers(method, {**params, "dry_run": True})
+        if method == "note.put" and "note:read" not in pair.observers[0].connection.peer.scopes:
+            # Whoever may write a note is told whether it takes the place of another.
+            assert ("error" in held) == ("error" in never)
+            continue
+        assert held == never, params
+        if SECRET not in json.dumps(params):
+            assert SECRET not in held, params
+
+
+def test_the_secret_is_there(pair: Pair) -> None:
+    """For whoever may see it: else nothing was hidden."""
+    everyone = pair.sessions[0]
+    found = everyone.data("search", query=SECRET, mode="fts", include_superseded=True)
+    assert found["total_matches"] > 0
+    assert SECRET in json.dumps(found)
+    assert pair.sessions[1].data("search", query=SECRET, mode="fts")["total_matches"] == 0
+
+
+# -------------------------------------------------------------------------- what is done
+
+
+# First what concerns ids, while both stores still have given out the same.
+DEEDS: list[tuple[str, dict[str, Any]]] = [
+    *(("doc.update", {"id": id, "title": "x"}) for id in IDS),
+    *(("doc.restore", {"ids": [id]}) for id in IDS),
+    *(("doc.delete", {"ids": [id]}) for id in IDS),
+    *(("chunk.delete", {"ids": [id]}) for id in CHUNKS),
+    *(("knowledge.supersede", {"old_id": 6, "new_id": id}) for id in IDS),
+    *(("knowledge.delete", {"ids": [id]}) for id in IDS),
+    *(("kb.create", {"slug": slug}) for slug in (f"{SECRET}-kb", "nowhere")),
+    *(("kb.update", {"slug": slug, "name": "x"}) for slug in (f"{SECRET}-kb", "nowhere")),
+    ("doc.ingest", {"paths": ["files"], "kb": "plain"}),
+    ("doc.create", {"kb": "plain", "title": "x", "text": "y", "source_id": f"{SECRET}1"}),
+    ("doc.create", {"kb": "plain", "title": "x", "text": "y", "client_token": "once"}),
+    ("doc.create", {"kb": "plain", "title": "x", "text": "y", "client_token": "once"}),
+    ("doc.reparse", {}),
+    ("kb.update", {"slug": "plain", "description": "Changed."}),
+    ("knowledge.store", {"kb": "plain", "title": "x", "body": "y"}),
+    ("note.put", {"slug": f"{SECRET}-note", "text": "# Its own\n"}),
+    ("note.sync", {}),
+    ("doc.wait", {"timeout_ms": 20_000}),
+    ("status", {}),
+    ("agent.status", {"slug": "alpha"}),
+    ("tag.list", {}),
+    ("doc.list", {}),
+    ("knowledge.list", {}),
+]
+
+
+def test_deeds_have_the_same_outcome(tmp_path: Path) -> None:
+    """Ids go up by what others have taken; nothing else tells of them."""
+    pair = Pair(tmp_path, CASES["an agent of another kb"])
+    for method, params in DEEDS:
+        held, never = (
+            re.sub(r'"(id|head|document_id)": \d+', r'"\1": 0', text)
+            for text in pair.answers(method, params)
+        )
+        assert held == never, (method, params)
+    pair.close()
+
+
+def test_an_agent_creates_no_kb_beyond_its_own(session: Session) -> None:
+    """Whether it is there or not: it could not see it."""
+    session.data("kb.create", slug="there")
+    session.data("agent.create", slug="alpha", kbs=["default"])
+    alpha = session.another("alpha", named=True)
+    there, nowhere = (alpha.error("kb.create", slug=slug) for slug in ("there", "nowhere"))
+    assert there["type"] == "auth.insufficient_scope"
+    assert json.dumps(there).replace("there", "nowhere") == json.dumps(nowhere)
+
+
+def test_a_deleted_agent_learns_of_no_other(session: Session) -> None:
+    session.data("agent.create", slug="alpha")
+    alpha = session.another("alpha", named=True)
+    approve(session, "agent.delete", slug="alpha")
+    session.data("agent.create", slug="alphabet")
+    assert "alphabet" not in json.dumps(alpha.error("status"))
+
+
+def test_a_kb_is_deleted_whole_by_whoever_sees_but_a_part(session: Session) -> None:
+    """Or the rest would stay, in a knowledge base that is not there."""
+    session.data("kb.create", slug="plain")
+    id = session.data("knowledge.store", kb="plain", title="Port", body="It is 3000.")["id"]
+    blind = without("knowledge:read")(session)
+    plan = blind.ask("kb.delete", slug="plain", dry_run=True)["result"]["meta"]["plan"]
+    blind.data("kb.delete", slug="plain", confirm=plan["plan_hash"])
+    assert session.error("knowledge.get", id=id)["type"] == "resource.not_found"
+
+
+def test_an_agent_ingests_nothing_of_the_store(session: Session) -> None:
+    """Nor does it learn what is there."""
+    session.data("agent.create", slug="alpha")
+    session.data("agent.create", slug="other")
+    session.another("other").data("note.put", slug="todo", text="# To do\n")
+    alpha = session.another("alpha", named=True)
+    there, nowhere = (
+        alpha.ask("doc.ingest", paths=[f"store/notes/{slug}"]) for slug in ("other", "nobody")
+    )
+    assert json.dumps(there).replace("other", "nobody") == json.dumps(nowhere)

@@ -1,0 +1,508 @@
+"""Damage anywhere in a store: found, told exactly, mended; never a wrong answer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from kbproc.base.errors import KbprocError
+from kbproc.health import salvage
+from kbproc.log import file, record
+from kbproc.store.follow import fulltext_rows
+from kbproc.store.store import Store
+from kbproc.views import soundness
+from tests.conftest import OpenSession
+from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
+from tests.kit.fixed import FixedHost
+from tests.kit.shell import in_process
+from tests.kit.talk import Session
+
+faults = faults_of("damage")
+
+WORDS = ("git", "backup", "mirror", "repository", "install", "archive", "nightly", "branch")
+QUESTIONS: list[dict[str, Any]] = [
+    {"query": "git backup", "limit": 20},
+    {"query": '"git backup" -merged', "mode": "fts", "explain": True},
+    {"query": "mirror the repository", "mode": "vector"},
+    {"query": "nightly unique3", "kb": "other"},
+]
+DOCUMENTS = 10
+
+
+def fill(session: Session) -> None:
+    session.data("kb.create", slug="other")
+    for number in range(DOCUMENTS):
+        text = " ".join(WORDS[number * k % len(WORDS)] for k in range(1, 25 + number))
+        session.data(
+            "doc.create",
+            title=f"Title {number}",
+            text=f"{text} unique{number}",
+            kb="other" if number % 2 else "default",
+        )
+    for id in (1, 4, 7):
+        session.data("doc.update", id=id, text=f"git branch number {id} was merged")
+    plan = session.error("doc.delete", ids=[2, 5])["plan"]
+    session.data("doc.delete", ids=[2, 5], confirm=plan["plan_hash"])
+    session.embedded()
+    session.store.compact()
+
+
+def answers(session: Session) -> list[str]:
+    """All that can be asked of the documents, but for when they were changed last."""
+    session.embedded()
+    found = [session.data("search", **question) for question in QUESTIONS]
+    documents = [
+        session.data("doc.get", id=doc["id"], text=True) for doc in session.data("doc.list")
+    ]
+    for doc in documents:
+        del doc["updated_at"]
+    found += [documents, session.data("tag.list")]
+    return [json.dumps(answer) for answer in found]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A closed store of several segments, and its answers."""
+    folder = tmp_path_factory.mktemp("sound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "SEGMENT_BYTES", 3000)
+        session = Session(folder / "store", cwd=folder)
+        fill(session)
+        told = answers(session)
+        session.close()
+    assert len(list((folder / "store" / "log").iterdir())) >= 3
+    return folder / "store", told
+
+
+@pytest.fixture
+def store(sound: tuple[Path, list[str]], tmp_path: Path) -> Path:
+    """A copy to harm."""
+    return Path(shutil.copytree(sound[0], tmp_path / "store"))
+
+
+def first_error(folder: Path) -> KbprocError | None:
+    """What opening the store, or else reading its whole log, is refused with."""
+    try:
+        opened = Store.open(folder, host=FixedHost(), cache=folder.parent / "cache")
+    except KbprocError as error:
+        return error
+    try:
+        opened.log.verify()
+    except KbprocError as error:
+        return error
+    finally:
+        opened.close()
+    return None
+
+
+# ---------------------------------------------------------------------------- the log
+
+Lines = list[tuple[Path, int, bytes]]
+
+
+def write(lines: list[tuple[Path, bytes]], log: Path) -> None:
+    for segment in log.iterdir():
+        segment.write_bytes(b"".join(line for path, line in lines if path == segment))
+
+
+def drop_line(log: Path, at: int) -> None:
+    lines = lines_of(log)
+    write([(path, line) for i, (path, _, line) in enumerate(lines) if i != at], log)
+
+
+def repeat_line(log: Path, at: int) -> None:
+    write(
+        [
+            (path, line)
+            for i, (path, _, line) in enumerate(lines_of(log))
+            for _ in range(1 + (i == at))
+        ],
+        log,
+    )
+
+
+def swap_lines(log: Path, at: int) -> None:
+    lines = lines_of(log)
+    order = [*range(at), at + 1, at, *range(at + 2, len(lines))]
+    write([(lines[i][0], lines[j][2]) for i, j in enumerate(order)], log)
+
+
+def cut_at_record(log: Path, at: int) -> None:
+    write([(path, line) for path, _, line in lines_of(log)[:at]], log)
+
+
+def cut_in_record(log: Path, at: int) -> None:
+    """The last line's end is gone."""
+    segment = sorted(log.iterdir())[-1]
+    segment.write_bytes(segment.read_bytes()[:-20])
+
+
+def flip_in_line(log: Path, at: int) -> None:
+    segment, number, line = lines_of(log)[at]
+    lines = segment.read_bytes().splitlines(keepends=True)
+    lines[number - 1] = line.replace(b'"prev":"', b'"prev":"0', 1)[:-3] + b"}\n"
+    segment.write_bytes(b"".join(lines))
+
+
+def lose_sector(log: Path, at: int) -> None:
+    segment, _, line = lines_of(log)[at]
+    data = segment.read_bytes()
+    start = data.index(line)
+    segment.write_bytes(zero(data, (start + 40) / len(data)))
+
+
+def lose_segment(log: Path, at: int) -> None:
+    lines_of(log)[at][0].unlink()
+
+
+def lose_all(log: Path, at: int) -> None:
+    shutil.rmtree(log)
+
+
+LOG = {
+    "log: a record's bytes are changed": (flip_in_line, (0, 6, 15)),
+    "log: a record is dropped": (drop_line, (0, 6)),
+    "log: a record is repeated": (repeat_line, (6, 15)),
+    "log: two records are swapped": (swap_lines, (6,)),
+    "log: a sector is zeroed": (lose_sector, (9,)),
+    "log: a segment is gone": (lose_segment, (0, 8)),
+    "log: cut off at a record's end": (cut_at_record, (14,)),
+    "log: cut off within its last record": (cut_in_record, (15,)),
+    "log: gone": (lose_all, (0,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("fault", "at"), [(fault, at) for fault, (_, places) in LOG.items() for at in places]
+)
+def test_a_damaged_log(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, fault: str, at: int
+) -> None:
+    before = lines_of(store / "log")
+    assert len(before) == 16
+    LOG[fault][0](store / "log", at)
+    error = first_error(store)
+    assert error is not None and error.type == "store.corrupt", error
+    assert "kbproc doctor" in error.hint
+    gone = {line for *_, line in before} - {line for *_, line in lines_of(store / "log")}
+    damage = salvage.inspect(store, FixedHost())
+    assert_told(damage, {record.seq_of(line) for line in gone})
+    done = salvage.repair(store, FixedHost())
+    after = [line for *_, line in lines_of(store / "log")]
+    assert [line for *_, line in before if line not in gone] == [
+        line for line in after if line in {line for *_, line in before}
+    ], "what is sound stays, byte for byte and in order"
+    session = open_session(store)
+    assert answers(session) == sound[1]
+    assert session.data("doctor", deep=True)["healthy"]
+    assert (store / str(done.aside) / "log").exists() or fault == "log: gone"
+    if damage.lost:
+        note(
+            "damage",
+            fault,
+            "refused with what is lost, named to the record; after the repair "
+            "the same answers, from what the views knew",
+        )
+    else:
+        note(
+            "damage",
+            fault,
+            "refused with segment, line and seq; after the repair nothing is "
+            "lost and the answers are the same",
+        )
+
+
+def assert_told(damage: salvage.Damage, lost: set[int | None]) -> None:
+    """Exactly these records are named as lost; and whatever is damaged has its place."""
+    named = set[int]()
+    for text in damage.lost:
+        words = text.partition(" (")[0].split()
+        assert ".ndjson, line " in text or "the log, line" in text
+        numbers = [int(word) for word in words if word.isdecimal()]
+        named |= set(range(numbers[0], numbers[-1] + 1))
+    assert named == lost
+    assert damage.places or lost
+    for text in damage.places:
+        assert ".ndjson, line " in text
+
+
+@settings(max_examples=4)
+@given(where=st.floats(0, 1, exclude_max=True))
+def test_any_bit_of_the_log(
+    sound: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory, where: float
+) -> None:
+    store = Path(shutil.copytree(sound[0], tmp_path_factory.mktemp("flipped") / "store"))
+    segments = sorted((store / "log").iterdir())
+    sizes = list(itertools.accumulate(segment.stat().st_size for segment in segments))
+    offset = int(where * sizes[-1])
+    number = next(i for i, end in enumerate(sizes) if offset < end)
+    segment, start = segments[number], sizes[number - 1] if number else 0
+    data = segment.read_bytes()
+    segment.write_bytes(flip(data, (offset - start + where * sizes[-1] % 1) / len(data)))
+    line = data[: offset - start].count(b"\n") + 1
+    error = first_error(store)
+    assert error is not None and error.type == "store.corrupt"
+    places = salvage.inspect(store, FixedHost()).places
+    assert any(f"{segment.name}, line {line}:" in place for place in places), places
+    salvage.repair(store, FixedHost())
+    session = Session(store, cwd=store.parent)
+    try:
+        assert answers(session) == sound[1]
+    finally:
+        session.close()
+        shutil.rmtree(store.parent)
+    note(
+        "damage",
+        "log: any one bit is flipped",
+        "refused with segment, line and seq; after the repair the same answers",
+    )
+
+
+def test_a_damaged_log_without_views(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
+) -> None:
+    drop_line(store / "log", 4)  # seq 5: the document 3
+    shutil.rmtree(store / "views")
+    error = first_error(store)
+    assert error is not None and error.type == "store.corrupt"
+    done = salvage.repair(store, FixedHost())
+    assert not done.from_views
+    session = open_session(store)
+    before = [doc for doc in json.loads(sound[1][len(QUESTIONS)]) if doc["id"] != 3]
+    assert json.loads(answers(session)[len(QUESTIONS)]) == before
+    note(
+        "damage",
+        "log: a record is dropped and the views are gone",
+        "refused; after the repair its document is gone, every other one is there",
+    )
+
+
+# ----------------------------------------------------------------------------- views
+
+Harm = Callable[[bytes, float], bytes]
+HARMS: dict[str, Harm] = {"a bit is flipped": flip, "cut": cut, "a sector is zeroed": zero}
+
+
+def files_of(views: Path, view: str) -> list[Path]:
+    """What is read of it; lock files and tantivy's own list of files are not."""
+    if view == "catalog":
+        return list(views.glob("catalog*.duckdb"))
+    if view == "vectors":
+        return [views / "vectors.manifest"]
+    found = [path for path in (views / "fulltext").rglob("*") if path.is_file()]
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+@given(data=st.data())
+def test_any_harm_to_a_file_of_the_views(
+    sound: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    view = data.draw(st.sampled_from(["catalog", "fulltext", "vectors"]))
+    harm = data.draw(st.sampled_from(sorted(HARMS)))
+    where = data.draw(st.floats(0, 1, exclude_max=True))
+    views = tmp_path_factory.mktemp("harmed") / "views"
+    shutil.copytree(sound[0] / "views", views)
+    path = data.draw(st.sampled_from(files_of(views, view)))
+    before = path.read_bytes()
+    path.write_bytes(HARMS[harm](before, where))
+    told, same = soundness.damaged_files(views), path.read_bytes() == before
+    shutil.rmtree(views.parent)
+    # What else meta.json says, tantivy needs to write, and says so when it does not fit.
+    assert told == ([] if same else [view]) or (path.name == "meta.json" and not told)
+
+
+@pytest.mark.parametrize("harm", [*HARMS, "gone"])
+@pytest.mark.parametrize("view", ["catalog", "fulltext", "vectors"])
+def test_a_damaged_view(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, view: str, harm: str
+) -> None:
+    for path in files_of(store / "views", view):
+        if harm == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(HARMS[harm](path.read_bytes(), 0.5))
+    session = open_session(store)
+    assert answers(session) == sound[1]
+    assert session.data("doctor", deep=True)["healthy"]
+    note("damage", f"{view}: {harm}", "made again when the store is opened; the same answers")
+
+
+def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> None:
+    fill(session)
+    store = session.store
+    with store.reading() as snapshot:
+        rows = list(snapshot.queries.all_index_rows())
+    other = [
+        *rows[:3],
+        structs.replace(rows[3], text=rows[3].text.replace("git", "svn")),
+        structs.replace(rows[4], kb="elsewhere"),
+        structs.replace(rows[5], document_id=99),
+        *rows[6:],
+    ]
+    store.fulltext.rebuild(fulltext_rows(other), store.fulltext.position)
+    store.publish()
+    found = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
+    assert found["status"] == "fail"
+    assert found["message"].startswith(f"chunk {rows[3].chunk_id} is indexed otherwise")
+    assert found["message"].endswith("and 2 more")
+    store.rebuild()
+
+
+def test_no_view_is_damaged(session: Session) -> None:
+    fill(session)
+    views = session.store.folder / "views"
+    assert soundness.damaged_views(session.store) == []
+    session.close()
+    assert soundness.damaged_files(views) == soundness.drop_damaged(views) == []
+
+
+def test_views_that_rot_while_they_are_in_use(session: Session) -> None:
+    fill(session)
+    session.store.vectors.save()  # type: ignore[union-attr]
+    views = session.store.folder / "views"
+    for view in ("fulltext", "vectors"):
+        for path in files_of(views, view):
+            path.write_bytes(flip(path.read_bytes(), 0.5))
+    assert soundness.damaged_views(session.store) == ["fulltext", "vectors"]
+    found = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
+    assert (found["fulltext"], found["vectors"]) == ("fail", "fail")
+    session.store.rebuild()
+    session.store.vectors.save()  # type: ignore[union-attr]
+    assert soundness.damaged_views(session.store) == []
+    note(
+        "damage",
+        "fulltext, vectors: a bit is flipped in use",
+        "found by doctor; index.rebuild makes them again",
+    )
+
+
+# ------------------------------------------------------------------- pack and sources
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "a bit of a record is flipped": lambda data: flip(data, 0.5),
+    "a bit of its head is flipped": lambda data: flip(data, 0.001),
+    "cut within a record": lambda data: data[:-7],
+    "cut in the middle": lambda data: cut(data, 0.5),
+    "a sector is zeroed": lambda data: zero(data, 0.5),
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("harm", [*PACK, "two records are swapped", "gone"])
+def test_a_damaged_pack(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, harm: str
+) -> None:
+    [path] = (store / "vectors").glob("*.pack")
+    if harm == "gone":
+        path.unlink()
+    elif harm == "two records are swapped":
+        path.write_bytes(_swapped(path.read_bytes()))
+    else:
+        path.write_bytes(PACK[harm](path.read_bytes()))
+    session = open_session(store)
+    assert answers(session) == sound[1]
+    assert session.data("doctor", deep=True)["healthy"]
+    note(
+        "damage",
+        f"embeddings: {harm}",
+        "what is damaged is left out and embedded again; the same answers",
+    )
+
+
+def _swapped(data: bytes) -> bytes:
+    """The first two records change places: each is sound where it stands."""
+    from kbproc.views.vectors.pack import HEADER_BYTES
+
+    size = 32 + 2 * 64 + 4
+    assert (len(data) - HEADER_BYTES) % size == 0
+    first, second = data[HEADER_BYTES:][:size], data[HEADER_BYTES + size :][:size]
+    return data[:HEADER_BYTES] + second + first + data[HEADER_BYTES + 2 * size :]
+
+
+SOURCES: dict[str, Callable[[bytes], bytes]] = {
+    "a bit is flipped": lambda data: flip(data, 0.5),
+    "cut": lambda data: cut(data, 0.5),
+}
+
+
+@pytest.mark.parametrize("harm", [*SOURCES, "gone"])
+def test_a_damaged_source(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, harm: str
+) -> None:
+    documents = json.loads(sound[1][len(QUESTIONS)])
+    sha256 = next(doc["sha256"] for doc in documents if doc["id"] == 3)
+    path = store / "blobs" / sha256[:2] / sha256[2:4] / sha256
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(SOURCES[harm](path.read_bytes()))
+    one = open_session(store)
+    assert answers(one) == sound[1], "the text is in the log"
+    assert one.error("doc.download", id=3)["type"] == "store.corrupt"
+    found = {f["name"]: f for f in one.data("doctor", deep=True)["findings"]}["blobs"]
+    assert found["status"] == "fail"
+    assert sha256[:12] in found["message"] and "document 3 “Title 2”" in found["message"]
+    one.close()
+    if harm != "gone":
+        aside = salvage.repair(store, FixedHost()).aside
+        assert (store / str(aside) / "blobs" / sha256).exists()
+    two = open_session(store)
+    two.data("doc.create", title="Again", text=two.data("doc.get", id=3, text=True)["text"])
+    assert two.data("doc.download", id=3)["sha256"] == sha256
+    note(
+        "damage",
+        f"source: {harm}",
+        "named with its documents; search as before; the same bytes ingested again heal it",
+    )
+
+
+# ---------------------------------------------------------------------------- doctor
+
+
+def test_doctor_tells_line_record_and_document_of_an_open_store(session: Session) -> None:
+    fill(session)
+    [segment] = session.store.log.segments()
+    whole = segment.read_bytes()
+    drop_line(session.store.log.folder, 4)
+    found = {f["name"]: f for f in session.data("doctor")["findings"]}["log"]
+    assert found["status"] == "fail"
+    assert (
+        "record 5 is lost (000000000001.ndjson, line 5): document 3 “Title 2”" in found["message"]
+    )
+    assert "kbproc doctor --repair" in found["hint"]
+    assert session.error("doctor", repair=True)["type"] == "resource.conflict"
+    segment.write_bytes(whole)
+
+
+def test_repair_needs_the_scope_admin(open_session: OpenSession) -> None:
+    session = open_session(scopes="store:read")
+    session.data("doctor")
+    error = session.error("doctor", repair=True)
+    assert (error["type"], error["field"]) == ("auth.insufficient_scope", "$.params.repair")
+
+
+def test_repair_from_the_shell(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = in_process(tmp_path, monkeypatch, capsys)
+    drop_line(store / "log", 4)
+    code, out, err = run("doctor", "--format", "json", "--strict")
+    assert code == 2 and "document 3 “Title 2”" in err
+    code, out, _ = run("doctor", "--repair", "--format", "json")
+    findings = {f["name"]: f for f in json.loads(out)["data"]["findings"]}
+    assert findings["repair"]["status"] == "warn"
+    assert "damaged/000001" in findings["repair"]["message"]
+    assert "document 3 “Title 2”" in findings["repair"]["message"]
+    assert json.loads(out)["data"]["healthy"]
+    code, out, _ = run("doctor", "--repair", "--format", "json")
+    assert {f["name"]: f["status"] for f in json.loads(out)["data"]["findings"]}["repair"] == "pass"

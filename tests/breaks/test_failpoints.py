@@ -1,0 +1,280 @@
+"""The process dies, or the disk refuses, at every named place: nothing that was told is lost."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbproc.base import failpoints
+from kbproc.health import doctor
+from kbproc.log import file
+from tests.conftest import OpenSession
+from tests.kit import scenario
+from tests.kit.faults import faults_of, note
+from tests.kit.talk import Process, Session
+
+compared = faults_of("kills")
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "SEGMENT_BYTES", scenario.SMALL_SEGMENT)
+
+
+# Places in a note's files, and those that every kind of record comes by.
+WHOLE = ("note.", "log.", "catalog.")
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether all writes are made, or the first ones only."""
+    params = request.node.callspec.params
+    if str(params.get("point")).startswith(WHOLE) and "code" not in params:
+        return True
+    scenario.shorten(monkeypatch)
+    return False
+
+
+@pytest.fixture
+def expected(whole: bool, undisturbed: dict[bool, list[str]]) -> list[str]:
+    return undisturbed[whole]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, list[str]]:
+    """What is answered where nothing went wrong: after the first writes, and after all."""
+    with pytest.MonkeyPatch.context() as patch:
+        every = told_in_peace(tmp_path_factory)
+        scenario.shorten(patch)
+        return {True: every, False: told_in_peace(tmp_path_factory)}
+
+
+def told_in_peace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "x"
+    scenario.prepare(folder)
+    session = Session(folder / "store", cwd=folder)
+    for number in range(len(scenario.WRITES)):
+        assert "result" in scenario.write(session.ask, number), scenario.WRITES[number]
+    told = finish(session, folder)
+    session.close()
+    return told
+
+
+def finish(session: Session, folder: Path) -> list[str]:
+    session.embedded()
+    session.store.compact()
+    return [told.replace(str(folder), "") for told in scenario.answers(session.ask)]
+
+
+def write_until_dead(process: Process) -> list[int]:
+    """Sends every write; which of them were acknowledged before the process died."""
+    acknowledged: list[int] = []
+    ids = iter(range(1, 1000))
+    try:
+        process.ready()
+        for number in range(len(scenario.WRITES)):
+            answer = scenario.write(lambda m, **p: process.ask(next(ids), m, **p), number)
+            assert "result" in answer, answer
+            acknowledged.append(number)
+    except (AssertionError, BrokenPipeError, ConnectionResetError, ValueError):
+        assert process.process.wait(10) == -9, process.told()
+    return acknowledged
+
+
+# Those of a repair have a test of their own: no scenario of requests comes by them.
+POINTS = [point for point in failpoints.FAILPOINTS if not point.startswith("salvage.")]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_there(
+    open_session: OpenSession, tmp_path: Path, expected: list[str], point: str
+) -> None:
+    folder = tmp_path / "x"
+    scenario.prepare(folder)
+    process = Process(
+        folder / "store", cwd=folder, kill_at=point, segment_bytes=scenario.SMALL_SEGMENT
+    )
+    acknowledged = write_until_dead(process)
+    assert process.stop() == -9, f"{point} was never reached"
+    session = open_session(folder / "store", folder=folder)
+    duplicates = [
+        number for number in range(len(scenario.WRITES)) if again(session, folder, number)
+    ]
+    assert duplicates[: len(acknowledged)] == acknowledged
+    whole = duplicates[len(acknowledged) :]
+    assert whole in ([], [len(acknowledged)])
+    assert finish(session, folder) == expected
+    assert session.store.log.verify() == session.store.seq
+    note(
+        "kills",
+        f"killed where {failpoints.FAILPOINTS[point]} (`{point}`)",
+        "every acknowledged write there; the one in flight whole or absent, as its token tells, "
+        "and done once when sent again",
+    )
+
+
+def goes(session: Session, folder: Path, number: int) -> bool:
+    """Whether the write goes through when it is sent again, without a restart."""
+    answer = scenario.write(session.ask, number)
+    if answer.get("error", {}).get("data", {}).get("type") == "resource.already_exists":
+        shutil.rmtree(folder / "backup")
+        answer = scenario.write(session.ask, number)
+    return "result" in answer or "purged" in answer["error"]["message"]
+
+
+def again(session: Session, folder: Path, number: int) -> bool:
+    """Sends a write again; True if it had been done before."""
+    answer = scenario.write(session.ask, number)
+    if "error" in answer and scenario.WRITES[number][0] == "store.backup":
+        # Its copy was complete before its outcome was written down.
+        assert answer["error"]["data"]["type"] == "resource.already_exists"
+        shutil.rmtree(folder / "backup")
+        answer = scenario.write(session.ask, number)
+    if "error" in answer and "purged" in answer["error"]["message"]:
+        return True
+    assert "result" in answer, answer
+    return bool(answer["result"]["meta"].get("duplicate"))
+
+
+# -------------------------------------------------------------- the disk refuses
+
+ERRORS = {"ENOSPC": "disk full", "EIO": "input/output error", "EROFS": "read-only file system"}
+# Where kbproc is about to make a system call, and what may refuse it.
+CALLS = {
+    "log.segment": tuple(ERRORS),
+    "log.write": tuple(ERRORS),
+    "log.torn": ("ENOSPC", "EIO"),
+    "log.sync": ("EIO", "ENOSPC"),
+    "blob.write": tuple(ERRORS),
+    "blob.written": ("ENOSPC", "EIO"),
+    "blob.named": ("EIO",),
+    "pack.write": tuple(ERRORS),
+    "pack.erase": ("EIO",),
+    "fulltext.commit": ("ENOSPC", "EIO"),
+    "fulltext.committed": ("ENOSPC", "EIO"),
+    "catalog.commit": ("ENOSPC", "EIO"),
+    "vectors.save": tuple(ERRORS),
+    "vectors.saved": ("ENOSPC",),
+    "fulltext.built": ("ENOSPC",),
+    "catalog.built": ("ENOSPC",),
+    "purge.segment": ("ENOSPC", "EROFS"),
+    "purge.sources": ("EIO",),
+    "backup.copied": ("ENOSPC", "EIO"),
+    "model.settings": ("ENOSPC",),
+}
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    yield
+    failpoints.arm(None)
+
+
+@pytest.mark.parametrize(
+    ("point", "code"), [(point, code) for point, codes in CALLS.items() for code in codes]
+)
+def test_the_disk_refuses_there(
+    open_session: OpenSession,
+    tmp_path: Path,
+    expected: list[str],
+    disarmed: None,
+    point: str,
+    code: str,
+) -> None:
+    folder = tmp_path / "x"
+    scenario.prepare(folder)
+    session = open_session(folder / "store", folder=folder)
+    number = getattr(errno, code)
+
+    def refuse(name: str) -> None:
+        if name == point:
+            raise OSError(number, ERRORS[code])
+
+    seen: set[str] = set()
+    for write in range(len(scenario.WRITES)):
+        failpoints.arm(refuse)
+        answer = scenario.write(session.ask, write)
+        failpoints.arm(None)
+        assert "result" in session.ask("doc.list"), "reads must go on"
+        if "error" in answer:
+            kind = answer["error"]["data"]["type"]
+            assert kind == "store.io", answer
+            seen.add(kind)
+            if not goes(session, folder, write):
+                session.close()  # after a failed fsync, or views that lag: only a restart helps
+                session = open_session(folder / "store", folder=folder)
+                seen.add("restart")
+                again(session, folder, write)
+    session.close()
+    session = open_session(folder / "store", folder=folder)
+    for write in range(len(scenario.WRITES)):
+        again(session, folder, write)
+    assert finish(session, folder) == expected
+    assert not any(doctor.compare(session.store).values())
+    how = (
+        "refused with store.io, done when asked again"
+        if "store.io" in seen
+        else ("no write refused: what could not be kept is made again")
+    )
+    how += " after a restart" if "restart" in seen else ""
+    note("kills", f"{ERRORS[code]} ({code}) at `{point}`", f"{how}; reads went on")
+
+
+# -------------------------------------------------------------- a disk that is full
+
+
+@pytest.mark.parametrize("kilobytes", [2400, 4000])
+def test_a_small_disk(open_session: OpenSession, tmp_path: Path, kilobytes: int) -> None:
+    """A real file system that runs full, for the libraries' system calls, too."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = f"size={kilobytes}k"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a file system")
+    kept: list[int] = []
+    try:
+        process = Process(disk / "store", cwd=tmp_path)
+        fill_up(process, kept)
+        process.stop(15)
+        copy = tmp_path / "copy"
+        shutil.copytree(disk / "store", copy)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    session = open_session(copy)
+    there = {document["id"] for document in session.data("doc.list", limit=1000)}
+    assert set(kept) <= there
+    assert session.store.log.verify() == session.store.seq
+    note(
+        "kills",
+        "a file system that runs full, and everything on it",
+        "writes refused with store.io; reads went on; on a larger disk every acknowledged "
+        "write there",
+    )
+
+
+def fill_up(process: Process, kept: list[int]) -> None:
+    """Writes until the disk refuses, ten times over; reads must go on."""
+    first, second = process.message(), process.message()
+    if second["params"]["type"] != "ready":
+        assert second["params"]["error"]["type"] == "store.io", (first, second)
+        return
+    refused = 0
+    for number in range(1, 600):
+        answer = process.ask(number, "doc.create", title=f"T{number}", text=f"word{number} " * 900)
+        if "result" in answer:
+            kept.append(answer["result"]["data"]["id"])
+            continue
+        assert answer["error"]["data"]["type"] == "store.io", answer
+        refused += 1
+        if refused == 10:
+            break
+        assert "result" in process.ask(f"r{number}", "search", query="word1", mode="fts")
+    assert refused == 10

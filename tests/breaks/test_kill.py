@@ -1,0 +1,172 @@
+"""kill -9 at any moment: what was acknowledged is there, and nothing is half there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import OpenSession
+from tests.kit.talk import REPO, Session
+
+ROUNDS = 20 if os.environ.get("KBPROC_TEST_PROFILE") == "long" else 3
+FILES = 150
+INGEST = {"paths": ["docs"], "client_token": "ingest"}
+
+
+class Victim:
+    """A real coprocess that ingests a folder while small writes come in beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.acknowledged: dict[str, dict[str, Any]] = {}
+        self.sent: set[str] = set()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kit.fixed", str(folder / "store"), "hash"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
+        )
+        assert self._process.stdin and self._process.stdout
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        while b'"ready"' not in self._stdout.readline():
+            pass
+        self._send("ingest", "doc.ingest", INGEST)
+        self._writer = threading.Thread(target=self._write)
+        self._reader = threading.Thread(target=self._read)
+        for thread in (self._writer, self._reader):
+            thread.start()
+
+    def _send(self, id: str, method: str, params: dict[str, Any]) -> None:
+        self.sent.add(id)
+        request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        self._stdin.write(json.dumps(request).encode() + b"\n")
+        self._stdin.flush()
+
+    def _write(self) -> None:
+        """A dozen writes in flight, then the next once one of them is answered."""
+        for number in range(400):
+            id = f"doc-{number}"
+            while len(self.sent) - len(self.acknowledged) > 12:
+                if self._process.poll() is not None:
+                    return
+                time.sleep(0.001)
+            try:
+                self._send(
+                    id, "doc.create", {"title": id, "text": f"words of {id}", "client_token": id}
+                )
+            except OSError:
+                return
+
+    def _read(self) -> None:
+        for line in self._stdout:
+            if not line.endswith(b"\n"):
+                return  # torn by the kill
+            message = json.loads(line)
+            if "result" in message:
+                self.acknowledged[message["id"]] = message["result"]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for thread in (self._writer, self._reader):
+            thread.join(20)
+        self._stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+
+
+def children_of_the_dead() -> list[str]:
+    """Parsers whose kbproc is gone."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+            parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[1]
+        except OSError:
+            continue
+        if b"kbproc.sources.parse.worker" in command and parent == "1":
+            found.append(path.name)
+    return found
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_killed_at_a_random_moment(open_session: OpenSession, tmp_path: Path, number: int) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for n in range(FILES):
+        text = "\n\n".join(f"Paragraph {k} of file {n} about topic{n % 7}." for k in range(20))
+        (docs / f"{n:03}.md").write_text(f"# File {n}\n\n{text}\n")
+    victim = Victim(tmp_path)
+    time.sleep(random.uniform(0.02, 0.9))
+    victim.kill()
+    session = open_session()
+    check_acknowledged(session, victim)
+    check_whole(session)
+    findings = session.data("doctor", deep=True)
+    assert findings["healthy"], findings
+    go_on(session, victim)
+
+
+def check_acknowledged(session: Session, victim: Victim) -> None:
+    for id, result in victim.acknowledged.items():
+        if id != "ingest":
+            found = session.data("doc.get", id=result["data"]["id"], text=True)
+            assert (found["title"], found["text"]) == (id, f"words of {id}")
+        assert session.store.seq >= result["meta"]["seq"]
+
+
+def check_whole(session: Session) -> None:
+    """Every document has all of its chunks and its source, and is found."""
+    for doc in all_documents(session):
+        chunks = session.data("chunk.list", document_id=doc["id"], limit=1000)
+        assert [chunk["chunk_index"] for chunk in chunks] == list(range(doc["chunk_count"]))
+        assert session.data("doc.download", id=doc["id"])["sha256"] == doc["sha256"]
+        if doc["source"]["path"]:
+            assert "Paragraph 19 of file" in chunks[-1]["text"]
+
+
+def all_documents(session: Session) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = session.data("doc.list", limit=1000)
+    return found
+
+
+def go_on(session: Session, victim: Victim) -> None:
+    """Every request sent again under its token: nothing twice, nothing missing."""
+    answer = session.ask("doc.ingest", **INGEST)["result"]
+    counts = {name: answer["data"][name] for name in ("added", "updated", "unchanged", "failed")}
+    assert counts == {"added": FILES, "updated": 0, "unchanged": 0, "failed": 0}
+    for id in victim.sent - {"ingest"}:
+        again = session.ask("doc.create", title=id, text=f"words of {id}", client_token=id)
+        if id in victim.acknowledged:
+            assert again["result"]["meta"]["duplicate"] is True
+            assert again["result"]["data"]["id"] == victim.acknowledged[id]["data"]["id"]
+    docs = all_documents(session)
+    assert len(docs) == FILES + len(victim.sent) - 1
+    assert {doc["revision"] for doc in docs} == {1}
+    assert len({doc["source"]["path"] or doc["title"] for doc in docs}) == len(docs)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_no_parser_outlives_its_process(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("Alpha.")
+    before = children_of_the_dead()
+    victim = Victim(tmp_path)
+    while "ingest" not in victim.acknowledged:
+        time.sleep(0.01)
+    victim.kill()
+    deadline = time.monotonic() + 5
+    while (left := set(children_of_the_dead()) - set(before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == set()

@@ -1,0 +1,515 @@
+"""The process that has the store open ends or dies; another goes on in its place."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import OpenSession
+from tests.kit.crowd import (
+    LONG,
+    Client,
+    Crowd,
+    check_answers,
+    check_once,
+    held_after,
+    holders,
+    said,
+    slow_embeddings,
+    titles,
+    until,
+)
+from tests.kit.faults import faults_of, note
+
+pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
+
+compared = faults_of("takeover")
+
+KILLS = 25 if LONG else 4
+FILES = 150 if LONG else 80
+CLIENTS, WRITES = 3, 12
+BATCH = 32 + 8  # documents in a record of an ingest, and those that it reads ahead
+WAYS: dict[str, Callable[[Client], None]] = {
+    "its stdin ends": Client.leave,
+    "SIGTERM": lambda client: client.kill(signal.SIGTERM),
+    "kill -9": Client.kill,
+}
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    with Crowd(tmp_path) as crowd:
+        yield crowd
+
+
+def items(client: Client, id: int) -> list[Any]:
+    return [event["item"] for event in client.events[id] if event["type"] == "item"]
+
+
+def seqs(client: Client, id: int) -> list[int]:
+    return [item["seq"] for item in items(client, id)]
+
+
+def methods(client: Client, id: int) -> list[str]:
+    return [item["method"] for item in items(client, id)]
+
+
+def warnings(client: Client, id: int) -> int:
+    return client.types(id).count("warning")
+
+
+# --------------------------------------------------------------- everything in flight
+
+
+class Busy:
+    """A client with requests of every kind in flight."""
+
+    def __init__(self, crowd: Crowd, number: int) -> None:
+        folder = crowd.folder / f"docs{number}"
+        folder.mkdir()
+        for n in range(FILES):
+            text = "\n\n".join(f"Paragraph {k} of {n} in {number}." for k in range(20))
+            (folder / f"{n:03}.md").write_text(f"# File {number}-{n}\n\n{text}\n")
+        self.files = [f"File {number}-{n}" for n in range(FILES)]
+        self.client = client = crowd.join(actor=f"agent{number}")
+        self._folder = folder.name
+        self.names: list[str] = []
+        self.writes: list[int] = []
+        self.reads: list[int] = []
+        self.subscription = client.start("events.subscribe", after_seq=0)
+        self.later = client.start("ping", min_seq=100_000)
+        self._write_and_read()
+
+    def _write_and_read(self) -> None:
+        for n in range(len(self.names), len(self.names) + WRITES):
+            self.names.append(name := f"{self.client.pid}-{n}")
+            token = {"client_token": name} if n % 2 else {}
+            self.writes.append(self.client.create(name, **token))
+        self.reads += [self.client.start("doc.list", limit=5) for _ in range(WRITES)]
+        self.reads += [
+            self.client.start("search", query="words", mode="fts") for _ in range(WRITES)
+        ]
+
+    def bring_files(self) -> None:
+        self.ingest = self.client.start("doc.ingest", paths=[self._folder])
+
+    def wait(self) -> None:
+        """For vectors, now that there are chunks that have none; and all the rest once more."""
+        self.waits = self.client.start("doc.wait")
+        self.export = self.client.start("store.export")
+        self._write_and_read()
+        for id in (self.ingest, self.waits):
+            self.client.wait_for(lambda id=id: self.client.types(id), "init")
+
+    def check(self, seq: int) -> None:
+        """All answered, everything seen once."""
+        client = self.client
+        for id in [*self.writes, *self.reads, self.ingest, self.export, self.waits]:
+            assert "result" in client.answer(id), (client.sent[id], client.answer(id))
+        counts = client.answer(self.ingest)["result"]["data"]
+        assert (counts["added"], counts["failed"]) == (FILES, 0)
+        client.wait_for(lambda: seq in seqs(client, self.subscription), f"record {seq}")
+        for id in (self.subscription, self.later):
+            assert client.answers[id] == [], "what waits must not hear of an end"
+            client.cancel(id)
+            assert client.answer(id)["error"]["data"]["type"] == "operation.cancelled"
+        assert seqs(client, self.subscription) == list(range(1, seq + 1))
+        exported = [item["id"] for item in items(client, self.export) if item["type"] == "document"]
+        assert len(exported) == len(set(exported)), "exported twice"
+        assert warnings(client, self.subscription) == 1
+        for id in (self.ingest, self.waits, self.export):
+            assert warnings(client, id) <= 1
+        check_answers(client)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_in_flight(crowd: Crowd, way: str) -> None:
+    """Ingests are cut off in their middle: the owner keeps so many sources that at least one
+    has written a record, and so few that at most one has come to its end."""
+    kept = CLIENTS * (WRITES + BATCH)
+    assert CLIENTS * BATCH < 2 * FILES
+    with slow_embeddings(crowd.store, longest=60) as released:
+        owner = crowd.join(program=held_after(kept))
+        busy = [Busy(crowd, number) for number in range(CLIENTS)]
+        for b in busy:
+            b.bring_files()
+        seen = busy[0].client
+        seen.wait_for(lambda: "doc.ingest" in methods(seen, busy[0].subscription), "a record")
+        for b in busy:
+            b.wait()
+        cut = [b for b in busy if not b.client.answers[b.ingest]]
+        assert len(cut) >= CLIENTS - 1
+        assert not any(b.client.answers[b.waits] for b in busy)
+        started = time.monotonic()
+        WAYS[way](owner)
+        if way != "kill -9":
+            released.set()  # else its end waits for what it embeds
+        code = owner.gone()
+        print(f"\n{way}: gone after {time.monotonic() - started:.2f} s", end="")
+        assert code == (-signal.SIGKILL if way == "kill -9" else 0)
+        heir = crowd.owner(unlike=[owner])
+        for b in busy:
+            b.client.wait_for(lambda b=b: warnings(b.client, b.subscription), "the warning")
+        print(f", taken over after {time.monotonic() - started:.2f} s")
+        released.set()
+        for b in busy:
+            b.client.answer(b.ingest)
+            assert warnings(b.client, b.ingest) == (b in cut), "whether it was asked again"
+            for id in b.writes:
+                b.client.answer(id)
+        # What waited for all that was pending has its answer before the last is checked.
+        heir.data("doc.wait")
+        seq = heir.data("ping")["seq"]
+        for b in busy:
+            b.check(seq)
+        every = [name for b in busy for name in (*b.names, *b.files)]
+        check_once(heir, acknowledged=every, sent=every)
+        assert heir.data("doctor", deep=True)["healthy"]
+    note(
+        "takeover",
+        f"{way}, while others have writes, reads, ingests, waits, subscriptions and "
+        "exports in flight",
+        "every request answered once, every write there once; streams go on without gap or "
+        "repeat, after a warning",
+    )
+
+
+POINTS = [
+    "log.write",
+    "log.torn",
+    "log.written",
+    "log.synced",
+    "catalog.commit",
+    "catalog.committed",
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "token"),
+    [
+        (point, token)
+        for n, point in enumerate(POINTS)
+        for token in (False, True)
+        if LONG or token == n % 2
+    ],
+)
+def test_a_write_cut_off(crowd: Crowd, point: str, token: bool) -> None:
+    """Whether its record was on the disk or not, it is done once when it is sent again."""
+    owner = crowd.join(kill_at=f"{point}:4")
+    guest, other = crowd.join(), crowd.join()
+    for n in range(5):
+        more = {"client_token": f"{n}"} if token else {}
+        answer = guest.answer(guest.create(f"{n}", **more))
+        assert answer["result"]["data"]["title"] == f"{n}"
+    assert owner.gone() == -signal.SIGKILL
+    assert titles(other) == {f"{n}": 1 for n in range(5)}
+    check_answers(guest)
+    if token:
+        again = guest.answer(guest.create("2", client_token="2"))["result"]
+        assert again["meta"]["duplicate"] is True
+    note(
+        "takeover",
+        "kill -9 between a write's record and its answer",
+        "the write is there once, and answered once",
+    )
+
+
+def test_a_batch_cut_off(crowd: Crowd) -> None:
+    crowd.join(kill_at="log.synced:4")
+    guest = crowd.join()
+    batch = [
+        {
+            "jsonrpc": "2.0",
+            "id": f"b{n}",
+            "method": "doc.create",
+            "params": {"title": f"{n}", "text": f"words of {n}"},
+        }
+        for n in range(6)
+    ]
+    guest.send(batch)
+    guest.wait_for(lambda: guest.batches, "the batch's answer")
+    assert titles(guest) == {f"{n}": 1 for n in range(6)}
+    assert [answer["id"] for answer in guest.batches[0]] == [f"b{n}" for n in range(6)]
+    assert all("result" in answer for answer in guest.batches[0]), guest.batches[0]
+    assert len(guest.batches) == 1
+    note("takeover", "kill -9 in the middle of a batch", "one answer to it, each write there once")
+
+
+def test_a_refusal_stays_a_refusal(crowd: Crowd) -> None:
+    """A plan made before is carried out after, if nothing has changed."""
+    owner, guest = crowd.join(), crowd.join()
+    guest.answer(guest.create("x"))
+    plan = guest.error("doc.delete", ids=[1])["plan"]["plan_hash"]
+    owner.kill()
+    owner.gone()
+    assert guest.error("doc.delete", ids=[1], confirm="0" * 32)["type"] == "resource.plan_stale"
+    assert guest.error("doc.get", id=9)["type"] == "resource.not_found"
+    assert "data" in guest.ask("doc.delete", ids=[1], confirm=plan)["result"]
+    assert titles(guest) == {}
+
+
+def test_each_keeps_what_is_its_own(crowd: Crowd, tmp_path: Path) -> None:
+    """Actor, scopes, folder and limits, of the new owner and of those who attach to it."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.md").write_text(f"# {name}\n\nwords\n")
+    owner = crowd.join()
+    ann = crowd.join(
+        cwd=tmp_path / "a", actor="ann", scopes="doc:read,doc:write", max_line_bytes=2000
+    )
+    bob = crowd.join(cwd=tmp_path / "b", actor="bob", scopes="doc:read,doc:write,admin")
+    for round in range(2):
+        owner.kill()
+        owner.gone()
+        for client in (ann, bob) if round == 0 else (bob,):
+            client.data("doc.ingest", paths=["x.md"])
+            assert client.error("doc.ingest", paths=["../x.md"])["type"] in {
+                "path.outside_root",
+                "resource.not_found",
+            }
+            assert client.error("kb.create", slug="no")["type"] == "auth.insufficient_scope"
+        if round == 0:
+            assert ann.error("events.read")["type"] == "auth.insufficient_scope"
+            ann.send("x" * 3000)
+            ann.wait_for(lambda: ann.answers[None], "input.too_large")
+            owner = ann
+            if crowd.owner().pid == bob.pid:  # then there is nobody left to take over
+                break
+    assert [r["actor"] for r in bob.data("events.read", after_seq=1, types=["doc.written"])] in (
+        ["ann", "bob"],
+        ["bob", "ann"],
+    )
+    check_answers(bob)
+
+
+def test_cancel_after_a_takeover(crowd: Crowd) -> None:
+    owner, guest, other = (crowd.join() for _ in range(3))
+    waits = guest.start("ping", min_seq=99)
+    follows = guest.start("events.subscribe", after_seq=0)
+    guest.wait_for(lambda: seqs(guest, follows), "the first record")
+    owner.kill()
+    owner.gone()
+    for id in (waits, follows):
+        guest.cancel(id)
+        assert guest.answer(id)["error"]["data"]["type"] == "operation.cancelled"
+    other.answer(other.create("x"))
+    check_answers(guest)
+    assert seqs(guest, follows) == [1]
+
+
+# ------------------------------------------------------------------ one after the other
+
+
+def test_subscribers_across_three_takeovers(crowd: Crowd) -> None:
+    clients = crowd.together(6)
+    follows = {client.pid: client.start("events.subscribe", after_seq=0) for client in clients}
+    written: list[str] = []
+    for way in WAYS.values():
+        for n, client in enumerate(crowd.living):
+            client.answer(client.create(f"{len(written)}-{n}"))
+            written.append(f"{len(written)}-{n}")
+        owner = crowd.owner()
+        for client in crowd.living:
+            if client is not owner:
+                client.create(name := f"{len(written)}-in-flight")
+                written.append(name)
+        way(owner)
+        owner.gone()
+    left = crowd.living
+    assert len(left) == 3
+    for client in left:
+        for id in client.sent:
+            if id != follows[client.pid]:
+                client.answer(id)
+    seq = left[0].answer(left[0].create("last"))["result"]["meta"]["seq"]
+    for client in left:
+        id = follows[client.pid]
+        client.wait_for(lambda c=client, i=id: seq in seqs(c, i), f"record {seq}")
+        assert seqs(client, id) == list(range(1, seq + 1))
+        assert warnings(client, id) == 3
+        client.cancel(id)
+        client.answer(id)
+        check_answers(client)
+    note(
+        "takeover",
+        "three takeovers in a row under subscriptions",
+        "every record seen once, in order; the index without a gap; a warning each time",
+    )
+
+
+class Writer:
+    """Writes until it is told to stop, or its process dies; some writes in flight at once."""
+
+    def __init__(self, crowd: Crowd, number: int) -> None:
+        self.client = crowd.join(actor=f"agent{number}")
+        self.names: dict[int | str, str] = {}
+        self._number = number
+        self._room = threading.Semaphore(4)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def _write(self) -> None:
+        for n in range(100_000):
+            if self._over.is_set() or self.client.ended:
+                return
+            name = f"{self._number}-{n}"
+            try:
+                id = self.client.create(name, **({"client_token": name} if n % 2 else {}))
+            except OSError:
+                return  # killed
+            self.names[id] = name
+            if n >= 4:
+                self._wait_for(id - 4)
+
+    def _wait_for(self, id: int) -> None:
+        """A few in flight, not more: what is asked is what this waits for."""
+        with self.client._heard:
+            self.client._heard.wait_for(lambda: self.client.answers[id] or self.client.ended, 60)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def acknowledged(self) -> set[str]:
+        return {self.names[id] for id in self.client.acknowledged() if id in self.names}
+
+
+def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None:
+    """Each time 200 ms after the first write that the new owner acknowledged."""
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    writers = [Writer(crowd, number) for number in range(5)]
+    gaps: list[float] = []
+    dead: list[Client] = []
+    for _ in range(KILLS):
+        owner = crowd.owner(unlike=dead)
+        marks = {w.client.pid: max(w.names, default=0) for w in writers}
+
+        def written(marks: dict[int, int | str] = marks) -> bool:
+            """A write that was sent since is acknowledged."""
+            return any(
+                marks.get(w.client.pid, 0) < id  # type: ignore[operator]
+                for w in writers
+                for id in w.client.acknowledged()
+                if w.client.alive
+            )
+
+        started = time.monotonic()
+        until(written, "a write under the new owner", crowd.told)
+        gaps.append(time.monotonic() - started)
+        time.sleep(0.2)
+        owner.kill()
+        owner.gone()
+        dead.append(owner)
+        writers.append(Writer(crowd, len(writers)))  # one comes
+        if chance.random() < 0.5:  # one goes, its writes being answered
+            leaver = chance.choice([w for w in writers if w.client.alive])
+            leaver.stop()
+            assert leaver.client.end() == 0, f"seed {seed}; {leaver.client.told()}"
+            check_answers(leaver.client)
+            dead.append(leaver.client)
+            writers.append(Writer(crowd, len(writers)))
+    for writer in writers:
+        writer.stop()
+    for writer in writers:
+        if writer.client.alive:
+            for id in writer.names:
+                writer.client.answer(id)
+            check_answers(writer.client)
+    acknowledged = set().union(*(writer.acknowledged() for writer in writers))
+    sent = [name for writer in writers for name in writer.names.values()]
+    last = crowd.owner()
+    check_once(last, acknowledged=acknowledged, sent=sent)
+    print(
+        f"\n{KILLS} kills: {len(acknowledged)} of {len(sent)} writes acknowledged; "
+        f"new owner to first write {max(gaps):.2f} s at most"
+    )
+    for client in crowd.living:
+        client.leave()
+    assert all(client.gone() == 0 for client in crowd.living), f"seed {seed}"
+    assert holders(crowd.store) == []
+    session = open_session()
+    assert session.store.log.verify() == session.store.seq
+    session.embedded()
+    note(
+        "takeover",
+        "the owner killed -9 again and again, each time 200 ms after the first write "
+        "that it acknowledged, while processes come and go",
+        "every acknowledged write there exactly once",
+    )
+
+
+def test_commands_while_owners_die(crowd: Crowd) -> None:
+    """A command never hears of a takeover: it is answered, or it takes over itself."""
+    codes = []
+    for n in range(6 if LONG else 3):
+        owner, _ = crowd.join(), crowd.join()
+        commands = [
+            crowd.command("call", "doc.create", f"title={n}-{k}", "text=x") for k in range(3)
+        ]
+        owner = crowd.owner()
+        until(lambda c=commands[0]: c.poll() is not None, "a command's end")
+        owner.kill()
+        codes += [said(command) for command in commands]
+        owner.gone()
+    assert [result for result in codes if result.code != 0] == []
+    found = titles(crowd.owner())
+    assert set(found.values()) == {1} and len(found) == len(codes)
+    note("takeover", "kill -9 under commands that are attached", "all exit with 0; each write once")
+
+
+# ------------------------------------------------------------------------------ the end
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_owner_does_not_stay_for_the_others(crowd: Crowd, way: str) -> None:
+    owner, *others = (crowd.join() for _ in range(3))
+    waits = others[0].start("events.subscribe", after_seq=0)
+    started = time.monotonic()
+    WAYS[way](owner)
+    owner.gone()
+    assert time.monotonic() - started < 5
+    assert titles(others[1]) == {}
+    others[0].cancel(waits)
+    check_answers_after(others[0], waits)
+
+
+def check_answers_after(client: Client, id: int) -> None:
+    client.answer(id)
+    check_answers(client)
+
+
+def test_all_leave_at_once(crowd: Crowd, open_session: OpenSession) -> None:
+    """In the middle of their writes: each hears all its answers, then nobody is left."""
+    clients = crowd.together(4)
+    sent = []
+    for n, client in enumerate(clients):
+        for k in range(15):
+            client.create(f"{n}-{k}")
+            sent.append(f"{n}-{k}")
+    for client in clients:
+        client.leave()
+    assert [client.gone() for client in clients] == [0] * 4, crowd.told()
+    for client in clients:
+        check_answers(client)
+        assert len(client.acknowledged()) == 15
+    assert holders(crowd.store) == [] and not (crowd.store / "kbproc.sock").exists()
+    started = time.monotonic()
+    check_once(last := crowd.join(), acknowledged=sent, sent=sent)
+    assert time.monotonic() - started < 10
+    last.end()
+    open_session()
+    note(
+        "takeover",
+        "all processes end in the same moment, writes in flight",
+        "each hears its answers; no process and no socket is left",
+    )

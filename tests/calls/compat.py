@@ -1,0 +1,130 @@
+"""Which changes to the schemas break which client.
+
+The baseline holds every schema as last released. `python -m tests.calls.compat` adds
+what is new to it, and refuses if anything that was there has been broken.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kbproc.calls.schema import all_schemas
+from kbproc.methods.registry import registry
+
+BASELINE = Path(__file__).with_name("schemas_v1.json")
+Schema = dict[str, Any]
+
+
+def breaks(old: dict[str, Schema], new: dict[str, Schema]) -> list[str]:
+    """One sentence for every change that an existing client can't live with."""
+    found = [f"{name} is gone: clients that use it break" for name in old if name not in new]
+    for name, schema in old.items():
+        if name in new:
+            who = "callers" if name.endswith(".params") else "readers"
+            found += _compare(name, schema, new[name], schema, new[name], who)
+    return found
+
+
+def _compare(
+    path: str, old: Any, new: Any, old_root: Schema, new_root: Schema, who: str
+) -> Iterator[str]:
+    old, new = _resolved(old, old_root), _resolved(new, new_root)
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    yield from _types(path, old, new, who)
+    yield from _members(path, old, new, old_root, new_root, who)
+    yield from _values(path, old, new, who)
+    yield from _limits(path, old, new, who)
+    if "items" in old and "items" in new:
+        yield from _compare(f"{path}[]", old["items"], new["items"], old_root, new_root, who)
+    for index, (before, after) in enumerate(
+        zip(old.get("anyOf", []), new.get("anyOf", []), strict=False)
+    ):
+        yield from _compare(f"{path}|{index}", before, after, old_root, new_root, who)
+
+
+def _resolved(schema: Any, root: Schema) -> Any:
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[1]]
+    return schema
+
+
+def _kinds(schema: Schema) -> set[str]:
+    if "anyOf" in schema:
+        return {kind for part in schema["anyOf"] for kind in _kinds(part)} | (
+            {"object"} if any("$ref" in part for part in schema["anyOf"]) else set()
+        )
+    kind = schema.get("type")
+    return set(kind) if isinstance(kind, list) else {kind} if kind else set()
+
+
+def _types(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
+    before, after = _kinds(old), _kinds(new)
+    if not before or not after:
+        return
+    wrong = before - after if who == "callers" else after - before
+    if wrong:
+        verb = "no longer takes" if who == "callers" else "may now be"
+        yield f"{path} {verb} {', '.join(sorted(wrong))}: breaks {who}"
+
+
+def _members(
+    path: str, old: Schema, new: Schema, old_root: Schema, new_root: Schema, who: str
+) -> Iterator[str]:
+    before, after = old.get("properties", {}), new.get("properties", {})
+    for name, schema in before.items():
+        if name not in after:
+            yield f"{path}.{name} is gone: breaks {who}"
+        else:
+            yield from _compare(f"{path}.{name}", schema, after[name], old_root, new_root, who)
+    was, now = set(old.get("required", [])), set(new.get("required", []))
+    wrong = now - was if who == "callers" else was - now
+    for name in sorted(wrong):
+        said = "is now required" if who == "callers" else "may now be missing"
+        yield f"{path}.{name} {said}: breaks {who}"
+
+
+def _values(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
+    if who == "callers" and "enum" in old:
+        for value in old["enum"]:
+            if value not in new.get("enum", [value]):
+                yield f"{path} no longer takes {value!r}: breaks callers"
+    if "const" in old and new.get("const") != old["const"]:
+        yield f"{path} is no longer {old['const']!r}: breaks {who}"
+    if who == "callers" and old.get("default") != new.get("default") and "default" in old:
+        yield f"{path} has another default: breaks callers that leave it out"
+
+
+def _limits(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
+    if who != "callers":
+        return
+    for name, narrower in (
+        ("minimum", lambda a, b: b > a),
+        ("maximum", lambda a, b: b < a),
+        ("minLength", lambda a, b: b > a),
+        ("maxLength", lambda a, b: b < a),
+        ("minItems", lambda a, b: b > a),
+        ("maxItems", lambda a, b: b < a),
+    ):
+        if name in new and (name not in old or narrower(old[name], new[name])):
+            yield f"{path} has a narrower {name}: breaks callers"
+    if "pattern" in new and new["pattern"] != old.get("pattern"):
+        yield f"{path} has another pattern: breaks callers"
+
+
+def main() -> int:
+    new = all_schemas(registry().methods.values())
+    old = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
+    if found := breaks(old, new):
+        print("\n".join(found), file=sys.stderr)
+        return 1
+    BASELINE.write_text(json.dumps(new, separators=(",", ":"), ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Every example that a method declares does what it says, in a store of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kbproc.calls.method import Example, Method
+from kbproc.methods.registry import registry
+from tests.conversations.conversations import make_files
+from tests.kit.talk import Session
+
+CASES = [(m, e) for m in registry().methods.values() for e in m.examples]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files, and a store that has read one of them.
+
+    Documents 1 and 2, the entries 3, 4 and 5, of which 4 supersedes 5, and an agent's note 6.
+    """
+    folder = tmp_path_factory.mktemp("world")
+    make_files(folder)
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.ingest", paths=["docs/git-admin.md"])
+    session.data("kb.create", slug="scratch")
+    session.data("doc.create", title="Draft", text="Not finished.", tags=["draft"], kb="scratch")
+    for title, body in (
+        ("The CI cache is keyed by branch", "Each branch begins with an empty cache."),
+        ("The CI cache is keyed by lock file", "Deleting the lock file drops the cache."),
+        ("The CI has no cache", "Builds begin with nothing."),
+    ):
+        session.data("knowledge.store", title=title, body=body, tags=["ci"])
+    session.data("knowledge.supersede", old_id=5, new_id=4)
+    session.data("agent.create", slug="gitea", description="Looks after the Gitea server.")
+    text = "# Webhooks\n\nGitea signs deploy hooks with a shared secret."
+    session.data("note.put", agent="gitea", slug="gitea-webhooks", text=text)
+    session.embedded()
+    session.close()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("method", "example"), CASES, ids=[f"{m.name}: {e.what}" for m, e in CASES]
+)
+def test_example(method: Method, example: Example, world: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "world"
+    shutil.copytree(world, folder)
+    session = Session(folder / "store", cwd=folder)
+    answer = session.ask(method.name, **example.params)
+    session.close()
+    exit = answer["error"]["data"]["exit_code"] if "error" in answer else 0
+    assert exit == example.exit, answer
+    if "error" in answer:
+        assert answer["error"]["data"]["type"] in method.all_errors
+
+
+def test_every_method_has_an_example() -> None:
+    assert [m.name for m in registry().methods.values() if not m.examples] == []

@@ -1,0 +1,261 @@
+"""Every method's flags say what its params schema says, and command lines read back."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
+from kbproc.calls.method import Example, Method, method
+from kbproc.calls.reply import Reply
+from kbproc.calls.schema import params_schema
+from kbproc.methods.registry import registry
+from kbproc.shell.arguments import argv_of, params_from_words, params_of, parse
+
+REGISTRY = registry()
+METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
+
+
+def read(method: Method, line: list[str]) -> dict[str, Any]:
+    """The params that a command line without `kbproc` and the command means."""
+    return params_of(method, parse("kbproc x", [*GLOBAL_FLAGS, *flags_of(method)], line))
+
+
+def read_back(method: Method, params: dict[str, Any]) -> dict[str, Any]:
+    line = argv_of(method, params)
+    words = ["kbproc", *method.name.split(".")]
+    assert line[: len(words)] == words
+    return read(method, line[len(words) :])
+
+
+def resolved(schema: dict[str, Any], prop: dict[str, Any]) -> dict[str, Any]:
+    """A property's schema without null and references."""
+    if "anyOf" in prop:
+        kinds = [resolved(schema, one) for one in prop["anyOf"] if one != {"type": "null"}]
+        merged = kinds[0] if len(kinds) == 1 else {}
+        return {**merged, **{k: v for k, v in prop.items() if k != "anyOf"}}
+    if "$ref" in prop:
+        return dict(schema["$defs"][prop["$ref"].rsplit("/", 1)[1]])
+    return prop
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_flags_and_schema_agree(method: Method) -> None:
+    schema = params_schema(method)
+    flags = {flag.param: flag for flag in flags_of(method) if flag.param and "." not in flag.param}
+    assert set(flags) == set(schema["properties"])
+    for name, prop in schema["properties"].items():
+        flag, said = flags[name], resolved(schema, prop)
+        assert flag.required == (name in schema.get("required", []))
+        assert flag.default == prop.get("default"), name
+        if "type" in said:
+            assert flag.type == said["type"], name
+        values = said.get("items", said)
+        if "enum" in values:
+            assert sorted(flag.enum or []) == sorted(values["enum"])
+        for mine, theirs in (
+            ("minimum", "minimum"),
+            ("maximum", "maximum"),
+            ("pattern", "pattern"),
+        ):
+            if theirs in said:
+                assert getattr(flag, mine) == said[theirs], name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_flag_names_are_unique_and_plain_json(method: Method) -> None:
+    flags = flags_of(method)
+    names = [flag.name for flag in flags]
+    assert len(names) == len(set(names))
+    assert all(name == name.lower() and "_" not in name for name in names)
+    assert msgspec.json.decode(msgspec.json.encode(flags), type=list[Flag]) == flags
+    for flag in flags:
+        assert all(other in names for other in flag.mutually_exclusive)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_example_reads_back(method: Method) -> None:
+    for example in method.examples:
+        assert read_back(method, example.params) == example.params
+
+
+class Place(Struct, kw_only=True, frozen=True):
+    city: str | None = None
+    rooms: Annotated[list[int], Meta(max_length=9)] | None = None
+
+
+class Toy(WriteParams, kw_only=True, frozen=True):
+    text: Annotated[str, Meta(min_length=1, max_length=20, description="some text")]
+    names: list[str] = []
+    count: Annotated[int, Meta(ge=1, le=5)] | None = None
+    share: float = 0.5
+    on: bool = True
+    off: bool = False
+    kind: Literal["b", "a"] = "a"
+    one_or_many: str | list[str] | None = None
+    numbers: list[int] | None = None
+    facts: dict[str, str | int | float | bool | None] = {}
+    place: Place | None = None
+    anything: Any = None
+    api_key: str | None = None
+
+
+@method(
+    "toy.make",
+    kind="write",
+    params=Toy,
+    result=int,
+    summary="Make a toy.",
+    when_to_use="Never.",
+    examples=[Example(params={"text": "x"}, what="one")],
+    positional=["text", "names"],
+)
+def make(call: Any, params: Any) -> Reply:
+    raise AssertionError
+
+
+TOY: Method = make.method  # type: ignore[attr-defined]
+
+
+def test_flags_of_a_toy() -> None:
+    flags = {flag.name: flag for flag in flags_of(TOY)}
+    assert flags["--text"].positional
+    assert (flags["--text"].min_length, flags["--text"].help) == (1, "some text")
+    assert (flags["--names"].type, flags["--names"].items) == ("array", "string")
+    assert (flags["--count"].type, flags["--count"].minimum, flags["--count"].maximum) == (
+        "integer",
+        1,
+        5,
+    )
+    assert flags["--kind"].enum == ["b", "a"]  # in the order that was declared
+    assert (flags["--one-or-many"].type, flags["--one-or-many"].items) == ("string", "string")
+    assert (flags["--place"].type, flags["--place.rooms"].items) == ("object", "integer")
+    assert flags["--api-key"].sensitive
+    assert not flags["--text"].sensitive
+    assert flags["--share"].profileable
+    assert not flags["--count"].profileable
+
+
+@pytest.mark.parametrize(
+    ("line", "params"),
+    [
+        ("hello", {"text": "hello"}),
+        ("hello a,b c", {"text": "hello", "names": ["a,b", "c"]}),  # paths may hold commas
+        ("--names a,b --names c", {"names": ["a", "b", "c"]}),
+        ("--names '[\"a,b\"]'", {"names": ["a,b"]}),
+        ("--names ''", {"names": []}),
+        ("--count=3 --share .25", {"count": 3, "share": 0.25}),
+        ("--count -3", {"count": -3}),
+        ("--count three", {"count": "three"}),
+        ("--off --no-on", {"off": True, "on": False}),
+        ("--off=false", {"off": False}),
+        ("--one-or-many a", {"one_or_many": "a"}),
+        ("--one_or_many a,b", {"one_or_many": ["a", "b"]}),
+        ("--numbers 1,2 --numbers 3", {"numbers": [1, 2, 3]}),
+        ("--facts a=1 --facts b=x=y --facts 'c=no'", {"facts": {"a": 1, "b": "x=y", "c": "no"}}),
+        ("--facts '{\"a\": null}'", {"facts": {"a": None}}),
+        ("--place.city Rome --place.rooms 1,2", {"place": {"city": "Rome", "rooms": [1, 2]}}),
+        ('--place \'{"city": "Rome"}\' --place.rooms 1', {"place": {"city": "Rome", "rooms": [1]}}),
+        ("--anything 5", {"anything": 5}),
+        ("--anything five", {"anything": "five"}),
+        ("-- --off", {"text": "--off"}),
+        ("'-left out'", {"text": "-left out"}),
+        ("-5", {"text": "-5"}),
+        ("--format text x --yes --dry-run", {"text": "x", "dry_run": True}),
+    ],
+)
+def test_reading(line: str, params: dict[str, Any]) -> None:
+    assert read(TOY, shlex.split(line)) == params
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "valid"),
+    [
+        ("--cuont 3", "--cuont", "--count"),
+        ("-x", "-x", None),
+        ("--count", "--count", None),
+        ("--count --off", "--count", None),
+        ("--facts alone", "$.params.facts", None),
+        ("--no-count", "--no-count", "--count"),
+    ],
+)
+def test_what_can_not_be_read_is_a_typed_error(line: str, field: str, valid: str | None) -> None:
+    with pytest.raises(KbprocError) as raised:
+        read(TOY, shlex.split(line))
+    assert (raised.value.type, raised.value.field) == ("input.invalid_params", field)
+    if valid is not None:
+        assert raised.value.valid_values is not None
+        assert valid in raised.value.valid_values
+
+
+def test_one_word_too_many() -> None:
+    with pytest.raises(KbprocError, match="'git' is one too many") as raised:
+        read(REGISTRY.find("search"), ["install", "git"])
+    assert "quotes" in raised.value.hint
+
+
+def test_switches_stand_for_a_param() -> None:
+    search = REGISTRY.find("search")
+    assert read(search, ["x", "--fts-only"]) == {"query": "x", "mode": "fts"}
+    assert read(search, ["x", "--vec-only"]) == {"query": "x", "mode": "vector"}
+    for pair in (["--fts-only", "--vec-only"], ["--mode", "fts", "--vec-only"]):
+        with pytest.raises(KbprocError, match="exclude each other"):
+            read(search, ["x", *pair])
+
+
+def test_words_after_call() -> None:
+    words = ['{"a": {"b": 1}}', "a.c=x", "d=[1]", "e=5", "f=five", "-"]
+    found = params_from_words(words, lambda: b'{"g": true}')
+    assert found == {"a": {"b": 1, "c": "x"}, "d": [1], "e": 5, "f": "five", "g": True}
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "type"),
+    [
+        (["alone"], b"", "input.invalid_params"),
+        (["{broken"], b"", "input.invalid_json"),
+        (["-"], b"[1]", "input.invalid_json"),
+        (["-"], b"\xff", "input.invalid_json"),
+        (["a=1", "a.b=2"], b"", "input.invalid_params"),
+    ],
+)
+def test_words_that_are_no_params(words: list[str], stdin: bytes, type: str) -> None:
+    with pytest.raises(KbprocError) as raised:
+        params_from_words(words, lambda: stdin)
+    assert raised.value.type == type
+
+
+words = st.text(
+    st.characters(codec="utf-8") | st.sampled_from(list("-,=[{\"' .1")),
+    max_size=8,
+)
+scalars = words | st.integers(-(2**53), 2**53) | st.booleans()
+toys = st.fixed_dictionaries(
+    {"text": words},
+    optional={
+        "names": st.lists(words, max_size=3),
+        "count": st.integers(),
+        "share": st.floats(allow_nan=False, allow_infinity=False),
+        "on": st.booleans(),
+        "off": st.booleans(),
+        "numbers": st.lists(st.integers(), max_size=3),
+        "facts": st.dictionaries(words, scalars, max_size=3),
+        "place": st.fixed_dictionaries(
+            {"city": words, "rooms": st.lists(st.integers(), max_size=2)}
+        ),
+        "api_key": words,
+    },
+)
+
+
+@given(toys)
+def test_any_request_reads_back(params: dict[str, Any]) -> None:
+    assert read_back(TOY, params) == params

@@ -1,0 +1,81 @@
+"""The schemas only grow, and are the same on disk, in memory and in the wheel."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kbproc.calls.schema import all_schemas
+from kbproc.methods.registry import registry
+from tests.calls.compat import BASELINE, breaks
+
+SCHEMAS = all_schemas(registry().methods.values())
+OLD: dict[str, Any] = json.loads(BASELINE.read_text())
+
+
+def test_nothing_that_was_released_is_broken() -> None:
+    assert breaks(OLD, SCHEMAS) == []
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_schema_is_a_schema(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+
+
+SEQ = ("properties", "data", "properties", "seq")
+META = ("properties", "meta", "properties")
+
+
+def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> list[str]:
+    """What is said of one change to one schema."""
+    schemas = copy.deepcopy(SCHEMAS)
+    place: Any = schemas[name]
+    for step in path[:-1]:
+        place = place[step]
+    if drop:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return breaks(SCHEMAS, schemas)
+
+
+def test_additions_break_nobody() -> None:
+    assert changed("search.params", "properties", "new", to={"type": "string"}) == []
+    assert changed("ping.result", "properties", "extra", to={"type": "string"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "to", "said"),
+    [
+        ("search.params", ("properties", "limit"), None, "search.params.limit is gone"),
+        ("search.params", ("properties", "limit", "maximum"), 50, "narrower maximum"),
+        ("search.params", ("properties", "limit", "default"), 5, "another default"),
+        ("search.params", ("properties", "limit", "type"), "string", "no longer takes integer"),
+        ("search.params", ("required",), ["query", "kb"], "search.params.kb is now required"),
+        ("search.params", ("properties", "fusion", "enum"), ["rrf"], "no longer takes 'blend'"),
+        ("ping.result", ("required",), ["data"], "ping.result.meta may now be missing"),
+        ("ping.result", (*SEQ, "type"), "string", "may now be"),
+        ("ping.result", (*META, "schema"), {"const": "ping/2"}, "no longer"),
+    ],
+)
+def test_breaking_changes_are_named(name: str, path: tuple[str, ...], to: Any, said: str) -> None:
+    found = changed(name, *path, to=to, drop=to is None)
+    assert len(found) == 1, found
+    assert said in found[0]
+
+
+def test_a_method_that_goes_is_named() -> None:
+    left = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
+    assert [line.split(" ")[0] for line in breaks(SCHEMAS, left)] == ["ping.params", "ping.result"]
+
+
+def test_the_package_carries_the_schemas() -> None:
+    from pathlib import Path
+
+    folder = Path(__file__).parents[2] / "schemas" / "v1"
+    on_disk = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    assert on_disk == json.loads(json.dumps(SCHEMAS))

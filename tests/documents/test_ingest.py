@@ -1,0 +1,648 @@
+"""Ingest: which files, what became of each, and the same answers from the log alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbproc.documents import content
+from kbproc.documents import ingest as service
+from tests.conftest import OpenSession
+from tests.kit.talk import Session, as_bytes
+
+BAD_PDF = b"%PDF-1.4\nnot really\n"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    return folder
+
+
+def put(folder: Path, **files: str) -> None:
+    """`a_md="text"` writes a.md; a double underscore is a folder."""
+    for name, text in files.items():
+        *parents, last = name.split("__")
+        path = folder.joinpath(*parents, ".".join(last.rsplit("_", 1)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def paths(session: Session, **params: Any) -> list[str]:
+    """The documents' files, as names below docs/."""
+    found = session.data("doc.list", limit=1000, **params)
+    return sorted(str(doc["source"]["path"]).partition("/docs/")[2] for doc in found)
+
+
+COUNTS = ("added", "updated", "unchanged", "removed", "failed", "unsupported")
+
+
+def ingest(session: Session, *paths: str, **params: Any) -> dict[str, int]:
+    data = session.data("doc.ingest", paths=list(paths or ["docs"]), **params)
+    return counts(data)
+
+
+def counts(data: dict[str, Any]) -> dict[str, int]:
+    return {name: data[name] for name in COUNTS if data[name]}
+
+
+def confirmed(session: Session, **params: Any) -> dict[str, int]:
+    plan = session.error("doc.ingest", **params)["plan"]
+    return counts(session.data("doc.ingest", **params, confirm=plan["plan_hash"]))
+
+
+# ------------------------------------------------------------ new, changed, unchanged
+
+
+def test_new_changed_and_unchanged(session: Session, docs: Path) -> None:
+    put(docs, a_md="# A\n\nAlpha.", b_txt="Beta.", sub__c_py="def gamma():\n    pass\n")
+    assert ingest(session) == {"added": 3}
+    seq = session.store.seq
+    assert ingest(session) == {"unchanged": 3}
+    assert session.store.seq == seq, "nothing is written for nothing"
+    put(docs, a_md="# A\n\nAlpha again.", d_md="Delta.")
+    result = session.data("doc.ingest", paths=["docs"])
+    assert counts(result) == {"added": 1, "updated": 1, "unchanged": 2}
+    [updated, added] = result["documents"]
+    assert (updated["id"], updated["action"], added["action"]) == (1, "updated", "added")
+    assert session.data("doc.get", id=1)["revision"] == 2
+    assert result["chunks"] == 2
+
+
+def test_touching_a_file_changes_nothing(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.")
+    ingest(session)
+    os.utime(docs / "a.md", (0, 0))
+    assert ingest(session) == {"unchanged": 1}
+
+
+def test_the_old_text_is_gone_and_the_new_is_found(session: Session, docs: Path) -> None:
+    put(docs, a_md="Aardvark.")
+    ingest(session)
+    put(docs, a_md="Bonobo.")
+    ingest(session)
+    found = [
+        session.data("search", query=q, mode="fts")["total_matches"] for q in ("aardvark", "bonobo")
+    ]
+    assert found == [0, 1]
+
+
+def test_equal_bytes_elsewhere_are_another_document(session: Session, docs: Path) -> None:
+    put(docs, a_md="Same.", b_md="Same.", sub__a_md="Same.")
+    assert ingest(session) == {"added": 3}
+    session.data("kb.create", slug="other")
+    assert ingest(session, kb="other") == {"added": 3}
+    found = session.data("doc.list")
+    assert len({doc["sha256"] for doc in found}) == 1
+    assert len({doc["id"] for doc in found}) == 6
+    blobs = [path for path in (session.store.folder / "blobs").rglob("*") if path.is_file()]
+    assert len(blobs) == 1
+
+
+def test_a_file_named_twice_is_read_once(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.")
+    assert ingest(session, "docs", "docs/a.md", "./docs/../docs", str(docs / "a.md")) == {
+        "added": 1
+    }
+
+
+def test_tags_that_were_given_by_hand_stay(session: Session, docs: Path) -> None:
+    put(docs, a_md="---\ntags: [own]\nauthor: ann\n---\nAlpha.")
+    ingest(session, tags=["First Given"])
+    session.data("doc.update", id=1, tags=["own", "first-given", "by-hand"], metadata={"k": 1})
+    put(docs, a_md="---\ntags: [own, newer]\n---\nBeta.")
+    ingest(session, tags=["again"])
+    doc = session.data("doc.get", id=1)
+    assert set(doc["tags"]) == {"own", "newer", "first-given", "by-hand", "again"}
+    assert doc["metadata"]["k"] == 1
+
+
+def test_a_document_that_was_deleted_comes_back_as_a_new_one(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.", b_md="Beta.", c_md="Gamma.")
+    ingest(session)
+    plan = session.error("doc.delete", ids=[1])["plan"]
+    session.data("doc.delete", ids=[1], confirm=plan["plan_hash"])
+    assert ingest(session) == {"added": 1, "unchanged": 2}
+    assert max(doc["id"] for doc in session.data("doc.list")) == 4
+
+
+def test_a_lost_source_is_stored_again(session: Session, docs: Path) -> None:
+    """As doctor advises."""
+    put(docs, a_md="Alpha.")
+    ingest(session)
+    sha256 = session.data("doc.get", id=1)["sha256"]
+    session.store.blobs.path(sha256).unlink()
+    assert session.error("doc.download", id=1)["type"] == "store.corrupt"
+    assert ingest(session) == {"unchanged": 1}
+    assert session.data("doc.download", id=1)["size_bytes"] == 6
+
+
+# -------------------------------------------------------------------------- failures
+
+
+def test_one_bad_file_never_stops_the_rest(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.", z_md="Omega.", empty_md="", image_bin="x")
+    (docs / "m.pdf").write_bytes(BAD_PDF)
+    (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    error = session.error("doc.ingest", paths=["docs"])
+    assert (error["type"], error["exit_code"]) == ("operation.partial", 3)
+    detail = error["detail"]
+    assert detail["added"] == 3 - ("image.bin" not in paths(session))
+    assert detail["failed"] == len(detail["failures"]) == 2
+    assert {Path(f["path"]).name for f in detail["failures"]} == {"m.pdf", "empty.md"}
+    assert all(f["type"] == "operation.failed" and f["message"] for f in detail["failures"])
+    assert detail["unsupported"] >= 1
+    assert {"a.md", "z.md"} <= set(paths(session))
+
+
+def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.")
+    (docs / "b.pdf").write_bytes(BAD_PDF)
+    for _ in range(2):
+        assert session.error("doc.ingest", paths=["docs"])["type"] == "operation.partial"
+    check = session.data("kb.check", slug="default")
+    assert [Path(f["path"]).name for f in check["failed_files"]] == ["b.pdf"]
+    (docs / "b.pdf").unlink()
+    put(docs, b_md="Mended.")
+    assert confirmed_or_plain(session, prune=True) == {"added": 1, "unchanged": 1}
+    assert session.data("kb.check", slug="default")["failed"] == 0
+
+
+def confirmed_or_plain(session: Session, **params: Any) -> dict[str, int]:
+    return ingest(session, **params)
+
+
+def test_the_first_hundred_failures_are_listed(session: Session, docs: Path) -> None:
+    for n in range(105):
+        (docs / f"{n:03}.md").write_text("")
+    detail = session.error("doc.ingest", paths=["docs"])["detail"]
+    assert detail["failed"] == 105
+    assert [Path(f["path"]).name for f in detail["failures"]] == [f"{n:03}.md" for n in range(100)]
+
+
+def test_what_no_parser_reads(session: Session, docs: Path) -> None:
+    """Passed over in a folder; a failure if it was named."""
+    (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"unsupported": 1}
+    assert answer["meta"]["hint"]
+    error = session.error("doc.ingest", paths=["docs/p.png"])
+    assert error["detail"]["failures"][0]["type"] == "input.unsupported_type"
+
+
+def test_max_file_bytes(session: Session, docs: Path) -> None:
+    put(docs, a_txt="x" * 100, b_txt="y" * 101)
+    error = session.error("doc.ingest", paths=["docs"], max_file_bytes=100)
+    assert error["detail"]["added"] == 1
+    assert error["detail"]["failures"][0]["type"] == "input.too_large"
+    assert paths(session) == ["a.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file(session: Session, docs: Path) -> None:
+    put(docs, a_md="Alpha.", b_md="Beta.")
+    (docs / "a.md").chmod(0)
+    assert session.error("doc.ingest", paths=["docs"])["detail"]["failed"] == 1
+
+
+def test_a_pipe_is_not_waited_for(session: Session, docs: Path) -> None:
+    os.mkfifo(docs / "pipe.md")
+    put(docs, a_md="Alpha.")
+    assert ingest(session) == {"added": 1}
+    error = session.error("doc.ingest", paths=["docs/pipe.md"])
+    assert error["detail"]["failures"][0]["type"] == "operation.failed"
+
+
+def test_a_name_that_is_no_text(session: Session, docs: Path) -> None:
+    """Linux takes any bytes for a name; JSON does not."""
+    put(docs, a_md="Alpha.")
+    try:
+        Path(os.fsdecode(os.fsencode(docs) + b"/b\xff.md")).write_text("Beta.")
+    except OSError:
+        pytest.skip("this file system takes only text")
+    error = session.error("doc.ingest", paths=["docs"])
+    assert error["type"] == "operation.partial"
+    assert (error["detail"]["added"], error["detail"]["failed"]) == (1, 1)
+    assert "b\\xff.md" in error["detail"]["failures"][0]["path"]
+
+
+def test_odd_names_make_clean_titles(session: Session, docs: Path) -> None:
+    (docs / "evil\u202efdp.md").write_text("Alpha.")
+    (docs / "two\nlines.md").write_text("Beta.")
+    assert ingest(session) == {"added": 2}
+    titles = [doc["title"] for doc in session.data("doc.list")]
+    assert not any(c in title for title in titles for c in "\u202e\n")
+
+
+def test_a_full_disk_is_not_the_files_failure(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(docs, a_md="Alpha.")
+    real = os.write
+
+    def full(fd: int, data: Any) -> int:
+        if bytes(data) == b"Alpha.":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        error = session.error("doc.ingest", paths=["docs"])
+    assert (error["type"], error["retryable"]) == ("store.io", True)
+    assert session.data("kb.check", slug="default")["failed"] == 0
+    assert ingest(session) == {"added": 1}
+
+
+# ----------------------------------------------------------------------- which files
+
+
+def test_hidden_files_and_folders_are_skipped(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", sub__b_md="B.")
+    for name in (".hidden.md", ".git/c.md", ".obsidian/d.md", "sub/.e.md"):
+        path = docs / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("Hidden.")
+    ingest(session)
+    assert paths(session) == ["a.md", "sub/b.md"]
+    assert ingest(session, "docs/.hidden.md") == {"added": 1}, "one that is named is read"
+
+
+def test_git_ignored_files_are_skipped(session: Session, docs: Path) -> None:
+    (docs / ".git").mkdir()
+    files = [
+        "a.md",
+        "a.log.md",
+        "build/b.md",
+        "sub/build/c.md",
+        "sub/keep.tmp.md",
+        "sub/other.tmp.md",
+        "sub/deep/x.tmp.md",
+        "top.txt",
+        "sub/top.txt",
+        "vendor/d.md",
+        "vendor/important.md",
+        "space name.md",
+        "logs/today/e.md",
+        "logs/keep/f.md",
+        "#hash.md",
+        "docs/only.md",
+    ]
+    for name in files:
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text(f"Text of {name}")
+    (docs / ".gitignore").write_text(
+        "# a comment\n*.log.md\nbuild/\n/top.txt\n*.tmp.md\nvendor/*\n!vendor/important.md\n"
+        "space\\ name.md\nlogs/**\n!logs/keep/\n!logs/keep/**\n\\#hash.md\n"
+    )
+    (docs / "sub" / ".gitignore").write_text("!keep.tmp.md\n/deep/\n")
+    ingest(session)
+    assert paths(session) == [
+        "a.md",
+        "docs/only.md",
+        "logs/keep/f.md",
+        "sub/keep.tmp.md",
+        "sub/top.txt",
+        "vendor/important.md",
+    ]
+
+
+def test_what_git_says_of_the_same_folder(session: Session, docs: Path) -> None:
+    """Git itself is asked, where it is there."""
+    import subprocess
+
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    names = [f"{d}{n}" for d in ("", "a/", "a/b/", "c/") for n in ("x.md", "y.md", "z.txt")]
+    for name in names:
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text(f"Text of {name}")
+    (docs / ".gitignore").write_text("/x.md\na/**/y.md\n*.txt\n!a/b/z.txt\nc\n!c/x.md\n")
+    (docs / "a" / ".gitignore").write_text("x.md\n!b/x.md\n*\n!b/\n!b/*\n")
+    subprocess.run(["git", "init", "-q"], cwd=docs, check=True)
+    said = subprocess.run(
+        ["git", "ls-files", "--others", "--exclude-standard"],
+        cwd=docs,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    ingest(session)
+    visible = sorted(name for name in said.stdout.split() if not name.endswith(".gitignore"))
+    assert paths(session) == visible
+
+
+def test_a_gitignore_above_the_folder_counts(session: Session, docs: Path) -> None:
+    (docs / ".git").mkdir()
+    (docs / ".gitignore").write_text("*.tmp.md\n/sub/secret.md\n")
+    put(docs, sub__a_md="A.", sub__secret_md="S.")
+    (docs / "sub" / "b.tmp.md").write_text("B.")
+    ingest(session, "docs/sub")
+    assert paths(session) == ["sub/a.md"]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"glob": "*.md"}, ["a.md", "sub/c.md"]),
+        ({"glob": "sub/*"}, ["sub/c.md", "sub/d.txt"]),
+        ({"exclude": ["*.txt"]}, ["a.md", "sub/c.md"]),
+        ({"exclude": ["sub"]}, ["a.md", "b.txt"]),
+        ({"exclude": ["sub/"]}, ["a.md", "b.txt"]),
+        ({"exclude": ["sub/**"]}, ["a.md", "b.txt"]),
+        ({"recursive": False}, ["a.md", "b.txt"]),
+        ({"glob": "*.md", "exclude": ["a*"]}, ["sub/c.md"]),
+        ({"glob": "[ab].*"}, ["a.md", "b.txt"]),
+    ],
+)
+def test_glob_exclude_and_depth(
+    session: Session, docs: Path, params: dict[str, Any], expected: list[str]
+) -> None:
+    put(docs, a_md="A.", b_txt="B.", sub__c_md="C.", sub__d_txt="D.")
+    ingest(session, **params)
+    assert paths(session) == expected
+
+
+def test_symlinks_are_not_followed_out(session: Session, docs: Path, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("Secret.")
+    put(docs, a_md="A.", sub__b_md="B.")
+    (docs / "leak.md").symlink_to(outside / "secret.md")
+    (docs / "leaks").symlink_to(outside)
+    (docs / "loop").symlink_to(docs)
+    (docs / "dangling.md").symlink_to(docs / "nowhere.md")
+    (docs / "alias.md").symlink_to(docs / "a.md")
+    assert ingest(session) == {"added": 3}
+    assert paths(session) == ["a.md", "alias.md", "sub/b.md"]
+    for path in (
+        str(outside),
+        str(outside / "secret.md"),
+        "docs/leak.md",
+        "docs/leaks",
+        "../..",
+        "/etc",
+        "~",
+    ):
+        error = session.error("doc.ingest", paths=[path])
+        assert error["type"] == "path.outside_root", path
+        assert error["field"] == "$.params.paths[0]"
+    assert "secret" not in str(session.data("doc.list"))
+
+
+def test_paths_that_make_no_sense(session: Session, docs: Path) -> None:
+    assert session.error("doc.ingest", paths=["nowhere"])["type"] == "resource.not_found"
+    assert session.error("doc.ingest", paths=["docs", "no/where"])["field"] == "$.params.paths[1]"
+    assert session.error("doc.ingest", paths=["a\u0000b"])["type"] == "input.invalid_params"
+    assert session.error("doc.ingest", paths=["x" * 4000])["exit_code"] in {1, 5}
+    assert session.error("doc.ingest", paths=[])["type"] == "input.invalid_params"
+    assert session.error("doc.ingest", paths=["docs"], kb="nope")["type"] == "resource.not_found"
+
+
+# ----------------------------------------------------------------------------- prune
+
+
+def test_prune_removes_what_is_gone_once_it_is_confirmed(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.", c_md="C.", d_md="D.", e_md="E.")
+    ingest(session)
+    session.data("doc.create", title="Not a file", text="x")
+    (docs / "a.md").unlink()
+    assert ingest(session) == {"unchanged": 4}, "only if asked to"
+    error = session.error("doc.ingest", paths=["docs"], prune=True)
+    assert error["type"] == "input.confirmation_required"
+    assert error["risk"] == {"level": "high", "action": "doc.ingest"}
+    assert [target["id"] for target in error["plan"]["targets"]] == [1]
+    assert "retry" not in error
+    assert len(paths(session)) == 6
+    plan = session.ask("doc.ingest", paths=["docs"], prune=True, dry_run=True)["result"]["meta"]
+    assert plan["plan"]["plan_hash"] == error["plan"]["plan_hash"]
+    assert plan["plan"]["risk"] == error["plan"]["risk"], "a preview shows the deed's risk"
+    assert set(error["plan"]["changes"]) <= set(plan["plan"]["changes"])
+    assert confirmed(session, paths=["docs"], prune=True) == {"unchanged": 4, "removed": 1}
+    assert ingest(session, prune=True) == {"unchanged": 4}, "nothing to remove, nothing to confirm"
+
+
+def test_pruning_more_than_half_is_bulk(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.", c_md="C.")
+    ingest(session)
+    for name in ("a.md", "b.md"):
+        (docs / name).unlink()
+    error = session.error("doc.ingest", paths=["docs"], prune=True)
+    assert error["risk"]["level"] == "bulk"
+
+
+def test_prune_removes_nothing_elsewhere_and_nothing_excluded(session: Session, docs: Path) -> None:
+    put(docs, one__a_md="A.", two__b_md="B.", two__c_txt="C.")
+    ingest(session)
+    (docs / "one" / "a.md").unlink()
+    params = {"paths": ["docs/two"], "prune": True, "exclude": ["*.txt"]}
+    assert counts(session.data("doc.ingest", **params)) == {"unchanged": 1}
+    assert paths(session) == ["one/a.md", "two/b.md", "two/c.txt"]
+
+
+def test_prune_of_a_file_and_a_folder_that_are_gone(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", sub__b_md="B.", sub__c_md="C.", d_md="D.", e_md="E.", f_md="F.", g_md="G.")
+    ingest(session)
+    (docs / "a.md").unlink()
+    shutil.rmtree(docs / "sub")
+    assert confirmed(session, paths=["docs/a.md"], prune=True) == {"removed": 1}
+    assert confirmed(session, paths=["docs/sub"], prune=True) == {"removed": 2}
+    assert session.data("kb.check", slug="default")["failed"] == 0
+
+
+def test_prune_of_what_never_was(session: Session) -> None:
+    error = session.error("doc.ingest", paths=["nowhere"], prune=True)
+    assert error["type"] == "resource.not_found"
+
+
+def test_prune_is_stale_once_more_is_gone(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.", c_md="C.", d_md="D.", e_md="E.")
+    ingest(session)
+    (docs / "a.md").unlink()
+    plan = session.error("doc.ingest", paths=["docs"], prune=True)["plan"]
+    (docs / "b.md").unlink()
+    error = session.error("doc.ingest", paths=["docs"], prune=True, confirm=plan["plan_hash"])
+    assert error["type"] == "resource.plan_stale"
+    assert len(paths(session)) == 5
+
+
+def test_prune_needs_the_scope_of_deletions(open_session: OpenSession, docs: Path) -> None:
+    session = open_session(scopes="doc:read,doc:write")
+    put(docs, a_md="A.", b_md="B.", c_md="C.")
+    assert ingest(session, prune=True) == {"added": 3}
+    (docs / "a.md").unlink()
+    error = session.error("doc.ingest", paths=["docs"], prune=True)
+    assert error["type"] == "auth.insufficient_scope"
+
+
+# --------------------------------------------------------------------------- dry run
+
+
+def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.")
+    ingest(session)
+    put(docs, a_md="AA.", c_md="C.", big_txt="x" * 500)
+    (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    (docs / "b.md").unlink()
+    put(docs, d_md="D.")
+    params: dict[str, Any] = {"paths": ["docs"], "max_file_bytes": 400, "prune": True}
+    answer = session.ask("doc.ingest", **params, dry_run=True)["result"]
+    changes = answer["meta"]["plan"]["changes"]
+    assert changes[0] == "2 added, 1 updated, 0 unchanged, 1 failed, 1 unsupported, 1 removed"
+    assert [line.split(":")[0] for line in changes[1:]] == [
+        "removed",
+        "updated",
+        "failed",
+        "added",
+        "added",
+    ]
+    assert len(paths(session)) == 2
+
+
+# ------------------------------------------------------------- cancelling, going on
+
+
+def many(docs: Path, count: int = 80) -> None:
+    for n in range(count):
+        (docs / f"{n:03}.md").write_text(f"Document number {n} word{n}")
+
+
+def cancel_at(session: Session, path: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Cancels request 1 when this file's turn has come; the error's data."""
+    real = service.progress
+
+    def progress(stage: str, current: int, total: int, message: str) -> dict[str, Any]:
+        if message == path:
+            cancel = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 1}}
+            session.connection.receive(as_bytes(cancel))
+        return real(stage, current, total, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "progress", progress)
+        return session.error("doc.ingest", paths=["docs"], client_token="t")
+
+
+def test_a_cancelled_ingest_keeps_what_it_has_committed(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(docs)
+    error = cancel_at(session, "040.md", monkeypatch)
+    assert (error["type"], error["exit_code"]) == ("operation.cancelled", 9)
+    assert error["detail"]["added"] == 41
+    assert paths(session) == [f"{n:03}.md" for n in range(41)]
+
+
+def test_with_the_same_token_it_goes_on_where_it_stopped(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(docs)
+    cancel_at(session, "040.md", monkeypatch)
+    answer = session.ask("doc.ingest", paths=["docs"], client_token="t")["result"]
+    assert "duplicate" not in answer["meta"]
+    assert counts(answer["data"]) == {"added": 80}, "as if it had never been cut off"
+    assert len(answer["data"]["documents"]) == 80
+    again = session.ask("doc.ingest", paths=["docs"], client_token="t")["result"]
+    assert again["meta"]["duplicate"] is True
+    assert again["data"] == answer["data"]
+    assert [doc["revision"] for doc in session.data("doc.list", limit=100)] == [1] * 80
+
+
+def test_a_partial_outcome_is_told_again(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.")
+    (docs / "b.pdf").write_bytes(BAD_PDF)
+    first = session.error("doc.ingest", paths=["docs"], client_token="t")
+    put(docs, c_md="C.")
+    again = session.error("doc.ingest", paths=["docs"], client_token="t")
+    assert again["type"] == first["type"] == "operation.partial"
+    assert again["detail"] == {**first["detail"], "duplicate": True}
+    assert paths(session) == ["a.md"]
+
+
+def test_two_ingests_of_one_folder_at_once(session: Session, docs: Path) -> None:
+    many(docs, 40)
+    for id in ("one", "two"):
+        request = {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": "doc.ingest",
+            "params": {"paths": ["docs"]},
+        }
+        session.connection.receive(as_bytes(request))
+    results: list[dict[str, int]] = []
+    while len(results) < 2:
+        message = msgspec.json.decode(session.outbox.take())
+        if "method" not in message:
+            results.append(counts(message["result"]["data"]))
+    assert len(paths(session)) == 40
+    assert sum(result.get("added", 0) for result in results) == 40
+    assert [sum(result.values()) for result in results] == [40, 40]
+
+
+def test_other_writes_are_not_held_up(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that takes long to read is read outside the lane."""
+    put(docs, slow_md="Slow.")
+    reading, go_on = threading.Event(), threading.Event()
+    real: Callable[..., Any] = content.read_content
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        if arguments[3] == "slow.md":
+            reading.set()
+            assert go_on.wait(20)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(content, "read_content", slow)
+    request = {"jsonrpc": "2.0", "id": 7, "method": "doc.ingest", "params": {"paths": ["docs"]}}
+    session.connection.receive(as_bytes(request))
+    assert reading.wait(20)
+    assert session.data("kb.create", slug="quick")["slug"] == "quick"
+    assert session.data("search", query="slow", mode="fts")["total_matches"] == 0
+    go_on.set()
+    while b'"id":7' not in session.outbox.take():
+        pass
+    assert paths(session) == ["slow.md"]
+
+
+# ------------------------------------------------------------------ the log alone
+
+
+def test_after_edits_deletions_and_a_rebuild_the_answers_are_the_same(
+    open_session: OpenSession, docs: Path
+) -> None:
+    one = open_session()
+    for n in range(12):
+        put(docs, **{f"f{n}_md": f"# Heading {n}\n\nGit backup number {n} of {n * n} archives."})
+    ingest(one)
+    for n in range(0, 12, 3):
+        put(docs, **{f"f{n}_md": f"# Heading {n}\n\nNow about mirrors and {n} branches."})
+    for n in range(1, 12, 3):
+        (docs / f"f{n}.md").unlink()
+    assert confirmed(one, paths=["docs"], prune=True) == {
+        "updated": 4,
+        "unchanged": 4,
+        "removed": 4,
+    }
+    one.embedded()
+    one.store.compact()
+    questions: list[dict[str, Any]] = [
+        {"query": "git backup"},
+        {"query": "mirrors", "mode": "fts"},
+        {"query": "archives", "mode": "vector"},
+        {"query": "branches", "fusion": "rrf"},
+    ]
+    before = [one.data("search", **q) for q in questions], one.data("doc.list")
+    one.data("index.rebuild")
+    assert ([one.data("search", **q) for q in questions], one.data("doc.list")) == before
+    one.close()
+    shutil.rmtree(one.store.folder / "views")
+    two = open_session()
+    assert ([two.data("search", **q) for q in questions], two.data("doc.list")) == before

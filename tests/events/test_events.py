@@ -1,0 +1,250 @@
+"""Events: what a log of any age means."""
+
+from __future__ import annotations
+
+import string
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.base.errors import KbprocError
+from kbproc.events import codec
+from kbproc.events.codec import (
+    UPCASTS,
+    ChunkDeleted,
+    ChunkText,
+    DocChanged,
+    DocDeleted,
+    DocWritten,
+    Event,
+    FileCleared,
+    FileFailed,
+    KbCreated,
+    KbDeleted,
+    KbUpdated,
+)
+
+# A log on somebody's disk holds these. One may be added; none may ever change or go.
+TAGS = {
+    "chunk.deleted",
+    "doc.changed",
+    "doc.deleted",
+    "doc.written",
+    "file.cleared",
+    "file.failed",
+    "kb.created",
+    "kb.deleted",
+    "kb.updated",
+    "doc.purged",
+    "purge.ended",
+    "text.erased",
+    "log.repaired",
+    "model.used",
+    "entry.superseded",
+    "entry.revived",
+    "agent.written",
+    "agent.deleted",
+}
+
+# The same of their members: a name that is written once is read for ever.
+MEMBERS = {
+    "kb.created": {"slug", "name", "description"},
+    "kb.updated": {"slug", "name", "description"},
+    "kb.deleted": {"slug"},
+    "doc.written": {
+        "id",
+        "kb",
+        "revision",
+        "title",
+        "doc_type",
+        "source_sha256",
+        "size_bytes",
+        "first_chunk",
+        "chunks",
+        "parser",
+        "path",
+        "url",
+        "source_id",
+        "tags",
+        "metadata",
+        "pages",
+        "created_at",
+        "created_by",
+        "entry",
+    },
+    "doc.changed": {"id", "revision", "title", "tags", "metadata"},
+    "doc.deleted": {"id"},
+    "chunk.deleted": {"document_id", "revision", "ids"},
+    "file.failed": {"kb", "path", "error", "message", "sha256"},
+    "file.cleared": {"kb", "path"},
+    "doc.purged": {"ids"},
+    "purge.ended": {"purge"},
+    "text.erased": {"was", "purge", "document_id", "next_document", "next_chunk"},
+    "model.used": {"kind", "name"},
+    "entry.superseded": {"id", "by", "was"},
+    "entry.revived": {"ids", "was"},
+    "agent.written": {
+        "slug",
+        "revision",
+        "description",
+        "kbs",
+        "folder",
+        "scopes",
+        "quotas",
+        "instructions",
+    },
+    "agent.deleted": {"slug"},
+    "log.repaired": {"lost", "aside", "next_document", "next_chunk"},
+}
+
+# As the first version wrote them, byte for byte.
+OLD = (
+    b'[{"type":"kb.created","slug":"default","name":"Default"},'
+    b'{"type":"doc.written","id":1,"kb":"default","revision":1,"title":"A","doc_type":"text",'
+    b'"source_sha256":"ab","size_bytes":3,"first_chunk":1,"chunks":[{"text":"abc"},'
+    b'{"text":"def","page":2,"section":"S","overlap":1}],"parser":1},'
+    b'{"type":"doc.deleted","id":1},{"type":"file.cleared","kb":"default","path":"/a"}]'
+)
+
+
+def kinds() -> dict[str, Any]:
+    return {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+
+
+def test_tags_never_change() -> None:
+    assert set(kinds()) >= TAGS
+
+
+@pytest.mark.parametrize("tag", sorted(TAGS))
+def test_members_never_go(tag: str) -> None:
+    assert set(kinds()[tag].__struct_fields__) >= MEMBERS[tag]
+
+
+@pytest.mark.parametrize("tag", sorted(TAGS))
+def test_a_member_that_was_added_later_has_a_default(tag: str) -> None:
+    added = [f for f in msgspec.structs.fields(kinds()[tag]) if f.name not in MEMBERS[tag]]
+    assert [field.name for field in added if field.required] == []
+
+
+def test_tags_are_noun_and_verb() -> None:
+    letters = set(string.ascii_lowercase + "._")
+    assert [tag for tag in kinds() if tag.count(".") != 1 or not set(tag) <= letters] == []
+
+
+def test_the_first_versions_bytes_are_still_read_and_written() -> None:
+    events = codec.decode(OLD)
+    assert [codec.tag_of(event) for event in events] == [
+        "kb.created",
+        "doc.written",
+        "doc.deleted",
+        "file.cleared",
+    ]
+    assert bytes(codec.encode(events)) == OLD
+
+
+text = st.text(max_size=20)
+scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | text
+chunk_texts = st.builds(
+    ChunkText,
+    text=text,
+    page=st.none() | st.integers(1, 99),
+    section=st.none() | text,
+    overlap=st.integers(0, 9),
+)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(KbCreated, slug=text, name=text, description=text),
+            st.builds(KbUpdated, slug=text, name=text, description=text),
+            st.builds(KbDeleted, slug=text),
+            st.builds(
+                DocWritten,
+                id=st.integers(1),
+                kb=text,
+                revision=st.integers(1),
+                title=text,
+                doc_type=text,
+                source_sha256=text,
+                size_bytes=st.integers(0),
+                first_chunk=st.integers(1),
+                chunks=st.lists(chunk_texts, max_size=3),
+                parser=st.integers(1),
+                path=st.none() | text,
+                url=st.none() | text,
+                source_id=st.none() | text,
+                tags=st.lists(text, max_size=3),
+                metadata=st.dictionaries(text, scalars, max_size=3),
+                pages=st.none() | st.integers(1),
+            ),
+            st.builds(
+                DocChanged,
+                id=st.integers(1),
+                revision=st.integers(1),
+                title=text,
+                tags=st.lists(text, max_size=3),
+                metadata=st.dictionaries(text, scalars, max_size=3),
+            ),
+            st.builds(DocDeleted, id=st.integers(1)),
+            st.builds(
+                ChunkDeleted,
+                document_id=st.integers(1),
+                revision=st.integers(1),
+                ids=st.lists(st.integers(1), max_size=3),
+            ),
+            st.builds(
+                FileFailed, kb=text, path=text, error=text, message=text, sha256=st.none() | text
+            ),
+            st.builds(FileCleared, kb=text, path=text),
+        ),
+        max_size=4,
+    )
+)
+def test_round_trip(events: list[Event]) -> None:
+    raw = codec.encode(events)
+    assert b"\n" not in bytes(raw)
+    assert codec.decode(raw) == events
+
+
+@pytest.mark.parametrize("tag", sorted(kinds()))
+def test_every_event_has_a_summary(tag: str) -> None:
+    blanks: dict[type, Any] = {int: 1, str: "x"}
+    fields = {
+        field.name: blanks.get(field.type, [] if field.name != "metadata" else {})
+        for field in msgspec.structs.fields(kinds()[tag])
+        if field.required
+    }
+    summary = codec.summary(kinds()[tag](**fields))
+    assert summary and summary[0].islower()
+
+
+def test_a_tag_that_no_version_knows_is_refused() -> None:
+    with pytest.raises(KbprocError, match="event that this kbproc can't read"):
+        codec.decode(b'[{"type":"doc.exploded","id":1}]')
+
+
+def test_a_member_of_a_later_version_is_passed_over() -> None:
+    assert codec.decode(b'[{"type":"doc.deleted","id":1,"why":"old"}]') == [DocDeleted(id=1)]
+
+
+def test_upcasts_take_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toy: `toy.gone` became `toy.removed`, whose `ids` became one event with `id`."""
+
+    def one(item: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "toy.removed", "id": item["number"]}
+
+    def two(item: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "doc.deleted", "id": int(item["id"])}
+
+    monkeypatch.setattr(codec, "UPCASTS", {"toy.gone": one, "toy.removed": two})
+    raw = b'[{"type":"toy.gone","number":"7"},{"type":"kb.deleted","slug":"ab"}]'
+    assert codec.decode(raw) == [DocDeleted(id=7), KbDeleted(slug="ab")]
+    assert codec.decode(OLD) == msgspec.json.decode(OLD, type=list[Event])
+
+
+def test_no_upcast_starts_at_a_tag_of_today() -> None:
+    assert set(UPCASTS) & set(kinds()) == set()

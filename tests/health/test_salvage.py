@@ -1,0 +1,607 @@
+"""Salvage: what is damaged is told exactly, what is sound stays, what is lost is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.base import failpoints
+from kbproc.base.errors import KbprocError
+from kbproc.events.codec import AgentDeleted
+from kbproc.health import salvage
+from kbproc.log import file
+from kbproc.log import record as records
+from kbproc.log.file import Log
+from kbproc.log.record import START, Draft, Position, Record
+from kbproc.log.survey import Kept, Lost, Survey, survey
+from kbproc.store.store import Store
+from kbproc.views.catalog.filters import DocumentFilter
+from tests.conftest import OpenSession
+from tests.kit import lifecycle
+from tests.kit.faults import cut, flip, lines_of, zero
+from tests.kit.fixed import FixedHost
+from tests.kit.talk import Session
+
+# ------------------------------------------------------------------------ the survey
+
+
+def draft(number: int) -> Draft:
+    return Draft(
+        ts=f"2026-01-01T00:00:00.{number:03d}Z",
+        actor="ann",
+        method="doc.create",
+        salt=f"{number:032x}",
+        events=msgspec.Raw(b'[{"n":"%s"}]' % (b"x" * 40)),
+    )
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[Record]]]:
+    """A log of twelve records in four segments."""
+    folder = tmp_path_factory.mktemp("sound") / "log"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "SEGMENT_BYTES", 900)
+        log = Log.open(folder)
+        written = []
+        for number in range(1, 13):
+            log.mark()
+            written += log.append([draft(number)])
+            log.sync()
+        log.close()
+    assert len(list(folder.iterdir())) == 4
+    yield folder, written
+
+
+@pytest.fixture
+def log(sound: tuple[Path, list[Record]], tmp_path: Path) -> Path:
+    """A copy to harm."""
+    return Path(shutil.copytree(sound[0], tmp_path / "log"))
+
+
+def put(lines: list[bytes], segment: Path) -> None:
+    segment.write_bytes(b"".join(lines))
+
+
+def told(found: Survey) -> list[tuple[str, int, int | None, str]]:
+    return [tuple(place) for place in found.places]
+
+
+def lost(found: Survey) -> list[tuple[int, int]]:
+    return [(part.first, part.last.seq) for part in found.lost]
+
+
+def kept(found: Survey) -> list[int]:
+    return [part.seq for part in found.chain if isinstance(part, Kept)]
+
+
+def split(segment: Path) -> list[bytes]:
+    return segment.read_bytes().splitlines(keepends=True)
+
+
+SECOND = "000000000004.ndjson"
+
+
+def test_a_sound_log(sound: tuple[Path, list[Record]]) -> None:
+    folder, written = sound
+    for known in (START, written[3].position, written[-1].position):
+        found = survey(folder, known)
+        assert not found.damaged
+        assert kept(found) == list(range(1, 13))
+        assert found.holds(known)
+    assert not survey(folder, Position(12, "f" * 32)).holds(Position(12, "f" * 32))
+
+
+def test_no_log_at_all(tmp_path: Path) -> None:
+    assert survey(tmp_path / "log") == Survey([], [])
+    assert lost(survey(tmp_path / "log", Position(3, "a" * 32))) == [(1, 3)]
+
+
+def test_a_damaged_line_is_named_with_what_is_lost(log: Path) -> None:
+    lines = split(log / SECOND)
+    lines[1] = lines[1].replace(b"xxxx", b"xxyx")
+    put(lines, log / SECOND)
+    found = survey(log)
+    assert told(found) == [(SECOND, 2, 5, "holds a damaged record")]
+    assert lost(found) == [(5, 5)]
+    assert str(found.lost[0]) == f"record 5 is lost ({SECOND}, line 3)"
+
+
+def test_a_line_that_is_no_json(log: Path) -> None:
+    lines = split(log / SECOND)
+    lines[1] = b"{" + lines[1]
+    put(lines, log / SECOND)
+    found = survey(log)
+    assert found.places[0].wrong == "can't be read"
+    assert lost(found) == []
+    assert kept(found) == list(range(1, 13)), "the record in it is sound"
+
+
+def test_a_damaged_newline_costs_nothing(log: Path) -> None:
+    data = (log / SECOND).read_bytes()
+    end = data.index(b"\n")
+    for between in (b"K", b""):
+        (log / SECOND).write_bytes(data[:end] + between + data[end + 1 :])
+        found = survey(log)
+        assert [(place.line, place.seq) for place in found.places] == [(1, 4)]
+        assert (lost(found), kept(found)) == ([], list(range(1, 13)))
+
+
+def test_dropped_lines(log: Path) -> None:
+    lines = split(log / SECOND)
+    put([lines[0]], log / SECOND)
+    assert lost(survey(log)) == [(5, 6)]
+    assert told(survey(log)) == []
+
+
+def test_a_repeated_line(log: Path) -> None:
+    lines = split(log / SECOND)
+    put([lines[0], lines[1], lines[1], lines[2]], log / SECOND)
+    assert told(survey(log)) == [(SECOND, 3, 5, "is repeated")]
+    assert lost(survey(log)) == []
+
+
+def test_swapped_lines(log: Path) -> None:
+    lines = split(log / SECOND)
+    put([lines[1], lines[0], lines[2]], log / SECOND)
+    assert told(survey(log)) == [(SECOND, 2, 4, "stands after seq 5")]
+    assert kept(survey(log)) == list(range(1, 13))
+
+
+def test_a_missing_segment(log: Path) -> None:
+    (log / SECOND).unlink()
+    assert lost(survey(log)) == [(4, 6)]
+
+
+def test_a_missing_beginning(log: Path) -> None:
+    (log / "000000000001.ndjson").unlink()
+    found = survey(log)
+    assert lost(found) == [(1, 3)]
+    assert found.lost[0].prev == records.GENESIS
+
+
+def test_a_lost_end_is_known_from_the_views(log: Path, sound: tuple[Path, list[Record]]) -> None:
+    last = log / "000000000010.ndjson"
+    lines = split(last)
+    put(lines[:1], last)
+    assert not survey(log).damaged, "nobody knows better"
+    known = sound[1][-1].position
+    found = survey(log, known)
+    assert lost(found) == [(11, 12)]
+    assert found.lost[0].last == known
+    put([lines[0], lines[1][:50]], last)
+    found = survey(log, known)
+    assert told(found) == [(last.name, 2, 11, "is cut off")]
+    assert lost(found) == [(11, 12)]
+
+
+def test_a_torn_tail_is_no_damage(log: Path, sound: tuple[Path, list[Record]]) -> None:
+    last = log / "000000000010.ndjson"
+    last.write_bytes(last.read_bytes() + b'{"seq":13,"ts":"20')
+    for known in (START, sound[1][-1].position):
+        assert not survey(log, known).damaged
+
+
+def test_a_damaged_end_that_no_view_has_seen_keeps_its_number(log: Path) -> None:
+    """Or a new record would get the seq of one that was told to a client."""
+    last = log / "000000000010.ndjson"
+    last.write_bytes(last.read_bytes() + b"gibberish\n" + b'{"seq":14,"more":1}\n')
+    found = survey(log)
+    assert [(place.line, place.seq) for place in found.places] == [(4, None), (5, 14)]
+    assert lost(found) == [(13, 14)]
+
+
+def test_a_record_of_another_history(log: Path, sound: tuple[Path, list[Record]]) -> None:
+    """The end of the chain says which of two is this log's."""
+    other = records.seal(draft(99), Position(4, "b" * 32))
+    lines = split(log / SECOND)
+    put([lines[0], records.encode(other) + b"\n", lines[1], lines[2]], log / SECOND)
+    found = survey(log)
+    assert told(found) == [(SECOND, 2, 5, "does not belong to this log's chain")]
+    assert kept(found) == list(range(1, 13))
+
+
+@given(st.floats(0, 1, exclude_max=True), st.sampled_from([flip, cut, zero]), st.integers(0, 3))
+def test_any_harm_to_a_segment(
+    sound: tuple[Path, list[Record]],
+    tmp_path_factory: pytest.TempPathFactory,
+    where: float,
+    harm: Any,
+    number: int,
+) -> None:
+    """What is told and what is kept make up the whole log; what is kept, verifies."""
+    folder, written = sound
+    log = Path(shutil.copytree(folder, tmp_path_factory.mktemp("harmed") / "log"))
+    segment = sorted(log.iterdir())[number]
+    before = segment.read_bytes()
+    segment.write_bytes(harm(before, where))
+    found = survey(log, written[-1].position)
+    intact = [line for _, _, line in lines_of(log) if line in set(before.splitlines(True))]
+    assert len(kept(found)) >= len(written) - len(before.splitlines()) + len(intact)
+    covered = sorted(kept(found) + [n for a, b in lost(found) for n in range(a, b + 1)])
+    assert covered == list(range(1, 13))
+    if segment.read_bytes() != before:
+        assert found.damaged
+    for part in found.chain:
+        if isinstance(part, Kept):
+            assert records.decode(part.read()) == written[part.seq - 1]
+    shutil.rmtree(log.parent)
+
+
+# ------------------------------------------------------------------------- the repair
+
+
+def fill(session: Session) -> None:
+    session.data("kb.create", slug="other", description="Another one.")
+    for number in range(6):
+        session.data(
+            "doc.create",
+            title=f"Title {number}",
+            text=f"words and word{number}",
+            kb="other" if number % 2 else "default",
+            tags=["git"],
+            metadata={"n": number},
+            client_token=f"token-{number}",
+        )
+    session.data("doc.update", id=3, text="changed words")
+    confirmed(session, "doc.delete", ids=[4])
+    session.data("doc.update", id=5, title="Renamed")
+    session.embedded()
+    session.store.compact()
+
+
+def confirmed(session: Session, method: str, **params: Any) -> Any:
+    plan = session.error(method, **params)["plan"]
+    return session.data(method, **params, confirm=plan["plan_hash"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store: seq 1 and 2 made the kbs, 3 to 8 the documents 1 to 6."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "SEGMENT_BYTES", 1500)
+        session = Session(folder / "store", cwd=folder)
+        fill(session)
+        session.close()
+    return folder / "store"
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(file, "SEGMENT_BYTES", 1500)
+    return Path(shutil.copytree(made, tmp_path / "store"))
+
+
+def drop(folder: Path, *seqs: int) -> None:
+    for segment in (folder / "log").iterdir():
+        lines = [line for line in split(segment) if records.seq_of(line) not in seqs]
+        put(lines, segment)
+
+
+def documents(session: Session) -> list[dict[str, Any]]:
+    """Everything about every document but when it was changed last."""
+    found = [
+        session.data("doc.get", id=doc["id"], text=True) for doc in session.data("doc.list")
+    ] + session.data("kb.list")
+    for doc in found:
+        del doc["updated_at"]
+    return found
+
+
+def mend(folder: Path) -> salvage.Repair:
+    done = salvage.repair(folder, FixedHost())
+    if done.aside is not None:
+        assert not salvage.inspect(folder, FixedHost()).found
+    return done
+
+
+def test_an_undamaged_store_is_left_alone(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert mend(folder) == salvage.Repair(
+        damage=salvage.Damage(places=[], lost=[], blobs=[]), aside=None, saved=[], from_views=False
+    )
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("seqs", [(2,), (3,), (5,), (4, 9), (9,), (10,), (11,), (1, 2, 3), (8, 11)])
+def test_what_the_views_know_is_written_again(
+    open_session: OpenSession, folder: Path, seqs: tuple[int, ...]
+) -> None:
+    one = open_session(folder)
+    before, head = documents(one), one.store.log.head
+    one.close()
+    sound = [line for _, _, line in lines_of(folder / "log")]
+    drop(folder, *seqs)
+    done = mend(folder)
+    assert len(done.damage.lost) == len({seq - i for i, seq in enumerate(seqs)})
+    assert done.from_views
+    two = open_session(folder)
+    assert documents(two) == before
+    lines = {line for _, _, line in lines_of(folder / "log")}
+    assert {line for line in sound if records.seq_of(line) not in seqs} <= lines
+    assert next(two.store.log.read(head.seq - 1, head.seq)).position == head
+    assert two.data("doc.create", title="New", text="x")["id"] == 7
+    repeated = two.ask(
+        "doc.create",
+        title="Title 2",
+        text="words and word2",
+        kb="default",
+        tags=["git"],
+        metadata={"n": 2},
+        client_token="token-2",
+    )
+    assert repeated["result"]["meta"]["duplicate"] is True
+    assert two.data("doctor", deep=True)["healthy"]
+
+
+def learn(session: Session) -> list[Any]:
+    """Seqs after those of `fill`: 4 entries, 3 links and one undone, an agent twice, one gone."""
+    store = session.store
+    ids = [
+        lifecycle.entry(
+            store,
+            f"Entry {n}",
+            actor=f"actor{n % 2}",
+            confidence=10 * n,
+            source="a talk",
+            task_id="T",
+            task_kind="produced",
+        )
+        for n in range(4)
+    ]
+    lifecycle.supersede(store, ids[0], ids[1])
+    lifecycle.supersede(store, ids[1], ids[2])
+    lifecycle.revive(store, ids[1], ids[2])
+    lifecycle.supersede(store, ids[1], ids[3])
+    lifecycle.agent(store, "gitea", description="first", quotas={"notes_stored": 3})
+    lifecycle.agent(store, "gitea", description="second", revision=2, kbs=["default"])
+    lifecycle.agent(store, "gone")
+    lifecycle.put(store, AgentDeleted(slug="gone"), method="agent.delete")
+    lifecycle.note(store, "gitea", "hooks", "# Hooks\n")
+    return ids
+
+
+def lives(session: Session) -> list[Any]:
+    """All of entries, agents and notes but when they were changed last."""
+    with session.store.reading() as snapshot:
+        queries = snapshot.queries
+        agents = [
+            (row.slug, row.description, row.kbs, row.quotas, row.revision, row.deleted_at is None)
+            for row in queries.roster().agents.values()
+        ]
+        notes = [(row.source_id, row.sha256, row.kb) for row in queries.notes("gitea")]
+        return [queries.entries(DocumentFilter()), agents, notes]
+
+
+LOST = [
+    (0,),
+    (1,),
+    (3,),
+    (4,),
+    (5,),
+    (6,),
+    (7,),
+    (1, 4, 5, 6),
+    (8,),
+    (9,),
+    (8, 9),
+    (10,),
+    (11,),
+    (10, 11),
+    (12,),
+    tuple(range(13)),
+]
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_entries_notes_and_agents_are_written_again(
+    open_session: OpenSession, folder: Path, lost: tuple[int, ...]
+) -> None:
+    one = open_session(folder)
+    first = one.store.seq + 1
+    learn(one)
+    one.data("doc.create", title="Last", text="last")
+    one.embedded()
+    one.store.compact()
+    before, links = lives(one), lifecycle.check(one)
+    one.close()
+    drop(folder, *(first + n for n in lost))
+    assert mend(folder).from_views
+    two = open_session(folder)
+    assert lives(two) == before
+    assert lifecycle.check(two) == links
+    assert two.data("doctor", deep=True)["healthy"]
+
+
+def test_what_is_lost_is_named(folder: Path) -> None:
+    drop(folder, 2, 5)
+    damage = salvage.inspect(folder, FixedHost())
+    assert [text.split(": ", 1)[1] for text in damage.lost] == [
+        "kb.created",
+        "document 3 “Title 2”",
+    ]
+
+
+def test_without_views_what_is_lost_is_gone_and_nothing_else(
+    open_session: OpenSession, folder: Path
+) -> None:
+    one = open_session(folder)
+    before = documents(one)
+    one.close()
+    drop(folder, 8)
+    shutil.rmtree(folder / "views")
+    done = mend(folder)
+    assert (done.saved, done.from_views) == ([], False)
+    two = open_session(folder)
+    assert documents(two) == [doc for doc in before if doc.get("id") != 6]
+    assert two.data("doc.create", title="New", text="x")["id"] > 6
+    assert two.data("doctor", deep=True)["healthy"]
+
+
+def test_a_lost_end_without_views_gives_no_id_away_twice(
+    open_session: OpenSession, folder: Path
+) -> None:
+    shutil.rmtree(folder / "views")
+    segment = sorted((folder / "log").iterdir())[-1]
+    lines = split(segment)
+    put([*lines[:-1], b"rot\n"], segment)
+    assert mend(folder).damage.lost
+    two = open_session(folder)
+    assert two.data("doc.create", title="New", text="x")["id"] > 1000
+
+
+def test_the_originals_are_kept(folder: Path) -> None:
+    drop(folder, 5)
+    before = {path.name: path.read_bytes() for path in (folder / "log").iterdir()}
+    aside = folder / str(mend(folder).aside)
+    assert {path.name: path.read_bytes() for path in (aside / "log").iterdir()} == before
+    drop(folder, 7)
+    assert mend(folder).aside == "damaged/000002"
+
+
+def test_the_log_says_what_was_given_up(open_session: OpenSession, folder: Path) -> None:
+    drop(folder, 5, 6)
+    mend(folder)
+    store = open_session(folder).store
+    repaired = [r for r in store.log.read() if b"log.repaired" in bytes(r.events)]
+    assert [msgspec.json.decode(r.events)[0]["lost"] for r in repaired] == [[[5, 6]]]
+    assert [(r.first, r.seq) for r in store.log.read() if r.lost is not msgspec.UNSET] == [(5, 6)]
+
+
+def test_repaired_twice(open_session: OpenSession, folder: Path) -> None:
+    one = open_session(folder)
+    before = documents(one)
+    one.close()
+    for seq in (5, 6, 5):
+        drop(folder, seq, 6)
+        mend(folder)
+        two = open_session(folder)
+        assert documents(two) == before
+        two.close()
+
+
+def test_views_of_another_log_are_given_up(open_session: OpenSession, folder: Path) -> None:
+    """The log is the truth: views that have seen another record are made again."""
+    segment = sorted((folder / "log").iterdir())[-1]
+    *lines, last = split(segment)
+    record = records.decode(last)
+    other = records.seal(draft(1), Position(record.seq - 1, record.prev))
+    empty = msgspec.structs.replace(other, events=msgspec.Raw(b"[]"))
+    again = records.seal(
+        Draft(ts=record.ts, actor="a", method="m", salt="00" * 16, events=empty.events),
+        Position(record.seq - 1, record.prev),
+    )
+    put([*lines, records.encode(again) + b"\n"], segment)
+    assert refused(folder).type == "store.corrupt"
+    assert "another record" in mend(folder).damage.places[0]
+    assert open_session(folder).data("doctor", deep=True)["healthy"]
+
+
+def refused(folder: Path) -> KbprocError:
+    with pytest.raises(KbprocError) as found:
+        Store.open(folder, host=FixedHost(), cache=folder.parent / "cache").close()
+    return found.value
+
+
+def test_damaged_blobs_are_set_aside(open_session: OpenSession, folder: Path) -> None:
+    one = open_session(folder)
+    sha256 = one.data("doc.get", id=1)["sha256"]
+    path = one.store.blobs.path(sha256)
+    one.close()
+    harmed = flip(path.read_bytes(), 0.5)
+    path.write_bytes(harmed)
+    assert salvage.inspect(folder, FixedHost()).blobs == [sha256]
+    done = mend(folder)
+    assert (folder / str(done.aside) / "blobs" / sha256).read_bytes() == harmed
+    two = open_session(folder)
+    found = {f["name"]: f for f in two.data("doctor")["findings"]}
+    assert found["blobs"]["status"] == "fail"
+    assert "document 1 “Title 0”" in found["blobs"]["message"]
+    two.data("doc.create", title="Again", text="words and word0")
+    assert {f["name"]: f["status"] for f in two.data("doctor", deep=True)["findings"]}[
+        "blobs"
+    ] == "pass", "equal bytes heal it"
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["salvage.written", "salvage.decided", "salvage.views", "salvage.aside", "salvage.swapped"],
+)
+def test_killed_in_the_middle_of_a_repair(
+    open_session: OpenSession, folder: Path, place: str
+) -> None:
+    """The damaged log stands, or the repaired one does."""
+    one = open_session(folder)
+    before = documents(one)
+    one.close()
+    drop(folder, 5)
+
+    def die(name: str) -> None:
+        if name == place:
+            raise Killed
+
+    failpoints.arm(die)
+    try:
+        with pytest.raises(Killed):
+            salvage.repair(folder, FixedHost())
+    finally:
+        failpoints.arm(None)
+    decided = salvage.finish(folder)
+    assert decided == (place not in {"salvage.written", "salvage.swapped"})
+    mend(folder)
+    two = open_session(folder)
+    assert documents(two) == before
+    assert two.data("doctor", deep=True)["healthy"]
+    assert not list((folder / "damaged").glob("*/making"))
+    assert not list((folder / "damaged").glob("*/views*"))
+
+
+def test_the_next_opening_ends_a_repair_that_was_cut_off(
+    open_session: OpenSession, folder: Path
+) -> None:
+    one = open_session(folder)
+    before = documents(one)
+    one.close()
+    drop(folder, 5)
+
+    def die(name: str) -> None:
+        if name == "salvage.aside":
+            raise Killed
+
+    failpoints.arm(die)
+    try:
+        with pytest.raises(Killed):
+            salvage.repair(folder, FixedHost())
+    finally:
+        failpoints.arm(None)
+    assert not (folder / "log").exists(), "an opening that starts a new log here loses everything"
+    two = open_session(folder)
+    assert documents(two) == before
+    assert two.data("doctor", deep=True)["healthy"]
+
+
+def test_a_store_in_use_is_not_touched(open_session: OpenSession, folder: Path) -> None:
+    open_session(folder)
+    with pytest.raises(KbprocError) as found:
+        salvage.repair(folder, FixedHost())
+    assert found.value.type == "store.locked"
+
+
+def test_a_placeholder_is_a_lost_stretch(folder: Path) -> None:
+    """A repaired log is sound: what was given up is not reported again."""
+    drop(folder, 5)
+    mend(folder)
+    found = survey(folder / "log")
+    assert not found.damaged
+    assert not any(isinstance(part, Lost) for part in found.chain)

@@ -1,0 +1,474 @@
+"""Forgetting for good: no file holds it, everything else stays, nothing stops half-way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base import failpoints
+from kbproc.base.errors import KbprocError
+from kbproc.health import doctor
+from tests.conftest import OpenSession
+from tests.kit.faults import as_killed
+from tests.kit.lifecycle import agent, check, entry, note, revive, supersede
+from tests.kit.talk import Session
+from tests.store.test_store import answers, fill
+
+PHRASE = "xylophone quarantine"
+WORDS = ("xylophone", "quarantine", "Xylophone")
+
+
+def holding(folder: Path, *phrases: str) -> list[str]:
+    """Files below that hold one of `phrases`, compressed or not, in any of some codings."""
+    wanted = [p.encode(coding) for p in phrases for coding in ("utf-8", "utf-16-le")]
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if any(w.lower() in text.lower() for text in (data, *unpacked(data)) for w in wanted):
+            found.append(str(path.relative_to(folder)))
+    return found
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """What zlib, gzip or lz4 streams in it hold; tantivy and DuckDB may compress."""
+    found = []
+    for start in range(min(len(data), 1 << 20)):
+        if data[start : start + 2] in (b"\x78\x9c", b"\x78\x01", b"\x78\xda", b"\x1f\x8b"):
+            try:
+                unpack = gzip.decompress if data[start] == 0x1F else zlib.decompress
+                found.append(unpack(data[start:]))
+            except (OSError, zlib.error, EOFError):
+                continue
+    return found
+
+
+def purge(session: Session, *ids: int, **more: Any) -> Any:
+    plan = session.error("store.purge", document_ids=list(ids), **more)["plan"]
+    return session.data("store.purge", document_ids=list(ids), **more, confirm=plan["plan_hash"])
+
+
+def secret(session: Session, tmp_path: Path) -> list[int]:
+    """The phrase in every place where a document can hold it; the documents' ids."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "xylophone.md").write_text(f"# Xylophone\n\nThe {PHRASE} again.\n")
+    (tmp_path / "docs" / "harmless.md").write_text("# Harmless\n\nNothing here.\n")
+    session.data("doc.ingest", paths=["docs"], client_token="in")
+    made = session.data(
+        "doc.create",
+        title=f"The {PHRASE}",
+        text=f"A text of {PHRASE}. " * 30,
+        tags=["xylophone"],
+        metadata={"why": PHRASE},
+        source_id=PHRASE,
+        client_token="made",
+    )["id"]
+    plain = session.data("doc.create", title="Plain", text=f"First the {PHRASE}.")["id"]
+    session.embedded()
+    session.data("doc.update", id=plain, text="then something else", title="Other")
+    session.data("doc.update", id=made, title=f"Another {PHRASE}", client_token="title")
+    hidden = session.data("doc.create", title="Hidden", text=f"{PHRASE} hidden")["id"]
+    plan = session.error("doc.delete", ids=[hidden])["plan"]
+    session.data("doc.delete", ids=[hidden], confirm=plan["plan_hash"])
+    session.embedded()
+    session.data("search", query=PHRASE, as_of=session.store.seq)
+    listed = session.data("doc.list")
+    ingested = [d["id"] for d in listed if "xylophone" in (d["source"]["path"] or "")]
+    return [*ingested, made, plain, hidden]
+
+
+def test_no_file_holds_the_phrase(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    fill(session, 6)
+    before = answers(session), session.data("doc.list")
+    ids = secret(session, tmp_path)
+    store = session.store
+    assert len(holding(store.folder, *WORDS)) > 3
+    done = purge(session, *ids)
+    assert done["purged"] == 4
+    assert done["records"] >= 5
+    assert done["sources"] == 5
+    assert holding(store.folder, *WORDS) == []
+    assert store.log.verify() == store.seq
+    assert not any(doctor.compare(store).values())
+    listed = session.data("doc.list")
+    assert [d for d in listed if d["title"] != "Harmless"] == before[1]
+    kept = answers(session)
+    session.close()
+    assert holding(store.folder, *WORDS) == []
+    again = open_session()
+    assert answers(again) == kept
+    assert again.store.log.verify() == again.store.seq
+    assert holding(again.store.folder, *WORDS) == []
+
+
+def test_what_is_purged_stays_so(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    first = session.data("doc.create", title="Keep", text="kept text", client_token="keep")["id"]
+    ids = secret(session, tmp_path)
+    purge(session, *ids)
+    error = session.error("doc.get", id=ids[0])
+    assert error["type"] == "resource.not_found"
+    assert "purged" in error["message"]
+    repeated = session.error(
+        "doc.create",
+        title=f"The {PHRASE}",
+        text=f"A text of {PHRASE}. " * 30,
+        tags=["xylophone"],
+        metadata={"why": PHRASE},
+        source_id=PHRASE,
+        client_token="made",
+    )
+    assert repeated["type"] == "resource.not_found"
+    assert "purged" in repeated["message"]
+    ingested = session.ask("doc.ingest", paths=["docs"], client_token="in")
+    assert "purged" in ingested["error"]["data"]["message"]
+    same = session.ask("doc.create", title="Keep", text="kept text", client_token="keep")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (first, True)
+    new = session.data("doc.create", title="New", text="new")["id"]
+    assert new > max(ids)
+    assert (
+        session.data("search", query=PHRASE, mode="fts", as_of=session.store.seq - 3)["results"]
+        == []
+    )
+    purge_again = session.data("store.purge", document_ids=ids)
+    assert purge_again["purged"] == 0
+    shutil.rmtree(session.store.folder / "views")
+    session.close()
+    again = open_session()
+    assert again.data("doc.get", id=first)["title"] == "Keep"
+    assert again.data("doc.create", title="Next", text="next")["id"] == new + 1
+
+
+def test_the_same_bytes_elsewhere_stay(session: Session) -> None:
+    one = session.data("doc.create", title="One", text="shared text")["id"]
+    two = session.data("doc.create", title="Two", text="shared text")["id"]
+    done = purge(session, one)
+    assert done["sources"] == 0
+    assert session.data("doc.download", id=two)["size_bytes"] == len("shared text")
+
+
+def test_the_plan_names_what_goes(session: Session) -> None:
+    id = session.data("doc.create", title="Doomed", text="x")["id"]
+    error = session.error("store.purge", document_ids=[id])
+    assert error["type"] == "input.confirmation_required"
+    assert error["plan"]["targets"][0]["name"] == "Doomed"
+    session.data("doc.update", id=id, title="Changed since")
+    late = session.error("store.purge", document_ids=[id], confirm=error["plan"]["plan_hash"])
+    assert late["type"] == "resource.plan_stale"
+    assert session.error("store.purge", document_ids=[77])["type"] == "resource.not_found"
+
+
+class Dead(BaseException):
+    """The process dies here."""
+
+
+PURGE_POINTS = [
+    name
+    for name in failpoints.FAILPOINTS
+    if name.startswith("purge.")
+    or name in ("pack.erase", "catalog.built", "fulltext.built", "views.swapped", "vectors.save")
+]
+
+
+@pytest.mark.parametrize("point", PURGE_POINTS)
+def test_killed_half_way_it_ends_on_reopen(
+    open_session: OpenSession, tmp_path: Path, point: str
+) -> None:
+    """The folder as it stands at the point is what a kill -9 leaves."""
+    session = open_session()
+    fill(session, 3)
+    ids = secret(session, tmp_path)
+    copy = tmp_path / "killed"
+
+    def die(name: str) -> None:
+        if name == point and not copy.exists():
+            as_killed(session.store.folder, copy)
+
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    failpoints.arm(die)
+    try:
+        session.data("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    assert copy.exists(), f"{point} was never reached"
+    again = open_session(copy)
+    assert holding(copy, *WORDS) == []
+    assert again.store.log.verify() == again.store.seq
+    assert json.dumps(again.data("doc.list")) == json.dumps(session.data("doc.list"))
+    assert answers(again) == answers(session)
+
+
+@pytest.mark.parametrize("point", ["purge.segment", "purge.log", "purge.vectors", "catalog.built"])
+def test_a_full_disk_half_way(open_session: OpenSession, tmp_path: Path, point: str) -> None:
+    session = open_session()
+    ids = secret(session, tmp_path)
+
+    def refuse(name: str) -> None:
+        if name == point:
+            raise OSError(28, "No space left on device")
+
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    failpoints.arm(refuse)
+    try:
+        error = session.error("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    assert error["type"] == "store.io"
+    assert session.data("search", query=PHRASE, mode="fts")["results"] == []
+    done = session.ask("store.purge", document_ids=ids)
+    assert "result" in done, done
+    assert holding(session.store.folder, *WORDS) == []
+
+
+def test_one_that_was_cut_off_ends_with_the_next(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    ids = secret(session, tmp_path)
+    plan = session.error("store.purge", document_ids=ids[:1])["plan"]
+
+    def refuse(name: str) -> None:
+        if name == "purge.log":
+            raise OSError(28, "No space left on device")
+
+    failpoints.arm(refuse)
+    try:
+        session.error("store.purge", document_ids=ids[:1], confirm=plan["plan_hash"])
+    finally:
+        failpoints.arm(None)
+    purge(session, *ids[1:])
+    assert holding(session.store.folder, *WORDS) == []
+    with session.store.reading() as snapshot:
+        assert snapshot.queries.unfinished_purges() == []
+
+
+def test_without_a_model(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session(model="none")
+    id = session.data("doc.create", title="The " + PHRASE, text=PHRASE)["id"]
+    purge(session, id)
+    assert holding(session.store.folder, *WORDS) == []
+    with pytest.raises(KbprocError):
+        session.store.blobs.get("0" * 64)
+
+
+# ------------------------------------------------------------------- entries and notes
+
+
+def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    store = session.store
+    agent(store, "gitea")
+    kept = note(store, "gitea", "kept", "# Kept\n\nHarmless.\n")
+    ids = [
+        entry(store, "Plain", "harmless", source=PHRASE),
+        entry(store, "Plain, too", "as harmless", task_id=f"T {PHRASE}", task_kind="produced"),
+        entry(store, f"On {PHRASE}", f"The {PHRASE}.", tags=["xylophone"]),
+        note(store, "gitea", "xylophone-notes", f"# The {PHRASE}\n\nIt is.\n", title=PHRASE),
+    ]
+    supersede(store, ids[2], ids[0])
+    # An outcome that only shows the note, kept under a token.
+    told = {"data": {"id": ids[3], "slug": "xylophone-notes", "title": PHRASE}}
+    store.commit(
+        lambda lane: lane.append(
+            [],
+            actor="gitea",
+            method="note.put",
+            token="t",
+            params_hash="",
+            result=json.dumps(told).encode(),
+        )
+    )
+    session.embedded()
+    session.data("search", query=PHRASE, as_of=store.seq)
+    assert len(holding(store.folder, *WORDS)) > 3
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    assert any("and the note's file" in change for change in plan["changes"])
+    assert purge(session, *ids)["purged"] == 4
+    assert holding(store.folder, *WORDS) == []
+    assert not (store.folder / "notes" / "gitea" / "xylophone-notes.md").exists()
+    assert (store.folder / "notes" / "gitea" / "kept.md").exists()
+    assert store.log.verify() == store.seq
+    assert not any(doctor.compare(store).values())
+    assert check(session) == {}
+    session.close()
+    again = open_session()
+    assert holding(again.store.folder, *WORDS) == []
+    with again.store.reading() as snapshot:
+        assert [row.id for row in snapshot.queries.notes("gitea")] == [kept]
+
+
+def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:
+    """Written by their own methods under tokens, whose outcomes name them."""
+    session = open_session()
+    folder = session.store.folder
+    session.data("agent.create", slug="gitea", client_token="a")
+    asked = {
+        "title": PHRASE,
+        "body": f"Of {PHRASE}.",
+        "source": PHRASE,
+        "client_token": "k",
+        "task_ref": {"task_id": PHRASE},
+    }
+    first = session.data("knowledge.store", **asked)["id"]
+    other = session.data("knowledge.store", title="Other", body="another")["id"]
+    session.data("knowledge.supersede", old_id=first, new_id=other, client_token="s")
+    put = {"agent": "gitea", "slug": "xylophone", "text": f"# {PHRASE}\n"}
+    note = session.data("note.put", **put, client_token="n1")["id"]
+    session.data("note.put", **put, client_token="n2")  # changes nothing, and its outcome shows it
+    (folder / "notes" / "gitea" / "quarantine.md").write_text(f"# The {PHRASE}\n")
+    session.data("note.sync", client_token="y")
+    synced = [n["id"] for n in session.data("note.list", agent="gitea") if n["id"] != note]
+    session.embedded()
+    purge(session, first, note, *synced)
+    assert holding(folder, *WORDS) == []
+    assert list((folder / "notes" / "gitea").glob("*.md")) == []
+    assert check(session) == {other: (None, other)}
+    again = session.error("knowledge.store", **asked)
+    assert (again["type"], "purged" in again["message"]) == ("resource.not_found", True)
+    session.data("note.sync")
+    assert session.data("note.list", agent="gitea") == []
+
+
+def test_what_a_purged_entry_stood_for_holds_again(session: Session) -> None:
+    store = session.store
+    one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]
+    supersede(store, one, two)
+    supersede(store, two, three)
+    supersede(store, four, three)
+    plan = session.error("store.purge", document_ids=[two])["plan"]
+    assert f"entry {one} “Entry 0” is superseded by {three} instead" in plan["changes"]
+    purge(session, two)
+    assert check(session) == {one: (three, three), three: (None, three), four: (three, three)}
+    plan = session.error("store.purge", document_ids=[three])["plan"]
+    assert f"entry {one} “Entry 0” holds again" in plan["changes"]
+    assert [event["type"] for event in plan["events"]["items"]] == ["entry.revived", "doc.purged"]
+    purge(session, three)
+    assert check(session) == {one: (None, one), four: (None, four)}
+    supersede(store, one, four)
+    assert check(session)[one] == (four, four)
+
+
+def test_heads_are_right_where_a_purged_entry_was_a_head_for_a_while(session: Session) -> None:
+    """The log no longer says what it was, and what stood behind it must come out the same."""
+    store = session.store
+    one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]
+    supersede(store, one, two)
+    supersede(store, two, three)
+    revive(store, two, three)
+    supersede(store, two, four)
+    purge(session, two)
+    assert check(session) == {one: (four, four), three: (None, three), four: (None, four)}
+
+
+def test_a_stale_plan_of_what_holds_again(session: Session) -> None:
+    store = session.store
+    one, two, three = [entry(store, f"Entry {n}") for n in range(3)]
+    supersede(store, one, two)
+    plan = session.error("store.purge", document_ids=[two])["plan"]
+    supersede(store, two, three)
+    late = session.error("store.purge", document_ids=[two], confirm=plan["plan_hash"])
+    assert late["type"] == "resource.plan_stale"
+
+
+def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
+    store = session.store
+    agent(store, "gitea")
+    id = note(store, "gitea", "hooks", "# Hooks\n")
+    file = store.folder / "notes" / "gitea" / "hooks.md"
+    file.write_text("# Hooks\n\nEdited by hand.\n")
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    late = session.error("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert late["type"] == "resource.conflict"
+    assert "Edited by hand" in file.read_text()
+    with store.reading() as snapshot:
+        assert snapshot.queries.note("gitea", "hooks") is not None
+
+
+# ------------------------------------------------------------- files of several notes
+
+
+def notes_of(session: Session, slug: str) -> Path:
+    """The folder of a new agent; nobody watches it."""
+    session.store.notebooks.close()
+    return Path(session.data("agent.create", slug=slug)["notes_folder"])
+
+
+def put(session: Session, slug: str, text: str) -> int:
+    id: int = session.data("note.put", agent="gitea", slug=slug, text=text)["id"]
+    return id
+
+
+def approved(session: Session, method: str, **params: Any) -> Any:
+    plan = session.error(method, **params)["plan"]
+    return session.data(method, **params, confirm=plan["plan_hash"])
+
+
+def test_a_purge_that_is_refused_has_removed_no_file(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    ids = [put(session, "one", "# One\n"), put(session, "two", "# Two\n")]
+    plan = session.error("store.purge", document_ids=ids)["plan"]
+    (folder / "two.md").write_text("# Edited\n")
+    error = session.error("store.purge", document_ids=ids, confirm=plan["plan_hash"])
+    assert error["type"] == "resource.conflict"
+    assert sorted(path.name for path in folder.glob("*.md")) == ["one.md", "two.md"]
+
+
+@pytest.mark.parametrize("text", ["# One\n", "# The secret\n"])
+def test_a_file_that_a_deleted_agent_left_goes_with_its_note(session: Session, text: str) -> None:
+    """Whichever revision it holds: a new agent of that name would take it up again."""
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# The secret\n")
+    put(session, "one", "# One\n")
+    approved(session, "agent.delete", slug="gitea")
+    (folder / "one.md").write_text(text)
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    assert str(folder / "one.md") in plan["changes"][0]
+    session.data("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert not (folder / "one.md").exists()
+
+
+def test_a_file_that_came_after_the_plan_makes_it_stale(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# One\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    (folder / "one.md").write_text("# One\n")
+    error = session.error("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert error["type"] == "resource.plan_stale"
+    assert (folder / "one.md").exists()
+
+
+def test_a_file_of_a_hidden_note_that_holds_something_else_is_named(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    id = put(session, "one", "# One\n")
+    approved(session, "agent.delete", slug="gitea")
+    (folder / "one.md").write_text("# One, and more\n")
+    told = session.ask("store.purge", document_ids=[id], dry_run=True)["result"]["meta"]["hint"]
+    assert str(folder / "one.md") in told
+    plan = session.error("store.purge", document_ids=[id])["plan"]
+    answer = session.ask("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    assert answer["result"]["meta"]["hint"] == told
+    assert (folder / "one.md").read_text() == "# One, and more\n"
+
+
+def test_a_file_that_is_another_notes_by_now_stays(session: Session) -> None:
+    folder = notes_of(session, "gitea")
+    first = put(session, "one", "# The same\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    second = put(session, "one", "# The same\n")
+    assert second != first
+    plan = session.error("store.purge", document_ids=[first])["plan"]
+    answer = session.ask("store.purge", document_ids=[first], confirm=plan["plan_hash"])
+    assert str(folder / "one.md") in answer["result"]["meta"]["hint"]
+    assert session.data("note.get", agent="gitea", slug="one")["text"] == "# The same\n"
+    put(session, "one", "# Another\n")
+    approved(session, "note.delete", agent="gitea", slug="one")
+    third = put(session, "one", "# Third\n")
+    answer = approved(session, "store.purge", document_ids=[second, third])
+    assert not (folder / "one.md").exists()

@@ -1,0 +1,415 @@
+"""Many processes on one store: clients that keep all they hear, and who holds the store."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbproc.settings.config import SCOPES
+from tests.kit.talk import REPO, Message, Process, as_bytes, request
+
+PATIENCE = 30.0
+LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
+LIVES = 600.0 if LONG else 120.0  # seconds that a client may live; then it is killed
+
+
+class Client:
+    """A `serve` with any number of requests in flight; every answer and event is kept."""
+
+    def __init__(self, store: Path, *, cwd: Path, **options: Any) -> None:
+        self.process = Process(store, cwd=cwd, **options)
+        self.process._watchdog.cancel()
+        self._watchdog = threading.Timer(LIVES, self.process.process.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+        self.pid = self.process.process.pid
+        self.sent: dict[int | str, Message] = {}
+        self.answers: dict[Any, list[Message]] = defaultdict(list)
+        self.events: dict[Any, list[Message]] = defaultdict(list)
+        self.batches: list[list[Message]] = []
+        self.ended = False
+        self.peers = [self]
+        self._ids = itertools.count(1)
+        self._sending = threading.Lock()
+        self._heard = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __repr__(self) -> str:
+        return f"client {self.pid}"
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            if not line.endswith(b"\n"):
+                break  # torn by a kill
+            with self._heard:
+                self._keep(json.loads(line))
+                self._heard.notify_all()
+        with self._heard:
+            self.ended = True
+            self._heard.notify_all()
+
+    def _keep(self, message: Any) -> None:
+        if isinstance(message, list):
+            self.batches.append(message)
+        elif "id" in message:
+            self.answers[message["id"]].append(message)
+        else:
+            self.events[message["params"].get("request_id")].append(message["params"])
+
+    # ---------------------------------------------------------------- asking
+
+    def start(self, method: str, /, **params: Any) -> int:
+        """The request's id; nobody waits. Raises OSError if the process has ended."""
+        with self._sending:
+            id = next(self._ids)
+            self.sent[id] = request(id, method, **params)
+            self.process.send(as_bytes(self.sent[id]))
+        return id
+
+    def send(self, line: Any) -> None:
+        with self._sending:
+            self.process.send(as_bytes(line))
+
+    def answer(self, id: int | str) -> Message:
+        self.wait_for(lambda: self.answers[id], f"the answer to {self.sent.get(id, id)}")
+        return self.answers[id][0]
+
+    def ask(self, method: str, /, **params: Any) -> Message:
+        return self.answer(self.start(method, **params))
+
+    def data(self, method: str, /, **params: Any) -> Any:
+        answer = self.ask(method, **params)
+        assert "result" in answer, (answer, self.told())
+        return answer["result"]["data"]
+
+    def error(self, method: str, /, **params: Any) -> Message:
+        answer = self.ask(method, **params)
+        assert "error" in answer, answer
+        data: Message = answer["error"]["data"]
+        return data
+
+    def create(self, title: str, /, **params: Any) -> int:
+        return self.start("doc.create", title=title, text=f"words of {title}", **params)
+
+    def cancel(self, id: int) -> None:
+        self.send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}})
+
+    # -------------------------------------------------------------- hearing
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> None:
+        with self._heard:
+            came = self._heard.wait_for(lambda: condition() or self.ended, PATIENCE)
+        if not came:
+            for peer in self.peers:
+                peer.kill(signal.SIGABRT)  # faulthandler then tells where all threads are
+        assert condition(), f"{what} did not reach {self}; stderr: {self.told()}"
+
+    def ready(self) -> Client:
+        self.wait_for(lambda: "ready" in self.types(), "ready")
+        assert self.types() == ["init", "ready"], self.events[None]
+        return self
+
+    def types(self, id: int | None = None) -> list[str]:
+        return [event["type"] for event in self.events[id]]
+
+    def acknowledged(self) -> list[int | str]:
+        """Ids of what was answered with a result; copied, as the reader goes on."""
+        with self._heard:
+            return [id for id, got in self.answers.items() if got and "result" in got[0]]
+
+    def told(self) -> str:
+        return self.process.told()
+
+    # --------------------------------------------------------------- ending
+
+    @property
+    def alive(self) -> bool:
+        return self.process.process.poll() is None
+
+    def end(self) -> int:
+        """Closes stdin and hears the rest; returns the exit code."""
+        self.leave()
+        return self.gone()
+
+    def leave(self) -> None:
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        if self.alive:
+            self.process.process.send_signal(signum)
+
+    def gone(self) -> int:
+        """Waits for the end; returns the exit code, negative for a signal."""
+        try:
+            code = self.process.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self} does not end; stderr: {self.told()}") from None
+        self._reader.join(PATIENCE)
+        self._watchdog.cancel()
+        self.process.stop()
+        return code
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Crowd:
+    """Clients and commands on the store of one folder; none of them outlives it."""
+
+    def __init__(self, folder: Path, store: Path | None = None) -> None:
+        self.folder = folder
+        self.store = store or folder / "store"
+        self.clients: list[Client] = []
+        self._commands: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *wrong: object) -> None:
+        for client in self.clients:
+            client.kill()
+            client.gone()
+            if told := client.told():
+                print(f"--- {client}:\n{told}")
+        for command in self._commands:
+            command.kill()
+            command.communicate()
+        until(lambda: not processes_in(self.folder), "the end of all processes")
+
+    def spawn(self, *, cwd: Path | None = None, **options: Any) -> Client:
+        """A client that may not be ready yet."""
+        client = Client(self.store, cwd=cwd or self.folder, real=1, **options)
+        self.clients.append(client)
+        client.peers = self.clients
+        return client
+
+    def join(self, **options: Any) -> Client:
+        return self.spawn(**options).ready()
+
+    def together(self, count: int, **options: Any) -> list[Client]:
+        """Started in the same moment."""
+        clients = [self.spawn(**options) for _ in range(count)]
+        return [client.ready() for client in clients]
+
+    @property
+    def living(self) -> list[Client]:
+        return [client for client in self.clients if client.alive]
+
+    def owner(self, unlike: Iterable[Client] = ()) -> Client:
+        """The client that holds the store, once one does that is none of those."""
+        others = {client.pid for client in unlike}
+        found: list[Client] = []
+
+        def holds() -> bool:
+            pids = set(holders(self.store)) - others
+            found[:] = [client for client in self.living if client.pid in pids]
+            return bool(found)
+
+        until(holds, "somebody who holds the store", self.told)
+        return found[0]
+
+    def told(self) -> str:
+        return "\n".join(f"{client}: {client.told()}" for client in self.clients)
+
+    def command(self, *argv: str, cwd: Path | None = None, **env: str) -> subprocess.Popen[str]:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "kbproc", *argv],
+            cwd=cwd or self.folder,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={
+                "PYTHONPATH": str(REPO),
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(self.folder),
+                "KBPROC_STORE": str(self.store),
+                **env,
+            },
+        )
+        self._commands.append(command)
+        return command
+
+    def run(self, *argv: str, cwd: Path | None = None, **env: str) -> Said:
+        return said(self.command(*argv, cwd=cwd, **env))
+
+
+def said(command: subprocess.Popen[str]) -> Said:
+    out, err = command.communicate(timeout=PATIENCE)
+    return Said(command.returncode, out, err)
+
+
+# ------------------------------------------------------------------------ looking
+
+
+def until(condition: Callable[[], Any], what: str, told: Callable[[], str] = lambda: "") -> None:
+    """Asks what cannot be waited for: the state of other processes."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}; {told()}"
+        time.sleep(0.005)
+
+
+def holders(store: Path) -> list[int]:
+    """Pids of those who hold the store's lock, as the kernel knows them."""
+    try:
+        inode = (store / "lock").stat().st_ino
+    except FileNotFoundError:
+        return []
+    rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return [
+        int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].rpartition(":")[2] == str(inode)
+    ]
+
+
+def socket_of(store: Path) -> Path:
+    """Where the store's owner says that it listens."""
+    return Path((store / "lock").read_text().splitlines()[1])
+
+
+def processes_in(folder: Path) -> dict[int, str]:
+    """Living processes that name the folder on their command line or work in it."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            here = (path / "cwd").readlink()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if int(path.name) != os.getpid() and (
+            here.is_relative_to(folder) or f"{folder}/" in command
+        ):
+            found[int(path.name)] = command
+    return found
+
+
+def maps(pid: int, library: str) -> bool:
+    """Whether the process has loaded it."""
+    return library in Path(f"/proc/{pid}/maps").read_text()
+
+
+def titles(client: Client) -> Counter[str]:
+    """title → how many documents have it."""
+    found: Counter[str] = Counter()
+    more: dict[str, Any] = {}
+    while True:
+        result = client.ask("doc.list", limit=1000, **more)["result"]
+        found.update(document["title"] for document in result["data"])
+        if not result["meta"].get("next_cursor"):
+            return found
+        more = {"cursor": result["meta"]["next_cursor"]}
+
+
+def check_once(client: Client, *, acknowledged: Iterable[str], sent: Iterable[str]) -> None:
+    """Of these titles: what was acknowledged is there, nothing twice, nothing unasked."""
+    found, wanted = titles(client), list(acknowledged)
+    assert [title for title in wanted if title not in found] == [], "acknowledged, but lost"
+    assert {title: n for title, n in found.items() if n > 1} == {}, "written twice"
+    assert sorted(found.keys() - set(sent)) == [], "written by nobody"
+
+
+def check_answers(client: Client) -> None:
+    """Every request has exactly one answer, and every stream's index no gap."""
+    counts = {id: len(client.answers[id]) for id in client.sent}
+    wrong = {id: n for id, n in counts.items() if n != 1}
+    assert wrong == {}, ([client.sent[id] for id in wrong], client.told())
+    assert set(client.answers) - set(client.sent) == set()
+    for id, events in list(client.events.items()):
+        if id is not None:
+            indexes = [event["index"] for event in events]
+            assert indexes == list(range(len(events))), (client.sent[id], indexes[:50])
+            assert client.types(id).count("init") == 1, client.sent[id]
+
+
+def all_scopes_but(*without: str) -> str:
+    return ",".join(scope for scope in SCOPES if scope not in without)
+
+
+def held_after(sources: int) -> str:
+    """A program for `join`: a serve that keeps so many sources; whoever brings more waits for ever.
+
+    So how far its ingests come does not depend on how fast the machine is.
+    """
+    return f"""
+import itertools, threading
+from kbproc.base import failpoints
+from kbproc.base.pipes import leave
+from tests.kit import fixed
+
+kept = itertools.count(1)
+
+def hold(reached):
+    if reached == "blob.write" and next(kept) > {sources}:
+        threading.Event().wait()
+
+failpoints.arm(hold)
+leave(fixed.main())
+"""
+
+
+# -------------------------------------------------------------- slow embeddings
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    released: threading.Event
+    longest: float
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked was killed."""
+
+
+class _Embeddings(http.server.BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_POST(self) -> None:
+        texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        self.server.released.wait(self.server.longest)
+        vectors = [[1.0, len(text) / 1000] for text in texts]
+        items = [{"index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+        body = json.dumps({"data": items}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Event]:
+    """A model for a store that is not there yet; so many seconds a request until it is set."""
+    server = _Server(("127.0.0.1", 0), _Embeddings)
+    server.released, server.longest = threading.Event(), longest
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    store.mkdir(mode=0o700)
+    (store / "store.toml").write_text(
+        'format = 1\n\n[model]\nkind = "openai"\nname = "slow"\ndim = 2\n'
+        f'url = "http://127.0.0.1:{server.server_port}/v1"\n'
+    )
+    try:
+        yield server.released
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

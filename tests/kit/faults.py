@@ -1,0 +1,135 @@
+"""Faults that are tried, ways to harm a store, and the table that says what came of each.
+
+A module that tries faults makes its fixture with `faults_of(GROUP)` and calls `note`.
+When the module ends, the rows must be those of the block GROUP in docs/reliability.md;
+KBPROC_UPDATE_DOCS=1 writes them there. A group belongs to one module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.talk import REPO
+
+PAGE = REPO / "docs" / "reliability.md"
+HEADER = "| fault | what happened |\n| --- | --- |\n"
+
+_seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
+
+
+def note(group: str, fault: str, outcome: str) -> None:
+    """One row; the same fault with the same outcome is one row however often it is tried."""
+    assert "|" not in fault + outcome and "\n" not in fault + outcome
+    _seen[group].add((fault, outcome))
+
+
+def faults_of(group: str) -> Any:
+    """A fixture that holds what a module has noted against the page when the module ends."""
+
+    @pytest.fixture(scope="module", autouse=True)
+    def compared(request: pytest.FixtureRequest) -> Iterator[None]:
+        _seen[group].clear()
+        failed = request.session.testsfailed
+        yield
+        if request.session.testsfailed == failed:
+            compare(group, whole=_runs_whole(request))
+
+    return compared
+
+
+def _runs_whole(request: pytest.FixtureRequest) -> bool:
+    """Whether every test of the module is run, not only some of them."""
+    option, module = request.config.option, request.module
+    if (
+        option.keyword
+        or option.markexpr
+        or any("::" in argument for argument in request.config.args)
+    ):
+        return False
+    ran = {item.originalname for item in request.session.items if item.module is module}  # type: ignore[attr-defined]
+    return ran == {name for name in vars(module) if name.startswith("test_")}
+
+
+def compare(group: str, *, whole: bool) -> None:
+    rows = {f"| {fault} | {outcome} |" for fault, outcome in _seen[group]}
+    if whole and os.environ.get("KBPROC_UPDATE_DOCS") == "1":
+        _rewrite(group, rows)
+    told = _block(PAGE.read_text(), group)
+    assert rows <= told, f"not in {PAGE.name}: {sorted(rows - told)}; {_HOW}"
+    assert not whole or rows == told, f"{PAGE.name} tells what is not tried: {sorted(told - rows)}"
+
+
+_HOW = "KBPROC_UPDATE_DOCS=1 writes them there"
+
+
+def _pattern(group: str) -> re.Pattern[str]:
+    return re.compile(f"(<!-- faults:{group} -->\n)(.*?)(<!-- /faults:{group} -->)", re.DOTALL)
+
+
+def _block(page: str, group: str) -> set[str]:
+    found = _pattern(group).search(page)
+    assert found, f"{PAGE.name} has no block faults:{group}"
+    return {line for line in found[2].splitlines() if line} - set(HEADER.splitlines())
+
+
+def _rewrite(group: str, rows: set[str]) -> None:
+    """Modules of other processes may be rewriting their blocks at the same time."""
+    with PAGE.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        table = HEADER + "".join(f"{row}\n" for row in sorted(rows))
+        page = _pattern(group).sub(lambda found: found[1] + table + found[3], file.read())
+        file.seek(0)
+        file.truncate()
+        file.write(page)
+
+
+def as_killed(store: Path, copy: Path) -> None:
+    """The files that a kill -9 leaves at this moment; some may go while they are copied."""
+
+    def keep(source: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    shutil.copytree(store, copy, copy_function=keep, ignore=shutil.ignore_patterns("lock"))
+
+
+# ------------------------------------------------------------------------- harm
+
+Harm = Callable[[bytes, float], bytes]
+
+
+def flip(data: bytes, where: float) -> bytes:
+    """One bit, at this part of the file: 0 is its start, 1 its end."""
+    bit = min(int(where * len(data) * 8), len(data) * 8 - 1)
+    harmed = bytearray(data)
+    harmed[bit // 8] ^= 1 << bit % 8
+    return bytes(harmed)
+
+
+def cut(data: bytes, where: float) -> bytes:
+    return data[: int(where * len(data))]
+
+
+def zero(data: bytes, where: float) -> bytes:
+    """As when a sector is lost."""
+    start = int(where * len(data)) // 512 * 512
+    return data[:start] + bytes(len(data[start : start + 512])) + data[start + 512 :]
+
+
+def lines_of(log: Path) -> list[tuple[Path, int, bytes]]:
+    """Segment, line number and bytes of every line of a log."""
+    return [
+        (segment, number, line)
+        for segment in sorted(log.glob("*.ndjson"))
+        for number, line in enumerate(segment.read_bytes().splitlines(keepends=True), 1)
+    ]

@@ -1,0 +1,112 @@
+"""Surroundings that never change, so that two runs print the same bytes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kbproc.base import failpoints
+from kbproc.base.host import Host
+from kbproc.base.pipes import claim, leave
+from kbproc.health.doctor import OPTIONAL
+from kbproc.log import file
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.sharing import serve
+
+NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+def model_of(text: str) -> dict[str, Any]:
+    """`KIND` or `KIND:NAME` as a store's model settings."""
+    kind, _, name = text.partition(":")
+    return {"kind": kind, "name": name or kind}
+
+
+class FixedHost(Host):
+    """One moment, until told otherwise; salts count up."""
+
+    def __init__(self) -> None:
+        self._salts = itertools.count(1)
+        self._now_ms = NOW_MS
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def pass_until(self, moment: str) -> None:
+        """RFC 3339."""
+        self._now_ms = round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return 0.0
+
+    def salt(self) -> str:
+        return f"{next(self._salts):032x}"
+
+    def pid(self) -> int:
+        return 4242
+
+    def database_size(self, measured: int) -> int:
+        return 1_000_000
+
+    def versions(self, measured: dict[str, str]) -> dict[str, str]:
+        return {name: "1.0.0" for name in measured if name not in OPTIONAL}
+
+
+def kill_at(point: str) -> None:
+    """`NAME` or `NAME:N`: the process dies when it comes there (for the Nth time)."""
+    name, _, times = point.partition(":")
+    left = itertools.count(int(times or 1), -1)
+
+    def die(reached: str) -> None:
+        if reached == name and next(left) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    failpoints.arm(die)
+
+
+def config_of(store: Path, options: dict[str, str]) -> Config:
+    named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
+    if "agent_named" in options:
+        named["agent_named"] = True
+    if "runtime" in options:
+        named["runtime"] = Path(options["runtime"])
+    return Config(store=store, cache=store.parent / "cache", **named)
+
+
+def main() -> int:
+    """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's.
+
+    `real=1`: with the clocks, pids and salts of every day.
+    """
+    pipes = claim()
+    store, model, *more = sys.argv[1:]
+    options: dict[str, Any] = dict(item.split("=", 1) for item in more)
+    if "kill_at" in options:
+        kill_at(options["kill_at"])
+    if "segment_bytes" in options:
+        file.SEGMENT_BYTES = int(options["segment_bytes"])
+    if "file_bytes" in options:
+        most = int(options["file_bytes"])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    return serve.run(
+        config_of(Path(store), options),
+        pipes,
+        protocol=options.get("protocol"),
+        root=options.get("root"),
+        scopes=options.get("scopes"),
+        max_line_bytes=int(options.get("max_line_bytes", MAX_LINE_BYTES)),
+        max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
+        allow_private_addresses="allow_private" in options,
+        host=Host() if "real" in options else FixedHost(),
+        model=model_of(model),
+    )
+
+
+if __name__ == "__main__":
+    leave(main())

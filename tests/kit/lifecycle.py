@@ -1,0 +1,134 @@
+"""Entries, notes and agents put straight into the log, and what the catalog makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from kbproc.events.codec import (
+    AgentWritten,
+    ChunkText,
+    DocWritten,
+    EntryFacts,
+    EntryRevived,
+    EntrySuperseded,
+    Event,
+)
+from kbproc.store.store import Store
+from tests.kit.talk import Session
+
+Links = dict[int, tuple[int | None, int]]
+
+
+def put(store: Store, *events: Event, actor: str = "ann", method: str = "knowledge.test") -> int:
+    """One record; its seq."""
+    return store.commit(lambda lane: lane.append(list(events), actor=actor, method=method))
+
+
+def written(
+    store: Store, title: str, text: str, *, kb: str, doc_type: str, **more: Any
+) -> DocWritten:
+    """A new document of one chunk, with the next ids."""
+    with store.reading() as snapshot:
+        head = snapshot.queries.head()
+    data = text.encode()
+    return DocWritten(
+        id=head.next_document,
+        kb=kb,
+        revision=1,
+        title=title,
+        doc_type=doc_type,
+        source_sha256=store.blobs.put(data),
+        size_bytes=len(data),
+        first_chunk=head.next_chunk,
+        chunks=[ChunkText(text=text)],
+        parser=1,
+        **more,
+    )
+
+
+def entry(
+    store: Store,
+    title: str = "Entry",
+    text: str = "",
+    *,
+    kb: str = "default",
+    actor: str = "ann",
+    tags: list[str] | None = None,
+    **facts: Any,
+) -> int:
+    """Stores one; its id."""
+    said = EntryFacts(**{"confidence": 80, "source": "", **facts})
+    made = written(
+        store,
+        title,
+        text or f"body of {title}",
+        kb=kb,
+        doc_type="knowledge",
+        entry=said,
+        tags=tags or [],
+    )
+    put(store, made, actor=actor, method="knowledge.store")
+    return made.id
+
+
+def supersede(store: Store, id: int, by: int, *, actor: str = "ann") -> int:
+    event = EntrySuperseded(id=id, by=by)
+    return put(store, event, actor=actor, method="knowledge.supersede")
+
+
+def revive(store: Store, id: int, was: int, *, actor: str = "ann") -> int:
+    event = EntryRevived(ids=[id], was=was)
+    return put(store, event, actor=actor, method="knowledge.unsupersede")
+
+
+def agent(store: Store, slug: str, **more: Any) -> int:
+    fields: dict[str, Any] = {
+        "description": "",
+        "kbs": None,
+        "folder": None,
+        "scopes": None,
+        "quotas": {},
+        "instructions": "",
+        "revision": 1,
+        **more,
+    }
+    return put(store, AgentWritten(slug=slug, **fields), method="agent.create")
+
+
+def note(store: Store, agent: str, slug: str, text: str, *, title: str = "") -> int:
+    """In the log and as a file, both at once for whoever watches; its document's id."""
+    with store.lane():
+        made = written(
+            store, title or slug, text, kb=f"notes/{agent}", doc_type="note", source_id=slug
+        )
+        folder = store.folder / "notes" / agent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / f"{slug}.md").write_bytes(text.encode())
+        put(store, made, actor=agent, method="note.put")
+    return made.id
+
+
+def links(session: Session) -> Links:
+    """Live entry → what supersedes it, and its head."""
+    with session.store.reading() as snapshot:
+        from kbproc.views.catalog.filters import DocumentFilter
+
+        rows = snapshot.queries.entries(DocumentFilter())
+    return {row.id: (row.superseded_by, row.head) for row in rows}
+
+
+def check(session: Session) -> Links:
+    """The links, after a look that each head is where its chain ends, and lives."""
+    found = links(session)
+    for id, (_, head) in found.items():
+        at, steps = id, 0
+        while (by := found[at][0]) is not None:
+            at, steps = by, steps + 1
+            assert steps <= len(found), f"{id} stands in a circle"
+        assert at == head, f"the head of {id}"
+    return found
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

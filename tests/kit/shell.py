@@ -1,0 +1,103 @@
+"""Runs commands: in this process, and on a terminal of their own."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbproc.shell.cli import main
+
+SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
+ANSI = re.compile(r"\x1b")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    store = folder / "store"
+    store.mkdir(mode=0o700, exist_ok=True)
+    if not (store / "store.toml").exists():
+        (store / "store.toml").write_text(SETTINGS)
+    return {
+        "KBPROC_STORE": str(store),
+        "HOME": str(folder),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
+        "COLUMNS": "80",
+    }
+
+
+def in_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """A function that runs a command here and returns exit code, stdout and stderr."""
+    for name in [name for name in os.environ if name.startswith("KBPROC_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment(folder).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+
+    def command(*argv: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            code = main(list(argv))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def on_terminal(
+    folder: Path, *argv: str, typed: str = "", env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Runs a command on a terminal of its own; `typed` is typed ahead."""
+    master, slave = pty.openpty()
+    surroundings = {
+        "PATH": os.environ["PATH"],
+        "TERM": "xterm",
+        **environment(folder),
+        **(env or {}),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbproc", *argv],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=surroundings,
+        cwd=folder,
+    )
+    os.close(slave)
+    os.write(master, typed.encode())
+    seen = b""
+    while block := _read(master):
+        seen += block
+    os.close(master)
+    return process.wait(30), seen.decode().replace("\r\n", "\n")
+
+
+def _read(master: int) -> bytes:
+    try:
+        return os.read(master, 4096)
+    except OSError:  # Linux's way to say that the other side has closed
+        return b""
+
+
+def write_docs(folder: Path) -> Path:
+    docs = folder / "docs"
+    docs.mkdir()
+    (docs / "git-admin.md").write_text(
+        "---\ntags: [git, admin]\n---\n# Git Admin Guide\n\nTo install the latest version of git "
+        "from source, first get the tarball, unpack it and run make; then read the notes.\n"
+    )
+    (docs / "setup.md").write_text(
+        "# Setup\n\n## Installation\n\nAdd the PPA repository for git.\n"
+    )
+    return docs

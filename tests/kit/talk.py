@@ -1,0 +1,353 @@
+"""Scripted conversations: what is sent, and every byte that comes back.
+
+`Process` is kbproc behind real pipes, `Session` the same server in this
+process; `converse` sends either of them a line, waits until it is answered,
+and sends the next.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from kbproc.calls.method import Registry
+from kbproc.methods.registry import registry as all_methods
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.sharing.coprocess import _tell_ready, peer_of
+from kbproc.sharing.owner import Owner
+from kbproc.sharing.serve import first_line, parse_scopes
+from kbproc.store.store import Store
+from kbproc.wire import messages
+from kbproc.wire.connection import Connection, too_large
+from tests.kit.fixed import FixedHost, model_of
+
+REPO = Path(__file__).parents[2]
+PATIENCE = 30.0
+
+Message = dict[str, Any]
+Line = str | bytes | Message | list[Any]
+# A line, or how to make it from the message that came last: for hashes and cursors.
+Step = Line | Callable[[Message], Line]
+
+
+def as_bytes(line: Line) -> bytes:
+    if isinstance(line, bytes):
+        return line
+    return (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)).encode()
+
+
+class Peer(Protocol):
+    def send(self, line: bytes) -> None: ...
+
+    def receive(self) -> bytes: ...
+
+    def close(self) -> list[bytes]:
+        """Ends the conversation; returns what nobody waited for."""
+        ...
+
+
+# --------------------------------------------------------------------------- peers
+
+
+class Process:
+    """kbproc behind real pipes; killed if a test waits too long."""
+
+    def __init__(
+        self, store: Path, *, cwd: Path, model: str = "hash", program: str = "", **options: Any
+    ) -> None:
+        """`program`: Python to run instead of tests.kit.fixed."""
+        run = ["-c", program] if program else ["-m", "tests.kit.fixed"]
+        given = [f"{name}={value}" for name, value in options.items()]
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, *run, str(store), model, *given],
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"},
+        )
+        assert self.process.stdin and self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def send(self, line: bytes) -> None:
+        self.stdin.write(line + b"\n")
+        self.stdin.flush()
+
+    def receive(self) -> bytes:
+        line = self.stdout.readline()
+        assert line, f"no answer came; stderr: {self.told()}"
+        return line.rstrip(b"\n")
+
+    def message(self) -> Any:
+        return json.loads(self.receive())
+
+    def ready(self) -> Process:
+        """Past `init` and `ready`."""
+        assert self.message()["params"]["type"] == "init"
+        assert self.message()["params"]["type"] == "ready"
+        return self
+
+    def ask(self, id: int | str, method: str, /, **params: Any) -> Message:
+        """The answer to it; events and other answers are passed over."""
+        self.send(as_bytes(request(id, method, **params)))
+        while (message := self.message()).get("id") != id:
+            pass
+        return message  # type: ignore[no-any-return]
+
+    def close(self) -> list[bytes]:
+        self.stdin.close()
+        rest = [line.rstrip(b"\n") for line in self.stdout]
+        self.process.wait(PATIENCE)
+        return rest
+
+    def stop(self, signum: int = signal.SIGKILL) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signum)
+        code = self.process.wait(PATIENCE)
+        self._watchdog.cancel()
+        for pipe in (self.stdin, self.stdout):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
+        self._told = self.told()
+        self._stderr.close()
+        return code
+
+    def told(self) -> str:
+        """What was written to stderr so far."""
+        if not self._stderr.closed:
+            self._stderr.seek(0)
+            self._told = self._stderr.read().decode()
+        return self._told
+
+
+class _List:
+    """An outbox that keeps what it is sent."""
+
+    congested = False
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._changed = threading.Condition()
+
+    def send(self, line: bytes) -> None:
+        with self._changed:
+            self._lines.append(line)
+            self._changed.notify_all()
+
+    def take(self) -> bytes:
+        with self._changed:
+            assert self._changed.wait_for(lambda: bool(self._lines), PATIENCE), "no answer came"
+            return self._lines.pop(0)
+
+    def rest(self) -> list[bytes]:
+        with self._changed:
+            taken, self._lines = self._lines, []
+            return taken
+
+    def flush(self, timeout_s: float) -> None:
+        pass
+
+    def wait_for_room(self, given_up: Callable[[], bool]) -> None:
+        pass
+
+
+class Session:
+    """An open store and one connection to it, in this process."""
+
+    def __init__(
+        self,
+        store: Path,
+        *,
+        cwd: Path,
+        model: str = "hash",
+        registry: Registry | None = None,
+        scopes: str | None = None,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        allow_private: bool = False,
+        outbox: Any = None,
+        actor: str = "user",
+        agent_named: bool = False,
+    ) -> None:
+        host = FixedHost()
+        config = Config(
+            store=store, cache=store.parent / "cache", actor=actor, agent_named=agent_named
+        )
+        methods = registry or all_methods()
+        self.outbox: Any = outbox or _List()
+        self.wire = messages.Wire(max_line_bytes)
+        peer = peer_of(config, host, parse_scopes(scopes, methods.scopes), str(cwd))
+        peer = msgspec.structs.replace(peer, cwd=cwd, root=cwd)
+        self.outbox.send(first_line(config, peer.scopes, host))
+        owner = Owner(config, host, model=model_of(model), registry=methods)
+        owner.open()
+        self.opened, self.service = owner.opened, owner.service
+        self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
+        _tell_ready(self.opened, self.outbox, self.wire, peer)
+        self.connection = Connection(
+            self.service, peer, self.outbox, settings={"allow_private_addresses": allow_private}
+        )
+
+    def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
+        """A second connection to the same open store, by somebody else."""
+        other = copy.copy(self)
+        other.outbox = _List()
+        peer = msgspec.structs.replace(
+            self.connection.peer,
+            actor=actor,
+            scopes=parse_scopes(scopes, self.service.registry.scopes),
+            named=named,
+        )
+        other.connection = Connection(self.service, peer, other.outbox)
+        return other
+
+    @property
+    def store(self) -> Store:
+        return self.opened.get()
+
+    def send(self, line: bytes) -> None:
+        if len(line) > self.wire.max_line_bytes:
+            self.outbox.send(too_large(self.wire, len(line)))
+        else:
+            self.connection.receive(line)
+
+    def receive(self) -> bytes:
+        line: bytes = self.outbox.take()
+        return line
+
+    def idle(self) -> None:
+        """Waits until everything that was sent is answered, notifications too."""
+        connection = self.connection
+        with connection._changed:
+            assert connection._changed.wait_for(connection._all_answered, PATIENCE)
+
+    def ask(self, method: str, /, **params: Any) -> Message:
+        """The answer's message; events are passed over."""
+        self.send(as_bytes(request(1, method, **params)))
+        while "method" in (message := json.loads(self.receive())):
+            pass
+        return message  # type: ignore[no-any-return]
+
+    def data(self, method: str, /, **params: Any) -> Any:
+        answer = self.ask(method, **params)
+        assert "result" in answer, answer
+        return answer["result"]["data"]
+
+    def error(self, method: str, /, **params: Any) -> Message:
+        answer = self.ask(method, **params)
+        assert "error" in answer, answer
+        data: Message = answer["error"]["data"]
+        return data
+
+    def embedded(self) -> None:
+        """Waits until every chunk has its vector."""
+        self.data("doc.wait", timeout_ms=20_000)
+
+    def close(self) -> list[bytes]:
+        self.connection.end(5)
+        self.service.close()
+        if self.opened.store is not None:
+            self.opened.store.close()
+        return self.outbox.rest()  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------- conversations
+
+
+def request(id: int | str, method: str, /, **params: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def cancel(id: int | str) -> Message:
+    return {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}}
+
+
+class Transcript:
+    """Lines sent (`> `) and received (`< `), raw."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.sent: list[bytes] = []
+        self.received: list[bytes] = []
+
+    def add_sent(self, line: bytes) -> None:
+        shown = line if len(line) < 2000 else line[:80] + f"…({len(line)} bytes)".encode()
+        self.lines.append(b"> " + shown)
+        self.sent.append(line)
+
+    def add_received(self, line: bytes) -> None:
+        self.lines.append(b"< " + line)
+        self.received.append(line)
+
+    def text(self) -> str:
+        return b"\n".join(self.lines).decode("utf-8", "backslashreplace") + "\n"
+
+
+def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -> Transcript:
+    """`parked`: ids that nobody waits for, since something else will end them."""
+    transcript = Transcript()
+
+    def receive() -> bytes:
+        line = peer.receive()
+        transcript.add_received(line)
+        return line
+
+    if b'"init"' in receive():
+        receive()  # ready, or why the store is not
+    for step in script:
+        line = as_bytes(step(json.loads(transcript.received[-1])) if callable(step) else step)
+        transcript.add_sent(line)
+        peer.send(line)
+        while _awaited(line, parked) and not _ends(receive(), line):
+            pass
+    for line in peer.close():
+        transcript.add_received(line)
+    return transcript
+
+
+def _awaited(line: bytes, parked: Collection[int]) -> bool:
+    """False for what has no answer: notifications, and requests that are left to wait."""
+    asked = parsed(line)
+    if isinstance(asked, list):
+        return not asked or any(not isinstance(m, dict) or "id" in m for m in asked)
+    if not isinstance(asked, dict) or "method" not in asked:
+        return True
+    if asked["method"] == "$/cancel":
+        return asked["params"]["id"] in parked
+    return "id" in asked and asked["id"] not in list(parked)
+
+
+def _ends(received: bytes, line: bytes) -> bool:
+    """True for the answer; events come before it."""
+    message, asked = json.loads(received), parsed(line)
+    if isinstance(message, list) or "method" in message:
+        return isinstance(message, list)
+    if not isinstance(asked, dict):
+        return True
+    cancelled = asked.get("method") == "$/cancel"
+    wanted = asked["params"]["id"] if cancelled else asked.get("id")
+    return message["id"] is None or message["id"] == wanted
+
+
+def parsed(line: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,172 @@
+"""as_of: what the store would have answered then, by the byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from kbproc.library import past
+from tests.conftest import OpenSession
+from tests.kit.talk import Session
+from tests.store.test_store import QUESTIONS, change, confirmed, fill
+
+READS: list[tuple[str, dict[str, Any]]] = [
+    *(("search", question) for question in QUESTIONS),
+    ("doc.list", {}),
+    ("doc.list", {"status": "ready"}),
+    ("doc.get", {"id": 1, "text": True}),
+    ("doc.get", {"id": 2, "text": True}),
+    ("doc.download", {"id": 1}),
+    ("chunk.list", {"document_id": 1}),
+    ("chunk.get", {"id": 3}),
+    ("tag.list", {}),
+]
+
+
+def told(session: Session, **more: Any) -> list[str]:
+    """What every read that can look back answers, errors and meta included."""
+    found = []
+    for method, params in READS:
+        answer = session.ask(method, **params, **more)
+        answer.pop("jsonrpc")
+        found.append(json.dumps(answer))
+    return found
+
+
+def test_then_is_as_it_was(session: Session) -> None:
+    fill(session)
+    session.store.compact()
+    then, seq = told(session), session.store.seq
+    change(session)
+    confirmed(session, "kb.delete", slug="other")
+    session.data("doc.create", title="New", text="git backup of the future")
+    session.embedded()
+    assert told(session) != then
+    assert told(session, as_of=seq) == then
+    assert told(session, as_of=seq) == then  # from the cache
+
+
+def test_then_is_as_it_was_after_a_restart(open_session: OpenSession) -> None:
+    one = open_session()
+    fill(one)
+    one.store.compact()
+    then, seq = told(one), one.store.seq
+    change(one)
+    one.close()
+    two = open_session()
+    assert told(two, as_of=seq) == then
+    shutil.rmtree(two.store.folder / "views" / "past")
+    two.close()
+    three = open_session()
+    assert told(three, as_of=seq) == then
+
+
+def test_now_is_the_last_position(session: Session) -> None:
+    fill(session, 3)
+    change_one = session.data("doc.update", id=1, text="git once more")
+    assert change_one["revision"] == 2
+    session.embedded()
+    session.store.compact()
+    assert told(session, as_of=session.store.seq) == told(session)
+
+
+def test_the_beginning_is_empty(session: Session) -> None:
+    fill(session, 2)
+    assert session.data("doc.list", as_of=0) == []
+    assert session.data("search", query="git", as_of=1)["results"] == []
+    assert session.error("doc.get", id=1, as_of=1)["type"] == "resource.not_found"
+    answer = session.ask("tag.list", as_of=1)["result"]
+    assert (answer["data"], answer["meta"]["seq"]) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("as_of", "said"),
+    [
+        (9_999, "ends at"),
+        ("2999-01-01", "not come yet"),
+        ("yesterday", "as_of"),
+        (-1, "as_of"),
+        (True, "as_of"),
+        (1.5, "as_of"),
+        ("2026-13-01", "as_of"),
+    ],
+)
+def test_what_is_no_past(session: Session, as_of: Any, said: str) -> None:
+    error = session.error("doc.list", as_of=as_of)
+    assert error["type"] == "input.invalid_params"
+    assert error["field"] == "$.params.as_of"
+    assert said in error["message"]
+
+
+def test_a_time_is_a_position(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = session.store.host
+    start = host.now_ms()
+    for minute in range(1, 4):
+        monkeypatch.setattr(host, "now_ms", lambda at=start + 60_000 * minute: at)
+        session.data("doc.create", title=f"At minute {minute}", text="x")
+    monkeypatch.setattr(host, "now_ms", lambda: start + 3_600_000)
+    for minute in range(4):
+        found = session.data("doc.list", as_of=f"2026-01-01T00:{minute:02d}:59Z")
+        assert len(found) == minute
+    assert len(session.data("doc.list", as_of="2026-01-01T01:01:59+01:00")) == 1
+    assert session.data("doc.list", as_of="2025-12-31") == []
+
+
+def test_few_are_kept(session: Session) -> None:
+    for n in range(8):
+        session.data("doc.create", title=f"T{n}", text="alpha")
+    for seq in range(1, session.store.seq + 1):
+        assert len(session.data("doc.list", as_of=seq)) == seq - 1
+        kept = list((session.store.folder / "views" / "past").iterdir())
+        assert len(kept) <= past.KEPT
+        assert len(session.store.pasts._open) <= past.OPEN
+
+
+def test_one_that_is_read_stays(session: Session) -> None:
+    for n in range(8):
+        session.data("doc.create", title=f"T{n}", text="alpha")
+    with session.store.pasts.at(3) as kept, kept.reading() as snapshot:
+        for seq in range(4, 9):
+            session.data("doc.list", as_of=seq)
+        assert snapshot.queries.chunk_total() == 2
+
+
+def test_a_chunk_of_then_gets_its_vector(open_session: OpenSession) -> None:
+    """One that was deleted before it was embedded, or that another model embedded."""
+    session = open_session()
+    fill(session, 4)
+    session.store.compact()
+    then, seq = told(session), session.store.seq
+    session.data("model.use", name="other", kind="hash", dim=32)
+    confirmed(session, "doc.delete", ids=[1, 2, 3])
+    session.close()
+    for pack in (session.store.folder / "vectors").iterdir():
+        pack.unlink()
+    again = open_session()
+    again.embedded()
+    again.data("model.use", name="hash", kind="hash")
+    assert told(again, as_of=seq) == then
+
+
+def test_many_missing_vectors_come_in_the_background(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(session, 6)
+    session.store.compact()
+    then, seq = told(session), session.store.seq
+    confirmed(session, "doc.delete", ids=[1, 2, 3, 4])
+    monkeypatch.setattr(past, "_AT_ONCE", 0)
+    pack = session.store.embedding.pack
+    assert pack is not None
+    pack.erase([pack.key_at(row) for row in range(len(pack))])
+    session.data("doc.list", as_of=seq)
+    thread = session.store.pasts._open[seq]._thread
+    assert thread is not None
+    thread.join(20)
+    assert told(session, as_of=seq) == then
+    session.store.rebuild()
+    session.store.embedding.wake()
+    session.embedded()

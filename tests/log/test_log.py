@@ -1,0 +1,536 @@
+"""The log: what is acknowledged stays, what is damaged is found."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.base.errors import KbprocError
+from kbproc.log import file
+from kbproc.log import record as records
+from kbproc.log.file import Log
+from kbproc.log.record import GENESIS, START, Draft, Position, Record
+
+
+def draft(number: int, size: int = 10) -> Draft:
+    return Draft(
+        ts=f"2026-01-01T00:00:00.{number:03d}Z",
+        actor="ann",
+        method="doc.create",
+        salt=f"{number:032x}",
+        events=msgspec.Raw(b'[{"n":"' + b"x" * size + b'"}]'),
+        token=f"token-{number}" if number % 2 else None,
+        params_hash="ab" if number % 2 else None,
+        result=msgspec.Raw(b'{"data":%d}' % number),
+    )
+
+
+def write(log: Log, count: int, *, size: int = 10) -> list[Record]:
+    """One synced batch a record, as the store does it."""
+    records = []
+    for _ in range(count):
+        log.mark()
+        records += log.append([draft(log.head.seq + 1, size)])
+        log.sync()
+    return records
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[Log]:
+    log = Log.open(folder)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "SEGMENT_BYTES", 1000)
+
+
+def refused(type: str, work: Callable[[], Any]) -> KbprocError:
+    with pytest.raises(KbprocError) as found:
+        work()
+    assert found.value.type == type, found.value.message
+    return found.value
+
+
+# ------------------------------------------------------------------ read and write
+
+
+def test_what_is_appended_is_read(log: Log) -> None:
+    records = log.append([draft(1), draft(2)]) + write(log, 1)
+    assert [r.seq for r in records] == [1, 2, 3]
+    assert list(log.read()) == records
+    assert list(log.read(2)) == records[2:]
+    assert list(log.read(3)) == []
+    assert log.verify() == 3
+    assert log.head == records[-1].position
+    assert log.last_ts == records[-1].ts
+
+
+def test_records_are_chained(log: Log) -> None:
+    first, second = write(log, 2)
+    assert (first.prev, second.prev) == (GENESIS, first.hash)
+    assert len({first.hash, second.hash, GENESIS}) == 3
+
+
+def test_equal_events_have_other_hashes(log: Log) -> None:
+    """Each record is salted: whoever holds a hash can't try out what was erased."""
+    one, two = log.append([draft(1), msgspec.structs.replace(draft(1), salt="ff" * 16)])
+    assert one.hash != two.hash
+
+
+def test_a_line_is_one_json_object_with_known_members(log: Log, folder: Path) -> None:
+    write(log, 1)
+    line = (folder / "000000000001.ndjson").read_bytes()
+    assert line.endswith(b"}\n")
+    assert list(msgspec.json.decode(line)) == [
+        "seq",
+        "ts",
+        "actor",
+        "method",
+        "token",
+        "params_hash",
+        "result",
+        "salt",
+        "events",
+        "prev",
+        "hash",
+    ]
+
+
+def test_reopening_goes_on(log: Log, folder: Path) -> None:
+    write(log, 3)
+    head = log.head
+    log.close()
+    again = Log.open(folder, head)
+    assert (again.head, again.last_ts) == (head, log.last_ts)
+    write(again, 2)
+    assert again.verify() == 5
+    again.close()
+
+
+def test_nothing_appended_writes_nothing(log: Log) -> None:
+    assert log.append([]) == []
+    log.sync()
+    assert log.head == START and list(log.read()) == []
+
+
+def test_only_the_owner_may_look(log: Log, folder: Path) -> None:
+    write(log, 1)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
+
+
+# ------------------------------------------------------------------------- segments
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_segments_are_named_by_their_first_seq(log: Log, folder: Path) -> None:
+    records = write(log, 20)
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) > 3
+    for name in names:
+        first = msgspec.json.decode((folder / name).read_bytes().split(b"\n")[0])
+        assert name == f"{first['seq']:012d}.ndjson"
+    for after in range(21):
+        assert list(log.read(after)) == records[after:]
+    log.close()
+    for known in (START, *(record.position for record in records)):
+        again = Log.open(folder, known)
+        assert again.head == records[-1].position
+        again.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_batch_lies_in_one_segment(log: Log, folder: Path) -> None:
+    write(log, 2)
+    mark = log.mark()
+    log.append([draft(n, 300) for n in range(3, 9)])
+    log.sync()
+    assert len(list(folder.iterdir())) == 1
+    log.rollback(mark)
+    assert log.verify() == 2
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_lost_segment_is_found(log: Log, folder: Path) -> None:
+    write(log, 20)
+    paths = sorted(folder.iterdir())
+    for path in paths:
+        kept = path.read_bytes()
+        path.unlink()
+        refused("store.corrupt", log.verify)
+        refused("store.corrupt", lambda: Log.open(folder, log.head).verify())
+        path.write_bytes(kept)
+    assert log.verify() == 20
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_an_empty_last_segment_is_no_harm(log: Log, folder: Path) -> None:
+    """A crash between making a segment and its first record."""
+    write(log, 10)
+    (folder / "000000000011.ndjson").touch()
+    log.close()
+    again = Log.open(folder, log.head)
+    write(again, 1)
+    assert again.verify() == 11
+    again.close()
+
+
+# ------------------------------------------------------------------------ torn tail
+
+
+def last_line(path: Path) -> int:
+    """Where the last line begins."""
+    return path.read_bytes().rstrip(b"\n").rfind(b"\n") + 1
+
+
+def test_a_torn_last_line_is_cut_off_at_every_byte(log: Log, folder: Path) -> None:
+    records = write(log, 3)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    data, start = path.read_bytes(), last_line(path)
+    for size in range(start, len(data)):
+        path.write_bytes(data[:size])
+        again = Log.open(folder, records[1].position)
+        assert again.head == records[1].position, size
+        assert path.read_bytes() == data[:start], size
+        assert write(again, 1)[0].seq == 3
+        assert again.verify() == 3
+        again.close()
+
+
+def test_a_whole_unacknowledged_record_stays(log: Log, folder: Path) -> None:
+    records = write(log, 3)
+    log.close()
+    again = Log.open(folder, records[1].position)
+    assert again.head == records[2].position
+    again.close()
+
+
+def test_a_torn_only_line(log: Log, folder: Path) -> None:
+    write(log, 1)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    path.write_bytes(path.read_bytes()[:40])
+    again = Log.open(folder)
+    assert again.head == START
+    assert write(again, 1)[0].seq == 1
+    assert again.verify() == 1
+    again.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_torn_first_line_of_a_later_segment(log: Log, folder: Path) -> None:
+    write(log, 10)
+    log.close()
+    path = folder / "000000000011.ndjson"
+    path.write_bytes(b'{"seq":11,"ts":"20')
+    again = Log.open(folder, log.head)
+    assert again.head == log.head
+    write(again, 1)
+    assert again.verify() == 11
+    again.close()
+
+
+def test_what_a_view_has_applied_is_never_cut_off(log: Log, folder: Path) -> None:
+    """A damaged end of an acknowledged record is damage, and is left for a salvage."""
+    write(log, 3)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    data, start = path.read_bytes(), last_line(path)
+    for size in {start + 1, (start + len(data)) // 2, len(data) - 1}:
+        path.write_bytes(data[:size])
+        refused("store.corrupt", lambda: Log.open(folder, log.head))
+        assert path.read_bytes() == data[:size]
+    path.write_bytes(data[:-1] + b"\x0b")
+    refused("store.corrupt", lambda: Log.open(folder, log.head))
+    assert path.read_bytes() == data[:-1] + b"\x0b"
+
+
+# --------------------------------------------------------------------------- damage
+
+
+def whole(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A log of six records."""
+    folder = tmp_path_factory.mktemp("sample")
+    log = Log.open(folder)
+    write(log, 6)
+    log.close()
+    return whole(folder)
+
+
+def checked(folder: Path, data: bytes) -> int:
+    """How many records a log of these bytes verifies to; it is opened knowing of none."""
+    folder.mkdir(exist_ok=True)
+    (folder / "000000000001.ndjson").write_bytes(data)
+    log = Log.open(folder)
+    try:
+        return log.verify()
+    finally:
+        log.close()
+
+
+@given(data=st.data())
+def test_a_flipped_bit_anywhere_is_found(
+    data: st.DataObject, sample: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    at = data.draw(st.integers(0, len(sample) - 2))  # the last newline: see the torn tail
+    bit = data.draw(st.integers(0, 7))
+    damaged = bytearray(sample)
+    damaged[at] ^= 1 << bit
+    refused("store.corrupt", lambda: checked(tmp_path_factory.mktemp("log"), bytes(damaged)))
+
+
+def test_every_member_is_under_the_hash(sample: bytes, tmp_path: Path) -> None:
+    lines = sample.splitlines()
+    for member in msgspec.json.decode(lines[2]):
+        changed = msgspec.json.decode(lines[2])
+        changed[member] = 7 if member == "seq" else "00" * 16
+        if member in {"events", "result"}:
+            changed[member] = []
+        data = b"\n".join([*lines[:2], msgspec.json.encode(changed), *lines[3:]]) + b"\n"
+        refused("store.corrupt", lambda data=data: checked(tmp_path, data))  # type: ignore[misc]
+
+
+@given(data=st.data())
+def test_lost_repeated_and_swapped_lines_are_found(
+    data: st.DataObject, sample: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = sample.splitlines()
+    kind = data.draw(st.sampled_from(["lost", "repeated", "swapped"]))
+    at = data.draw(st.integers(0, len(lines) - 2))
+    if kind == "lost":
+        del lines[at]
+    elif kind == "repeated":
+        lines.insert(at, lines[data.draw(st.integers(0, len(lines) - 1))])
+    else:
+        other = data.draw(st.integers(at + 1, len(lines) - 1))
+        lines[at], lines[other] = lines[other], lines[at]
+    changed = b"\n".join(lines) + b"\n"
+    refused("store.corrupt", lambda: checked(tmp_path_factory.mktemp("log"), changed))
+
+
+def test_damage_is_located(log: Log, folder: Path) -> None:
+    write(log, 3)
+    path = folder / "000000000001.ndjson"
+    path.write_bytes(path.read_bytes().replace(b"token-3", b"token-4"))
+    error = refused("store.corrupt", log.verify)
+    assert error.detail == {"segment": path.name, "line": 3, "seq": 3}
+
+
+def test_a_log_cut_at_a_records_end_is_found(log: Log, folder: Path) -> None:
+    write(log, 3)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    path.write_bytes(path.read_bytes()[: last_line(path)])
+    error = refused("store.corrupt", lambda: Log.open(folder, log.head))
+    assert error.detail == {"expected_seq": 3, "last_seq": 2}
+    path.unlink()
+    assert refused("store.corrupt", lambda: Log.open(folder, log.head)).detail == {
+        "expected_seq": 3
+    }
+
+
+def test_a_replaced_record_is_found(log: Log, folder: Path) -> None:
+    write(log, 3)
+    log.close()
+    refused("store.corrupt", lambda: Log.open(folder, Position(3, "ab" * 16)))
+
+
+def test_opening_checks_only_what_the_views_have_not_seen(log: Log, folder: Path) -> None:
+    """So that opening a large store is quick; `verify` checks all."""
+    write(log, 3)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    path.write_bytes(path.read_bytes().replace(b"token-1", b"token-9"))
+    again = Log.open(folder, log.head)
+    assert again.head == log.head
+    refused("store.corrupt", again.verify)
+    refused("store.corrupt", lambda: Log.open(folder))
+
+
+# ---------------------------------------------------------------- rollback, failures
+
+
+def test_rollback_takes_back_what_came_since_the_mark(log: Log, folder: Path) -> None:
+    write(log, 2)
+    before, mark = whole(folder), log.mark()
+    log.append([draft(3), draft(4)])
+    log.append([draft(5)])
+    log.rollback(mark)
+    assert whole(folder) == before
+    assert (log.head.seq, log.last_ts) == (2, draft(2).ts)
+    assert write(log, 1)[0].seq == 3
+    assert log.verify() == 3
+
+
+class Disk:
+    """The real calls, until one is told to fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.write_fails_after: int | None = None
+        self.sync_error: int | None = None
+        self.truncate_error: int | None = None
+        self._write, self._sync, self._truncate = os.write, os.fdatasync, os.ftruncate
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "fdatasync", self.fdatasync)
+        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+
+    def write(self, fd: int, data: Any) -> int:
+        if self.write_fails_after is None:
+            return self._write(fd, data)
+        if not self.write_fails_after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        part, self.write_fails_after = bytes(data)[: self.write_fails_after], 0
+        return self._write(fd, part)
+
+    def fdatasync(self, fd: int) -> None:
+        if self.sync_error:
+            raise OSError(self.sync_error, os.strerror(self.sync_error))
+        self._sync(fd)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        if self.truncate_error:
+            raise OSError(self.truncate_error, os.strerror(self.truncate_error))
+        self._truncate(fd, size)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.mark.parametrize("written", [0, 1, 100])
+def test_a_full_disk_leaves_nothing_behind(
+    log: Log, folder: Path, disk: Disk, written: int
+) -> None:
+    write(log, 2)
+    before, head = whole(folder), log.head
+    disk.write_fails_after = written
+    refused("store.io", lambda: log.append([draft(3)]))
+    assert (whole(folder), log.head) == (before, head)
+    assert log.verify() == 2
+    disk.write_fails_after = None
+    assert write(log, 1)[0].seq == 3
+    assert log.verify() == 3
+
+
+def test_a_short_write_is_continued(log: Log, disk: Disk) -> None:
+    calls: list[int] = []
+    real = disk._write
+
+    def few(fd: int, data: Any) -> int:
+        calls.append(1)
+        return real(fd, bytes(data)[:7])
+
+    disk._write = few
+    write(log, 2)
+    assert len(calls) > 50
+    assert log.verify() == 2
+
+
+def test_after_a_failed_fsync_nothing_is_taken_again(log: Log, folder: Path, disk: Disk) -> None:
+    write(log, 2)
+    mark = log.mark()
+    log.append([draft(3)])
+    disk.sync_error = errno.EIO
+    refused("store.io", log.sync)
+    log.rollback(mark)
+    disk.sync_error = None
+    refused("store.io", lambda: log.append([draft(3)]))
+    refused("store.io", log.mark)
+    assert log.verify() == 2, "reads go on"
+    log.close()
+    again = Log.open(folder, log.head)
+    assert write(again, 1)[0].seq == 3
+    again.close()
+
+
+def test_what_can_not_be_taken_back_stops_the_log(log: Log, folder: Path, disk: Disk) -> None:
+    write(log, 2)
+    disk.write_fails_after, disk.truncate_error = 10, errno.EIO
+    refused("store.io", lambda: log.append([draft(3)]))
+    disk.write_fails_after = disk.truncate_error = None
+    refused("store.io", lambda: log.append([draft(3)]))
+    log.close()
+    assert Log.open(folder, log.head).head == log.head, "the torn line is cut off"
+
+
+def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(
+    log: Log, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the folder's fsync fails once, the next write tries it again."""
+    synced: list[bool] = []
+    real = os.fsync
+    broken = [True]
+
+    def fsync(fd: int) -> None:
+        if broken:
+            broken.clear()
+            raise OSError(errno.EIO, "once")
+        synced.append(stat.S_ISDIR(os.fstat(fd).st_mode))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    refused("store.io", log.mark)
+    write(log, 1)
+    assert synced == [True]
+
+
+def test_verify_does_not_stumble_over_a_record_that_is_being_written(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, 3)
+    real, half, verified = os.write, threading.Event(), threading.Event()
+
+    def slow(fd: int, data: Any) -> int:
+        if threading.current_thread().name != "writer" or half.is_set():
+            return real(fd, data)
+        written = real(fd, bytes(data)[:50])
+        half.set()
+        assert verified.wait(10)
+        return written
+
+    monkeypatch.setattr(os, "write", slow)
+    writer = threading.Thread(target=write, args=(log, 1), name="writer")
+    writer.start()
+    assert half.wait(10)
+    try:
+        assert log.verify() == 3
+    finally:
+        verified.set()
+        writer.join()
+    assert log.verify() == 4
+
+
+def test_a_letter_made_large_is_damage(tmp_path: Path) -> None:
+    """One flipped bit turns b into B: the same number, and not what was written."""
+    log = Log.open(tmp_path)
+    record = next(
+        r for r in log.append([draft(n) for n in range(1, 41)]) if r.prev.upper() != r.prev
+    )
+    assert records.is_sound(record)
+    assert not records.is_sound(msgspec.structs.replace(record, prev=record.prev.upper()))
+    log.close()

@@ -1,0 +1,63 @@
+"""The formulas, their rounding, and the order of equals."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.search.fusion import Fused, blend, ordered, rrf
+
+LAST_PLACE = 1e-6 + 1e-12
+cosines = st.none() | st.floats(-1, 1)
+scores = st.none() | st.floats(0, 100)
+
+
+def test_rank_one_in_both_channels() -> None:
+    assert rrf(1, 1) == (0.032787, 0.016393, 0.016393)
+
+
+def test_rrf_channels() -> None:
+    assert rrf(None, 2) == (0.016129, 0.016129, 0.0)
+    assert rrf(None, 2, pending=True) == (0.016129, 0.016129, None)
+    assert rrf(2, None) == (0.016129, 0.0, 0.016129)
+    assert rrf(3, 1, "fts") == (0.016393, 0.016393, None)
+    assert rrf(3, 1, "vector") == (0.015873, None, 0.015873)
+
+
+def test_blend_channels() -> None:
+    assert blend(0.5, 10.0, 20.0) == (0.5, 0.3, 0.2)
+    assert blend(None, 10.0, 20.0) == (0.3, 0.3, None)
+    assert blend(-0.5, None, 20.0) == (0.0, 0.0, 0.0)
+    assert blend(0.5, 10.0, 20.0, "fts") == (0.5, 0.5, None)
+    assert blend(0.5, 10.0, 20.0, "vector") == (0.5, None, 0.5)
+    assert blend(0.5, None, 0.0) == (0.2, 0.0, 0.2)
+
+
+@given(cosines, scores, st.floats(0, 100), st.sampled_from(["hybrid", "fts", "vector"]))
+def test_a_blend_lies_between_0_and_1_and_adds_up(cosine, bm25, bound, mode) -> None:
+    fused = blend(cosine, bm25, bound, mode)
+    assert 0 <= fused.score <= 1
+    assert abs(fused.score - (fused.fts or 0) - (fused.vector or 0)) <= LAST_PLACE
+    assert round(fused.score, 6) == fused.score
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10_000))
+def test_rrf_adds_up(vector: int, fts: int) -> None:
+    fused = rrf(vector, fts)
+    assert abs(fused.score - (fused.fts or 0) - (fused.vector or 0)) <= LAST_PLACE
+    assert fused.score == round(1 / (60 + vector) + 1 / (60 + fts), 6)
+
+
+def test_a_perfect_match_scores_1() -> None:
+    assert blend(1.0, 20.000001, 20.0) == (1.0, 0.6, 0.4)
+
+
+def test_equals_go_by_chunk_id() -> None:
+    fused = {9: Fused(0.5, 0.5, None), 4: Fused(0.5, 0.5, None), 1: Fused(0.25, 0.25, None)}
+    assert [chunk_id for chunk_id, _ in ordered(fused)] == [4, 9, 1]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_nothing_known_scores_nothing(mode) -> None:
+    assert blend(None, None, 0.0, mode).score == 0

@@ -1,0 +1,470 @@
+"""Search: scores that add up, totals that are true, filters that only filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbproc.health import doctor
+from tests.conftest import OpenSession
+from tests.kit.talk import Session
+
+PASSAGES = [
+    ("Git Guide", "To install the latest version of git, fetch the archive and run make.", "git"),
+    ("Setup Notes", "First add the repository, then install git with the package manager.", "git"),
+    ("Backup", "Mirror every repository each night; a backup that is not tested is none.", "ops"),
+    ("Cooking", "Fold the egg whites gently and bake the soufflé at once.", "food"),
+    ("Naïve Café", "The naïve café résumé of an élève in Zürich.", "food"),
+    ("中文", "知识库可以存储文档,并且支持全文搜索和向量检索。", "cjk"),
+    ("日本語", "東京都の図書館で本を検索します。", "cjk"),
+    ("Running", "Runners were running; the runner runs daily to install discipline.", "sport"),
+    ("Code", "def parse_query(text): return parseQuery(text.strip())", "code"),
+    ("Errors", "C++ and C# and .NET; error E1234-X in module foo.bar_baz.", "code"),
+    ("Install", "install install install install install install", "git"),
+    ("Stop", "To be or not to be, that is the question.", "food"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One store for all the tests that only read."""
+    folder = tmp_path_factory.mktemp("library")
+    session = Session(folder / "store", cwd=folder)
+    session.data("kb.create", slug="other")
+    for number, (title, text, tag) in enumerate(PASSAGES):
+        session.data(
+            "doc.create",
+            title=title,
+            text=text,
+            tags=[tag],
+            metadata={"n": number},
+            kb="other" if tag == "cjk" else "default",
+            type="code" if tag == "code" else "text",
+        )
+    session.embedded()
+    yield session
+    assert {name: wrong for name, wrong in doctor.compare(session.store).items() if wrong} == {}
+    session.close()
+
+
+def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
+    answer = session.ask("search", query=query, **params)
+    assert "result" in answer, answer
+    found: dict[str, Any] = answer["result"]
+    data = found["data"]
+    assert found["meta"]["count"] == data["returned"] == len(data["results"])
+    assert found["meta"]["total"] == data["total_matches"] >= len(data["results"])
+    assert ("hint" in found["meta"]) == (not data["results"])
+    check_scores(data["results"])
+    return found
+
+
+def check_scores(hits: list[dict[str, Any]]) -> None:
+    order = [(-hit["score"], hit["chunk_id"]) for hit in hits]
+    assert order == sorted(order), "best first, equals by chunk"
+    for hit in hits:
+        parts = [part for part in hit["score_breakdown"].values() if part is not None]
+        assert abs(hit["score"] - sum(parts)) < 1.1e-6
+        assert 0 <= hit["score"] <= 1
+        assert hit["score"] == round(hit["score"], 6)
+        assert all(0 <= s < e <= len(hit["snippet"]) for s, e in hit["highlights"])
+
+
+def titles(session: Session, query: str, **params: Any) -> list[str]:
+    results = search(session, query, **params)["data"]["results"]
+    return [hit["source"]["title"] for hit in results]
+
+
+def scores(found: dict[str, Any]) -> dict[int, float]:
+    return {hit["chunk_id"]: hit["score"] for hit in found["data"]["results"]}
+
+
+# --------------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize("fusion", ["blend", "rrf"])
+def test_a_score_is_the_sum_of_its_parts(library: Session, fusion: str) -> None:
+    for query in ("install git", "backup", "runner", "搜索", "to be", "zebra crossing"):
+        hybrid = search(library, query, fusion=fusion, limit=100)["data"]["results"]
+        assert hybrid and all(None not in hit["score_breakdown"].values() for hit in hybrid)
+        words = search(library, query, fusion=fusion, mode="fts")["data"]["results"]
+        assert all(hit["score_breakdown"]["vector"] is None for hit in words)
+        near = search(library, query, fusion=fusion, mode="vector")["data"]["results"]
+        assert near and all(hit["score_breakdown"]["fts"] is None for hit in near)
+
+
+def test_rank_one_in_both(library: Session) -> None:
+    best = search(library, PASSAGES[2][1], fusion="rrf")["data"]["results"][0]
+    assert best["score"] == 0.032787
+    assert best["score_breakdown"] == {"fts": 0.016393, "vector": 0.016393}
+
+
+def test_a_score_depends_on_nothing_but_query_and_chunk(library: Session) -> None:
+    """Not on limit, page, filter or pool."""
+    for mode in ("hybrid", "fts", "vector"):
+        whole = scores(search(library, "install git", mode=mode, limit=100))
+        narrower: list[dict[str, Any]] = [
+            {"limit": 1},
+            {"limit": 3},
+            {"offset": 2},
+            {"tags": ["git"]},
+            {"types": ["text"]},
+            {"kb": "default"},
+            {"document_ids": [2, 8]},
+            {"per_document": 1},
+            {"metadata": {"n": 7}},
+            {"min_score": 0.01},
+        ]
+        for more in narrower:
+            some = scores(search(library, "install git", mode=mode, **more))
+            assert some and some.items() <= whole.items(), (mode, more)
+
+
+def test_equals_are_told_apart_by_chunk(session: Session) -> None:
+    for n in range(6):
+        session.data("doc.create", title="Same", text="the very same words", metadata={"n": n})
+    session.embedded()
+    for mode in ("hybrid", "fts", "vector"):
+        hits = search(session, "same words", mode=mode)["data"]["results"]
+        assert len({hit["score"] for hit in hits}) == 1
+        assert [hit["chunk_id"] for hit in hits] == sorted(hit["chunk_id"] for hit in hits)
+
+
+def test_blend_is_absolute(library: Session) -> None:
+    """What the store does not know scores low; what it holds word for word scores high."""
+    known = search(library, PASSAGES[2][1])["data"]["results"][0]["score"]
+    unknown = search(library, "quantum chromodynamics")["data"]["results"]
+    assert known > 0.5
+    assert all(hit["score"] < 0.4 for hit in unknown)
+
+
+# -------------------------------------------------------------------- totals and pages
+
+
+def test_totals_are_exact_for_words(library: Session) -> None:
+    for query, count in (("install", 4), ("git", 2), ("repository", 2), ("zebra", 0)):
+        data = search(library, query, mode="fts", limit=1)["data"]
+        assert (data["total_matches"], data["total_is_exact"]) == (count, True), query
+    assert search(library, "install", limit=1)["data"]["total_is_exact"] is False
+
+
+def test_pages_join_to_the_whole(library: Session) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        whole = search(library, "install git repository", mode=mode, limit=100)
+        hits = whole["data"]["results"]
+        assert whole["meta"]["has_more"] is False
+        paged: list[Any] = []
+        while True:
+            page = search(library, "install git repository", mode=mode, limit=3, offset=len(paged))
+            paged += page["data"]["results"]
+            assert page["data"]["total_matches"] == whole["data"]["total_matches"]
+            if not page["meta"]["has_more"]:
+                break
+        assert paged == hits
+
+
+def test_beyond_the_last_hit(library: Session) -> None:
+    found = search(library, "install", mode="fts", offset=50)
+    assert found["data"]["results"] == []
+    assert "50" in found["meta"]["hint"]
+    assert found["meta"]["has_more"] is False
+
+
+def test_at_most_so_many_of_one_document(session: Session) -> None:
+    long = "\n\n".join(f"Part {n} tells of penguins. " * 40 for n in range(8))
+    session.data("doc.create", title="Long", text=long)
+    session.data("doc.create", title="Short", text="A word about penguins and much else besides.")
+    session.embedded()
+    for mode in ("hybrid", "fts", "vector"):
+        for most in (1, 2):
+            found = titles(session, "penguins", mode=mode, per_document=most, limit=50)
+            assert found.count("Long") == most
+            assert found.count("Short") == 1
+
+
+# -------------------------------------------------------------------------- filters
+
+
+def test_filters(library: Session) -> None:
+    by_title: dict[str, dict[str, Any]] = {
+        "Git Guide": {"tags": ["git"], "metadata": {"n": 0}},
+        "Code": {"types": ["code"], "metadata": {"n": 8}},
+        "中文": {"kb": "other", "metadata": {"n": 5}},
+        "Running": {"document_ids": [8]},
+    }
+    for title, params in by_title.items():
+        for mode in ("hybrid", "vector"):
+            assert titles(library, "install", mode=mode, **params) == [title], mode
+    both = titles(library, "install", tags=["git", "sport"], tags_mode="any", limit=100)
+    assert set(both) == {"Git Guide", "Setup Notes", "Install", "Running"}
+    assert titles(library, "install", tags=["git", "sport"]) == []
+    everywhere = titles(library, "install", limit=100)
+    assert titles(library, "install", kb=["default", "other"], limit=100) == everywhere
+    assert titles(library, "install", created_after="2025-01-01", limit=100) == everywhere
+    assert titles(library, "install", created_before="2025-01-01") == []
+    assert titles(library, "install", path_prefix="/nowhere") == []
+    assert titles(library, "install", min_confidence=50) == [], "only knowledge has confidence"
+
+
+def test_least_scores(library: Session) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        whole = search(library, "install git", mode=mode, limit=100)["data"]["results"]
+        middle = whole[len(whole) // 2]["score"]
+        found = search(library, "install git", mode=mode, min_score=middle, limit=100)["data"]
+        assert found["results"] == [hit for hit in whole if hit["score"] >= middle]
+        assert found["total_matches"] == len(found["results"])
+    near = search(library, "install git", mode="vector", limit=100)["data"]["results"]
+    least = near[1]["score"]
+    found = titles(library, "install git", mode="hybrid", min_similarity=least, limit=100)
+    assert set(found) == {hit["source"]["title"] for hit in near if hit["score"] >= least}
+    hint = search(library, "install git", min_score=0.5, fusion="rrf")["meta"]["hint"]
+    assert "0.032787" in hint, "no score of that fusion can reach it"
+
+
+# ------------------------------------------------------------------------ the query
+
+
+def test_phrases_and_excluded_words_hold_in_every_mode(library: Session) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        assert titles(library, '"latest version" install', mode=mode) == ["Git Guide"]
+        found = titles(library, "install git -archive", mode=mode, limit=100)
+        assert "Git Guide" not in found and "Setup Notes" in found
+        assert titles(library, '"version latest"', mode=mode) == []
+        assert "Setup Notes" not in titles(
+            library, 'install -"package manager"', mode=mode, limit=100
+        )
+
+
+def test_a_phrase_is_found_however_far_its_vector(session: Session) -> None:
+    """Meaning ranks it behind hundreds of others; the phrase still binds."""
+    text = "\n\n".join(
+        f"Chapter {n} about penguins. " + "Penguins swim far. " * 40 for n in range(260)
+    )
+    session.data("doc.create", title="Birds", text=text)
+    session.data("doc.create", title="Odd", text="zx qv jk " * 20 + "purple hovercraft eels")
+    session.embedded()
+    assert session.data("status")["total_chunks"] > 220
+    query = 'penguins swim far chapter "purple hovercraft"'
+    for mode in ("hybrid", "fts", "vector"):
+        assert titles(session, query, mode=mode) == ["Odd"], mode
+
+
+def test_words_in_other_forms_and_scripts(library: Session) -> None:
+    for query, title in (
+        ("runs", "Running"),
+        ("mirroring", "Backup"),
+        ("cafe resume", "Naïve Café"),
+        ("ZURICH", "Naïve Café"),
+        ("souffle", "Cooking"),
+        ("全文搜索", "中文"),
+        ("图书", None),
+        ("図書館", "日本語"),
+        ("検索", "日本語"),
+        ("parse query", "Code"),
+        ("parsequery", "Code"),
+        ("C++", "Errors"),
+        ("e1234-x", "Errors"),
+        ("bar_baz", "Errors"),
+        ("to be", "Stop"),
+    ):
+        found = titles(library, query, mode="fts")
+        assert (found[0] if found else None) == title, query
+
+
+def test_the_title_is_searched_too(session: Session) -> None:
+    session.data("doc.create", title="Cooking", text="Fold the egg whites.")
+    assert titles(session, "cooking", mode="fts") == ["Cooking"]
+    session.data("doc.update", id=1, title="Baking")
+    assert titles(session, "cooking", mode="fts") == []
+    assert titles(session, "baking", mode="fts") == ["Baking"]
+
+
+def test_no_query_is_a_syntax_error(library: Session) -> None:
+    for query in (
+        '"',
+        '""',
+        '"unbalanced',
+        "-",
+        "--",
+        "-git",
+        '-"a b"',
+        "a AND (b OR",
+        "field:value",
+        "*",
+        "?",
+        "~1",
+        "^2",
+        "[a TO b]",
+        "\\",
+        "/re/",
+        "{}",
+        "'",
+        "a'b",
+        "; drop table chunks",
+        "\u0000",
+        "\u202e",
+        "🎉",
+        " ",
+        "\n\t",
+        "a" * 2000,
+        "的" * 2000,
+        "- - -",
+        '" - "',
+        "+must",
+        "\ufeff",
+        "%s %d",
+        "\u200b",
+        "́",
+        "a\u0301",
+        "NOT git",
+        "git~",
+        "title:git",
+        "😀😀",
+        "-😀",
+    ):
+        for mode in ("hybrid", "fts", "vector"):
+            search(library, query, mode=mode)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=st.text(min_size=1, max_size=40), mode=st.sampled_from(["hybrid", "fts", "vector"]))
+def test_any_text_is_a_query(session: Session, query: str, mode: str) -> None:
+    if not session.data("status")["total_documents"]:
+        session.data("doc.create", title="A", text=PASSAGES[0][1])
+    search(session, query, mode=mode, explain=True)
+
+
+def test_queries_out_of_range(session: Session) -> None:
+    for params, field in (
+        ({"query": ""}, "query"),
+        ({"query": "a" * 2001}, "query"),
+        ({"query": "a", "limit": 0}, "limit"),
+        ({"query": "a", "limit": 101}, "limit"),
+        ({"query": "a", "offset": -1}, "offset"),
+        ({"query": "a", "mode": "magic"}, "mode"),
+        ({"query": "a", "min_score": 1.1}, "min_score"),
+        ({"query": "a", "ef_search": 0}, "ef_"),
+        ({"query": "a", "tags": ["?"]}, "tags[0]"),
+        ({"query": "a", "limit": 1.5}, "limit"),
+        ({"query": "a", "snippet_chars": 5}, "snippet_chars"),
+        ({"query": "a", "q": 1}, "q"),
+    ):
+        error = session.error("search", **params)
+        assert error["type"] == "input.invalid_params"
+        assert error["field"].startswith(f"$.params.{field}")
+
+
+# ------------------------------------------------------------------- hints, no model
+
+
+def test_why_there_is_no_hit(session: Session) -> None:
+    def hint(query: str, **params: Any) -> str:
+        found = search(session, query, **params)
+        assert found["data"]["results"] == []
+        return str(found["meta"]["hint"])
+
+    assert "empty" in hint("git")
+    session.data("doc.create", title="A", text="alpha beta", tags=["x"])
+    session.embedded()
+    assert "zebra" in hint("zebra", mode="fts")
+    assert "filters" in hint("alpha", tags=["nope"])
+    session.data("doc.create", title="B", text="gamma", tags=["y"])
+    assert "filters removed" in hint("alpha", mode="fts", tags=["y"])
+    assert "leave out" in hint("-alpha", mode="fts")
+    assert "min_score" in hint("alpha", mode="fts", min_score=1.0)
+    assert "no letter" in hint("!!!", mode="fts")
+    assert "phrase" in hint('"beta alpha"', mode="fts")
+
+
+@pytest.mark.parametrize("model", ["none", "onnx"])
+def test_without_a_model_hybrid_is_words_and_says_so(open_session: OpenSession, model: str) -> None:
+    session = open_session(model=model)
+    session.data("doc.create", title="A", text="alpha beta")
+    hybrid, words = search(session, "alpha"), search(session, "alpha", mode="fts")
+    assert hybrid["data"]["results"] == words["data"]["results"]
+    assert hybrid["data"]["results"][0]["score_breakdown"]["vector"] is None
+    assert hybrid["meta"]["notice"] and "notice" not in words["meta"]
+    vector = search(session, "alpha", mode="vector")
+    assert vector["data"]["results"] == []
+    assert vector["meta"]["hint"]
+
+
+def test_a_pending_chunk_takes_part_with_no_vector(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.data("doc.create", title="Old", text="alpha beta gamma")
+    session.embedded()
+    monkeypatch.setattr(session.store.embedding, "_embed_batch", lambda ids: ids)
+    session.data("doc.create", title="New", text="alpha beta gamma")
+    found = search(session, "alpha beta")
+    freshness = found["meta"]["freshness"]
+    assert freshness["pending_embeddings"] == 1
+    assert freshness["vector_seq"] < freshness["seq"] == freshness["fulltext_seq"]
+    new, old = sorted(found["data"]["results"], key=lambda hit: -hit["chunk_id"])
+    assert new["score_breakdown"]["vector"] is None
+    assert new["score"] == new["score_breakdown"]["fts"] == old["score_breakdown"]["fts"]
+    assert titles(session, "alpha", mode="vector") == ["Old"]
+    confirm = session.error("doc.delete", ids=[2])["plan"]["plan_hash"]
+    session.data("doc.delete", ids=[2], confirm=confirm)
+
+
+# ------------------------------------------------------------------- what is shown
+
+
+def test_a_hit_says_where_it_stands(library: Session) -> None:
+    hit = search(library, "egg whites soufflé", limit=1)["data"]["results"][0]
+    assert hit["source"] == {
+        "document_id": 4,
+        "title": "Cooking",
+        "path": None,
+        "type": "text",
+        "page": None,
+        "section": None,
+        "chunk_index": 0,
+        "total_chunks": 1,
+        "tags": ["food"],
+        "kb": "default",
+    }
+    assert hit["text"] == PASSAGES[3][1]
+    marked = [hit["snippet"][start:end] for start, end in hit["highlights"]]
+    assert marked == ["egg", "whites", "soufflé"]
+    assert (hit["confidence"], hit["expires_at"], hit["superseded_by"]) == (None, None, None)
+    assert "explain" not in hit
+    plain = search(library, "egg whites soufflé", limit=1, highlight=False)["data"]["results"][0]
+    assert plain["highlights"] == []
+
+
+def test_an_explanation_adds_up(library: Session) -> None:
+    for mode in ("hybrid", "fts"):
+        for hit in search(library, "install git", mode=mode, explain=True)["data"]["results"]:
+            told = hit["explain"]
+            weights = sum(term["weight"] for term in told["fts"]["terms"])
+            assert weights == pytest.approx(told["fts"]["bm25"] or 0.0, abs=1e-4)
+            share = (told["fts"]["bm25"] or 0.0) / told["fts"]["bound"]
+            factor = told["formula"]["fts_weight"] if mode == "hybrid" else 1.0
+            assert hit["score_breakdown"]["fts"] == pytest.approx(factor * share, abs=1e-5)
+            if mode == "hybrid":
+                cosine = max(0.0, told["vector"]["cosine"])
+                expected = told["formula"]["vector_weight"] * cosine
+                assert hit["score_breakdown"]["vector"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_search_tells_the_position_it_reflects(session: Session) -> None:
+    session.data("doc.create", title="A", text="alpha")
+    found = search(session, "alpha")
+    meta = found["meta"]
+    assert meta["schema"] == "search/1"
+    assert meta["seq"] == meta["freshness"]["seq"] == session.store.seq
+    later = session.error("search", query="alpha", min_seq=99, timeout_ms=0)
+    assert (later["type"], later["exit_code"]) == ("operation.timeout", 4)
+
+
+def test_the_same_question_has_the_same_answer(library: Session) -> None:
+    first = library.ask("search", query="install git", explain=True)
+    assert all(library.ask("search", query="install git", explain=True) == first for _ in range(5))
+    assert json.dumps(first, ensure_ascii=False).count("NaN") == 0

@@ -1,0 +1,379 @@
+"""The shell surface: commands, formats, usage errors, environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbproc.shell.tables import error_lines, result_text
+from tests.kit.shell import ANSI, Run, environment, in_process, write_docs
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+# ------------------------------------------------------------------------ formats
+
+
+def test_json_is_one_envelope(run: Run) -> None:
+    code, out, err = run("ping")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    envelope = json.loads(out)
+    assert list(envelope) == ["ok", "data", "meta", "profile"]
+    assert (envelope["ok"], envelope["data"], envelope["profile"]) == (True, {"seq": 1}, None)
+    assert envelope["meta"]["schema"] == "ping/1"
+
+
+def test_errors_are_one_envelope_on_stderr(run: Run) -> None:
+    code, out, err = run("doc", "get", "99")
+    assert (code, out, err.count("\n")) == (5, "", 1)
+    envelope = json.loads(err)
+    assert envelope["ok"] is False
+    assert envelope["error"]["type"] == "resource.not_found"
+    assert envelope["error"]["exit_code"] == code
+
+
+def test_ndjson_is_bare_events(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("add", str(write_docs(tmp_path)), "--format", "ndjson")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert events[0]["type"] == "init"
+    assert {event["type"] for event in events[1:-1]} == {"progress"}
+    assert [event["index"] for event in events[:-1]] == list(range(len(events) - 1))
+    assert list(events[-1]) == ["type", "data", "meta"]
+    assert events[-1]["data"]["added"] == 2
+
+
+def test_ndjson_errors_are_events_on_stderr(run: Run) -> None:
+    code, out, err = run("doc", "get", "99", "--format=ndjson")
+    assert (code, out) == (5, "")
+    assert json.loads(err)["type"] == "error"
+
+
+def test_search_as_text(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    code, out, err = run("search", "install git", "--fts-only", "--format", "human")
+    assert (code, err) == (0, "")
+    head, blank, *hits = out.splitlines()
+    assert head == 'Search: "install git" (2 matches, showing top 2)'
+    assert blank == ""
+    assert re.fullmatch(r"1\. \[\d\.\d{3}\] Git Admin Guide \[markdown\] \[git, admin\]", hits[0])
+    assert hits[1].startswith("   ")
+    assert any(re.fullmatch(r"2\. \[\d\.\d{3}\] Setup §Installation \[markdown\]", h) for h in hits)
+    assert all(len(line) <= 80 for line in out.splitlines())
+    code, out, _ = run("search", "install git", "--fts-only", "--offset", "1", "--format", "text")
+    assert out.startswith('Search: "install git" (2 matches, showing 2)\n\n2. [')
+
+
+def test_entries_notes_and_agents_as_text(run: Run) -> None:
+    for title in ("Cache by branch", "Cache by lock file"):
+        run("knowledge", "store", "--title", title, "--body", "The cache key.", "--tags", "ci")
+    run("knowledge", "store", "--title", "Build", "--body", "x", "--expires-at", "2999-01-01")
+    run("knowledge", "supersede", "1", "2")
+    _, out, _ = run(
+        "knowledge", "search", "cache", "--mode", "fts", "--format", "text", "--include-superseded"
+    )
+    assert re.search(
+        r"\[\d\.\d{3}\] Cache by branch \[knowledge\] \[ci\] #1, confidence 80, superseded by 2\n",
+        out,
+    )
+    assert re.search(
+        r"Cache by lock file \[knowledge\] \[ci\] #2, confidence 80\n   The cache", out
+    )
+    _, out, _ = run("knowledge", "list", "--include-superseded", "--format", "text")
+    assert max(len(line) for line in out.splitlines()) <= 80
+    for word in ("Cache by branch", "superseded by 2", "expires 2999-01-01", "80", "user"):
+        assert word in out
+    run("agent", "create", "gitea", "--kbs", "default", "--instructions", "Be short.")
+    run("agent", "create", "open", "--quotas", '{"notes_stored": 5}')
+    _, out, _ = run("agent", "list", "--format", "text")
+    assert out.splitlines()[0].split() == ["slug", "description", "kbs", "scopes", "quotas"]
+    assert "Be short." not in out
+    assert re.search(r"gitea +default +all +none", out)
+    assert re.search(r"open +all +all +notes_stored 5", out)
+    assert re.search(
+        r"scopes +all\nquotas +none", run("agent", "get", "gitea", "--format", "text")[1]
+    )
+    run("note", "put", "deploy-hooks", "# Deploy hooks\n\nSigned.", "--agent", "gitea")
+    _, out, _ = run("note", "search", "hooks", "--agent", "gitea", "--format", "text")
+    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks\)\n   ", out)
+
+
+def test_a_warning_is_said_once(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    run("agent", "create", "gitea", "--notes-folder", str(folder))
+    run("note", "put", "todo", "# To do", "--agent", "gitea")
+    (folder / "todo.md").unlink()
+    folder.rmdir()
+    for argv in (["note", "sync"], ["note", "list"]):
+        _, out, err = run(*argv, "--agent", "gitea", "--format", "text")
+        assert (out + err).count(str(folder)) == 1, (out, err)
+
+
+def test_search_without_hits_says_why(run: Run) -> None:
+    code, out, err = run("search", "anything", "--format", "text")
+    assert (code, out.strip()) == (0, 'Search: "anything" (0 matches)')
+    assert "Hint: The store is empty" in err
+
+
+def test_tables_fit_a_terminal(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    for command in (
+        ["list"],
+        ["kb", "list"],
+        ["tags"],
+        ["info", "1"],
+        ["status"],
+        ["doctor"],
+        ["exit-codes"],
+        ["chunk", "list", "1"],
+        ["version"],
+    ):
+        code, out, _ = run(*command, "--format", "text")
+        assert code == 0, command
+        assert not ANSI.search(out)
+        assert max(len(line) for line in out.splitlines()) <= 80, command
+    assert run("list", "--format", "text")[1].splitlines()[0].split()[:2] == ["id", "title"]
+
+
+def test_next_page_is_told(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    _, _, err = run("list", "--limit", "1", "--format", "text")
+    cursor = re.fullmatch(r"1 of 2 shown\. For the next ones add --cursor (\S+)\n", err)
+    assert cursor is not None
+    _, out, err = run("list", "--cursor", cursor[1], "--jq", ".data[].id")
+    assert (out, err) == ("2\n", "")
+
+
+def test_errors_as_text(run: Run) -> None:
+    code, out, err = run("search", "x", "--mode", "word", "--format", "text")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "Error (input.invalid_params): $.params.mode: invalid enum value 'word'.",
+        "Valid values: hybrid, fts, vector",
+        "Hint: Correct the field that is named and send the request again.",
+    ]
+
+
+def test_partial_failures_are_listed(run: Run, tmp_path: Path) -> None:
+    (write_docs(tmp_path) / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    code, _, err = run("add", "docs", "--format", "text")
+    assert code == 3
+    assert "  " + str(tmp_path / "docs" / "broken.pdf") in err
+    assert json.loads(run("list")[1])["meta"]["count"] == 2  # the rest was kept
+
+
+def test_text_can_not_steer_the_terminal() -> None:
+    row = {"id": 1, "title": "a\x1b[2Jb\u202ec", "tags": ["x\x07"]}
+    out = result_text(None, {}, {"data": [row], "meta": {}})
+    assert "�" in out
+    assert not re.search("[\x1b\x07\u202e]", out)
+    data = {"type": "t", "message": "\x1b]0;x\x07", "hint": "h", "detail": {}}
+    assert not re.search("[\x1b\x07]", "".join(error_lines(data)))
+
+
+def test_markup_in_texts_stays_as_it_is() -> None:
+    out = result_text(None, {}, {"data": {"title": "[bold]x[/bold] :smile:"}, "meta": {}})
+    assert "[bold]x[/bold] :smile:" in out
+
+
+def test_output_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kbproc", "call", "kb.create", "-", "--jq", ".data.name"],
+        input='{"slug": "books", "name": "Bücher 書"}'.encode(),
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONIOENCODING": "ascii", **environment(tmp_path)},
+    )
+    assert (done.returncode, done.stdout.decode()) == (0, "Bücher 書\n")
+
+
+# ----------------------------------------------------------------------------- jq
+
+
+def test_jq_reads_the_envelope(run: Run) -> None:
+    assert run("kb", "list", "--jq", ".data[0].slug, .ok, [1]")[1] == "default\ntrue\n[1]\n"
+
+
+@pytest.mark.parametrize("format", ["json", "ndjson", "text"])
+def test_jq_in_every_format(run: Run, format: str) -> None:
+    assert run("ping", "--jq", ".data.seq", "--format", format) == (0, "1\n", "")
+
+
+def test_a_bad_jq_program_is_refused_before_the_request(run: Run) -> None:
+    code, out, err = run("kb", "create", "books", "--jq", ".data[")
+    assert (code, out) == (1, "")
+    assert json.loads(err)["error"]["field"] == "--jq"
+    assert json.loads(run("kb", "list")[1])["meta"]["count"] == 1
+
+
+def test_a_jq_program_that_does_not_fit(run: Run) -> None:
+    code, out, err = run("ping", "--jq", ".data.seq.x")
+    assert (code, out) == (1, "")
+    assert json.loads(err)["error"]["type"] == "input.invalid_params"
+
+
+# --------------------------------------------------------------------------- call
+
+
+def test_call_takes_json_words_and_stdin(run: Run) -> None:
+    assert run("call", "kb.create", '{"slug": "aa"}', "name=5", "--jq", ".data.name")[0] == 1
+    assert run("call", "kb.create", '{"slug": "aa"}', "name=A", "--jq", ".data.name")[1] == "A\n"
+    code, out, _ = run("call", "kb.get", "-", "--jq", ".data.slug", stdin=b'{"slug":"aa"}')
+    assert (code, out) == (0, "aa\n")
+
+
+def test_call_of_an_unknown_method(run: Run) -> None:
+    code, _, err = run("call", "doc.lst")
+    error = json.loads(err)["error"]
+    assert (code, error["type"]) == (1, "input.unknown_method")
+    assert "doc.list" in error["valid_values"]
+
+
+# -------------------------------------------------------------------- usage errors
+
+
+@pytest.mark.parametrize(
+    ("argv", "type", "valid"),
+    [
+        (["serach", "x"], "input.unknown_method", "search"),
+        (["doc", "lst"], "input.unknown_method", "doc list"),
+        (["doc"], "input.unknown_method", "doc list"),
+        (["list", "--limt", "3"], "input.invalid_params", "--limit"),
+        (["ping", "--format", "yaml"], "input.invalid_params", "ndjson"),
+        (["ping", "--log-level", "loud"], "input.invalid_params", "debug"),
+        (["kb", "delete", "x", "--yes=all"], "input.invalid_params", "bulk"),
+        (["completion", "tcsh"], "input.invalid_params", "bash"),
+        (["--limit", "3"], "input.invalid_params", "--timeout"),
+    ],
+)
+def test_usage_errors_are_typed(run: Run, argv: list[str], type: str, valid: str) -> None:
+    code, out, err = run(*argv)
+    error = json.loads(err)["error"]
+    assert (code, out, error["type"]) == (1, "", type)
+    assert valid in error["valid_values"]
+
+
+def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
+    error = json.loads(run("knowledge")[2])["error"]
+    listed = re.findall(r"^  (knowledge \w+)", run("knowledge", "--help")[1], re.MULTILINE)
+    assert error["valid_values"] == sorted(listed)
+    assert error["hint"] == "See kbproc knowledge --help."
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["xyzzy"], "See kbproc --help."),
+        (["serach"], "Did you mean kbproc search? See kbproc --help."),
+        (["agnet", "list"], "Did you mean kbproc agent? See kbproc --help."),
+        (["doc", "zz"], "See kbproc doc --help."),
+        (["doc", "lst"], "Did you mean kbproc doc list? See kbproc doc --help."),
+        (["list", "--xyzzy"], "See kbproc doc list --help."),
+        (["list", "--limt", "3"], "Did you mean --limit? See kbproc doc list --help."),
+        (["call", "xyzzy"], "Call describe for the list of methods."),
+        (["kb", "get", "UP"], "Correct the field that is named and send the request again."),
+        (["list", "--created-after", "soon"], "Write it like 2026-01-31T12:00:00Z or 2026-01-31."),
+    ],
+)
+def test_only_what_is_alike_is_guessed(run: Run, argv: list[str], hint: str) -> None:
+    error = json.loads(run(*argv)[2])["error"]
+    assert error["hint"] == hint
+    assert "regex" not in error["message"]
+
+
+def test_what_is_too_long_says_how_long(run: Run) -> None:
+    code, _, err = run("kb", "create", "aa", "--name", "x" * 4000)
+    assert (code, "it has 4000." in json.loads(err)["error"]["message"]) == (1, True)
+
+
+def test_errors_come_in_the_format_that_was_asked_for(run: Run) -> None:
+    assert run("nothing", "--format", "text")[2].startswith("Error (input.unknown_method): ")
+    assert json.loads(run("nothing", "--format", "ndjson")[2])["type"] == "error"
+
+
+def test_a_fault_of_the_shell_is_typed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbproc.settings.config.check_platform", lambda: 1 // 0)
+    code, _, err = run("ping", "--format", "text")
+    assert (code, err.splitlines()[-2].split(":")[0]) == (2, "Error (internal.error)")
+
+
+def test_a_bad_timeout(run: Run) -> None:
+    assert run("ping", "--timeout", "soon")[0] == 1
+    code, _, err = run("ping", "--timeout=-1")
+    assert (code, json.loads(err)["error"]["field"]) == (1, "$.params.timeout_ms")
+
+
+def test_arguments_that_are_no_text(run: Run) -> None:
+    code, _, err = run("add", os.fsdecode(b"caf\xe9"))
+    assert (code, json.loads(err)["error"]["type"]) == (1, "input.invalid_params")
+
+
+def test_bad_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBPROC_FORMAT", "yaml")
+    code, _, err = run("ping")
+    assert (code, json.loads(err)["error"]["field"]) == (1, "KBPROC_FORMAT")
+
+
+# -------------------------------------------------------------------- environment
+
+
+def test_explicit_before_environment_before_default(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for slug in ("from-env", "from-flag"):
+        run("kb", "create", slug)
+
+    def put(*flags: str) -> str:
+        return run("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb", *flags)[1]
+
+    assert put() == "default\n"
+    monkeypatch.setenv("KBPROC_KB", "from-env")
+    assert put() == "from-env\n"
+    assert put("--kb", "from-flag") == "from-flag\n"
+    _, out, _ = run(
+        "call", "doc.create", "title=t", "text=x", "--kb", "from-flag", "--jq", ".data.kb"
+    )
+    assert out == "from-flag\n"
+    assert json.loads(run("list")[1])["meta"]["total"] == 4  # reads see all of them
+
+
+def test_format_from_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBPROC_FORMAT", "human")
+    assert run("ping")[1] == "seq  1\n"
+    assert json.loads(run("ping", "--format", "json")[1])["ok"]
+
+
+def test_flags_before_the_command(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("--format", "text", "--store", str(tmp_path / "store"), "ping")
+    assert (code, out) == (0, "seq  1\n")
+
+
+def test_actor_is_who_a_plan_is_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("kb", "create", "books")
+
+    def plan_hash(*flags: str) -> str:
+        return run("kb", "delete", "books", "--dry-run", "--jq", ".meta.plan.plan_hash", *flags)[1]
+
+    mine = plan_hash()
+    monkeypatch.setenv("KBPROC_AGENT", "robin")
+    robins = plan_hash()
+    assert len({mine, robins, plan_hash("--actor", "kim")}) == 3
+    assert plan_hash("--actor", "robin") == robins
+
+
+def test_timeout_becomes_timeout_ms(run: Run) -> None:
+    code, _, err = run("call", "ping", "min_seq=99", "--timeout", "0.01")
+    assert (code, json.loads(err)["error"]["type"]) == (4, "operation.timeout")
+
+
+def test_waiting_for_what_can_not_come_ends_at_once(run: Run) -> None:
+    assert run("call", "ping", "min_seq=99")[0] == 4

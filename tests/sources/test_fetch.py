@@ -1,0 +1,453 @@
+"""Fetching: what may be asked, and how much, and for how long."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.sources import web
+from kbproc.sources.web import Page, fetch_url
+from tests.conftest import OpenSession
+
+PAGE = b"<html><head><title>Wiki</title></head><body><p>Deploy on Friday.</p></body></html>"
+
+
+class Site:
+    """A web server on this machine; `pages` maps a path to what answers it."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Callable[[Any], None]] = {}
+        self.asked: list[tuple[str, str | None]] = []
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append((self.path, self.headers["Host"]))
+                try:
+                    site.pages[self.path](self)
+                except OSError:  # the client has had enough
+                    self.close_connection = True
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def page(
+        self,
+        path: str,
+        body: bytes = b"",
+        *,
+        status: int = 200,
+        type: str | None = "text/html",
+        **headers: str,
+    ) -> str:
+        def answer(handler: Any) -> None:
+            handler.send_response(status)
+            if type:
+                handler.send_header("Content-Type", type)
+            for name, value in headers.items():
+                handler.send_header(name.replace("_", "-"), value)
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+
+        self.pages[path] = answer
+        return self.url + path
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.close()
+
+
+def get(url: str, **more: Any) -> Page:
+    options: dict[str, Any] = {"max_bytes": 10_000, "timeout_s": 5.0, "allow_private": True}
+    return fetch_url(url, **{**options, **more})
+
+
+def refused(type: str, url: str, **more: Any) -> KbprocError:
+    with pytest.raises(KbprocError) as found:
+        get(url, **more)
+    assert found.value.type == type, found.value.message
+    return found.value
+
+
+# ------------------------------------------------------------------- what comes back
+
+
+def test_a_page(site: Site) -> None:
+    page = get(site.page("/wiki.html", PAGE))
+    assert (page.data, page.type, page.name) == (PAGE, "html", "wiki.html")
+
+
+@pytest.mark.parametrize(
+    ("path", "type", "body", "expected"),
+    [
+        ("/a", "text/html; charset=utf-8", PAGE, "html"),
+        ("/a", "text/plain", b"Words.", "text"),
+        ("/a.md", "text/plain", b"# Words", "markdown"),
+        ("/a", "application/pdf", b"%PDF-1.4", "pdf"),
+        ("/a.py", None, b"x = 1\n", "code"),
+        ("/a", None, PAGE, "html"),
+    ],
+)
+def test_the_type(site: Site, path: str, type: str | None, body: bytes, expected: str) -> None:
+    assert get(site.page(path, body, type=type)).type == expected
+
+
+def test_what_no_parser_reads(site: Site) -> None:
+    url = site.page("/a.png", b"\x89PNG\r\n\x1a\n" + bytes(50), type="image/png")
+    refused("input.unsupported_type", url)
+
+
+@pytest.mark.parametrize("status", [204, 304, 403, 404, 500, 503])
+def test_other_answers_are_failures(site: Site, status: int) -> None:
+    error = refused("network.failed", site.page("/a", status=status))
+    assert error.row.retryable is True
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        refused("network.failed", f"http://127.0.0.1:{taken.getsockname()[1]}/")
+
+
+def test_a_server_that_talks_nonsense(site: Site) -> None:
+    site.pages["/a"] = lambda handler: handler.wfile.write(b"\x00\xff nonsense\r\n\r\n")
+    refused("network.failed", site.url + "/a")
+
+
+# ------------------------------------------------------------------------- redirects
+
+
+def test_redirects_are_followed(site: Site) -> None:
+    site.page("/end", PAGE)
+    site.page("/middle", status=302, Location="end")
+    url = site.page("/start", status=301, Location=f"{site.url}/middle")
+    page = get(url)
+    assert (page.data, page.url) == (PAGE, f"{site.url}/end")
+
+
+def test_a_circle_of_redirects_ends(site: Site) -> None:
+    refused("network.failed", site.page("/loop", status=302, Location="/loop"))
+    assert len(site.asked) == web.MAX_REDIRECTS + 1
+
+
+@pytest.mark.parametrize("headers", [{}, {"Location": ""}, {"Location": "http://[bad"}])
+def test_redirects_to_nowhere(site: Site, headers: dict[str, str]) -> None:
+    url = site.page("/a", b"", status=302, type=None, **headers)
+    with pytest.raises(KbprocError) as found:
+        get(url)
+    assert found.value.type in {"network.failed", "network.blocked"}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "file:///etc/passwd",
+        "ftp://example.org/",
+        "gopher://x/",
+        "javascript:alert(1)",
+        "//user:pw@127.0.0.1/",
+    ],
+)
+def test_redirects_to_other_schemes_lead_nowhere(site: Site, target: str) -> None:
+    url = site.page("/a", status=302, Location=target)
+    with pytest.raises(KbprocError) as found:
+        get(url)
+    assert found.value.type in {"network.failed", "network.blocked"}
+    assert len(site.asked) == 1
+
+
+def test_a_redirect_to_a_private_address_is_blocked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first address counts as public here; where it leads is judged anew."""
+    secret = site.page("/secret", PAGE)
+    site.page("/public", status=302, Location=secret.replace("127.0.0.1", "127.0.0.2"))
+    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    refused("network.blocked", site.url + "/public", allow_private=False)
+    assert [path for path, _ in site.asked] == ["/public"]
+
+
+# ------------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "0.0.0.0",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[fd00::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:10.0.0.1]",
+        "[2002:7f00:1::]",
+        "[64:ff9b::7f00:1]",
+        "[::127.0.0.1]",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.1",
+        "224.0.0.1",
+        "[ff02::1]",
+        "255.255.255.255",
+        "240.0.0.1",
+        "192.0.2.1",
+        "198.18.0.1",
+        "[2001:db8::1]",
+    ],
+)
+def test_private_addresses_in_every_dress_are_blocked(host: str) -> None:
+    with pytest.raises(KbprocError) as found:
+        get(f"http://{host}/", allow_private=False, timeout_s=0.5)
+    assert found.value.type == "network.blocked", found.value.message
+    assert found.value.field == "$.params.url"
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+def test_public_addresses_are_not(address: str) -> None:
+    assert web._is_public(address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.org/a",
+        "file:///etc/passwd",
+        "http://",
+        "http:///a",
+        "http://a:pw@example.org/",
+        "http://[::1",
+        "http://a:99999/",
+        "nonsense",
+        "data:text/html,x",
+    ],
+)
+def test_addresses_that_are_not_fetched(url: str) -> None:
+    refused("network.blocked", url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a:secret@example.org/",
+        "http://a:secret@127.0.0.1/",
+        "http://a:secret@[::1/x",
+        "http://a:secret@h:99999/",
+        "ftp://a:secret@h/",
+        "//a:secret@h/",
+        "http:/\\a:secret@h/",
+        "http:a:secret@h/",
+        "a:secret@h",
+        "http://a:se/cret@h/",
+        "http:///a:secret@h/",
+    ],
+)
+def test_no_message_tells_a_password(url: str) -> None:
+    with pytest.raises(KbprocError) as found:
+        fetch_url(url, max_bytes=9, timeout_s=1, allow_private=False)
+    assert found.value.type == "network.blocked"
+    assert "cret" not in f"{found.value.message}{found.value.hint}{found.value.detail}"
+
+
+def test_hints_fit_the_reason() -> None:
+    hints = {}
+    for url in ("file:///etc/passwd", "http://h:99999/", "http://a:b@h/", "http://127.0.0.1/"):
+        with pytest.raises(KbprocError) as found:
+            fetch_url(url, max_bytes=9, timeout_s=1, allow_private=False)
+        hints[url] = found.value.hint
+    assert len(set(hints.values())) == 4
+    assert [url for url, hint in hints.items() if "private" in hint] == ["http://127.0.0.1/"]
+    assert found.value.message.count("127.0.0.1") == 2, "once in the address, once as the reason"
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    refused("network.failed", "http://no-such-host.invalid/")
+    refused("network.failed", f"http://{'a' * 70}.example/")
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    """The name server gives these answers, one after another; returns what was asked."""
+    asked: list[str] = []
+    real = socket.getaddrinfo
+    left = list(answers)
+
+    def getaddrinfo(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        if not name.endswith(".test"):
+            return real(host, port, *more, **named)
+        asked.append(name)
+        found = left.pop(0) if len(left) > 1 else left[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port or 80)) for ip in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return asked
+
+
+def test_only_the_address_that_was_judged_is_connected_to(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that answers otherwise the second time leads nowhere else."""
+    site.page("/", PAGE)
+    asked = resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.9"])
+    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    page = get(f"http://rebind.test:{site.port}/", allow_private=False)
+    assert page.data == PAGE
+    assert asked == ["rebind.test"], "asked once"
+    assert site.asked == [("/", f"rebind.test:{site.port}")]
+
+
+def test_of_several_addresses_a_private_one_is_never_taken(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.page("/", PAGE)
+    resolving(monkeypatch, ["127.0.0.8", "127.0.0.1"])
+    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    assert get(f"http://both.test:{site.port}/", allow_private=False).data == PAGE
+    resolving(monkeypatch, ["127.0.0.8"])
+    refused("network.blocked", f"http://both.test:{site.port}/", allow_private=False)
+
+
+def test_no_proxy_of_the_environment_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert get(site.page("/a", PAGE)).data == PAGE
+
+
+# ------------------------------------------------------------------- size and time
+
+
+def test_a_page_that_is_too_large(site: Site) -> None:
+    assert len(get(site.page("/a", b"x" * 1000, type="text/plain"), max_bytes=1000).data) == 1000
+    error = refused("input.too_large", site.page("/b", b"x" * 1001), max_bytes=1000)
+    assert error.field == "$.params.max_bytes"
+
+
+def test_an_endless_page(site: Site) -> None:
+    def endless(handler: Any) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b"x" * 10_000)
+
+    site.pages["/a"] = endless
+    refused("input.too_large", site.url + "/a", max_bytes=100_000)
+
+
+def test_a_page_that_unpacks_to_too_much(site: Site) -> None:
+    bomb = gzip.compress(bytes(1_000_000))
+    url = site.page("/a", bomb, Content_Encoding="gzip")
+    assert len(bomb) < 10_000
+    refused("input.too_large", url)
+
+
+def drip(handler: Any) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b"x")
+        time.sleep(0.05)
+
+
+def drip_headers(handler: Any) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100):
+        handler.wfile.write(b"x")
+        time.sleep(0.05)
+
+
+def silent(handler: Any) -> None:
+    time.sleep(2)
+
+
+@pytest.mark.parametrize("answer", [drip, drip_headers, silent])
+def test_a_slow_server_is_given_up_in_time(site: Site, answer: Callable[[Any], None]) -> None:
+    site.pages["/a"] = answer
+    started = time.monotonic()
+    refused("network.failed", site.url + "/a", timeout_s=0.3)
+    assert time.monotonic() - started < 1.0
+
+
+def test_a_fetch_can_be_cancelled(site: Site) -> None:
+    site.pages["/a"] = drip
+    started = time.monotonic()
+    cancelled = lambda: time.monotonic() - started > 0.1  # noqa: E731
+    refused("operation.cancelled", site.url + "/a", cancelled=cancelled)
+    assert time.monotonic() - started < 2.0
+
+
+def test_progress_never_goes_beyond_the_whole(site: Site) -> None:
+    told: list[tuple[int, int | None]] = []
+    tell = lambda current, total: told.append((current, total))  # noqa: E731
+    get(site.page("/a", b"x" * 5000, type="text/plain"), progress=tell)
+    assert told[-1] == (5000, 5000)
+    packed = gzip.compress(b"words " * 1000)
+    get(site.page("/b", packed, type="text/plain", Content_Encoding="gzip"), progress=tell)
+    assert all(total is None or current <= total for current, total in told)
+
+
+# ------------------------------------------------------------------------ doc.fetch
+
+
+def test_a_fetched_page_becomes_a_document(open_session: OpenSession, site: Site) -> None:
+    session = open_session(allow_private=True)
+    url = site.page("/wiki.html", PAGE)
+    made = session.data("doc.fetch", url=url, tags=["Web"])
+    assert (made["title"], made["type"], made["source"]["url"]) == ("Wiki", "html", url)
+    assert made["tags"] == ["web"]
+    seq = session.store.seq
+    assert session.data("doc.fetch", url=url)["revision"] == 1, "nothing has changed"
+    assert session.store.seq == seq
+    site.page("/wiki.html", PAGE.replace(b"Friday", b"Monday"))
+    session.data("doc.update", id=made["id"], tags=["web", "by-hand"], metadata={"k": 1})
+    again = session.data("doc.fetch", url=url)
+    assert (again["id"], again["revision"]) == (made["id"], 3)
+    assert set(again["tags"]) == {"web", "by-hand"}, "what was given by hand stays"
+    assert again["metadata"].get("k") == 1
+    assert session.data("search", query="monday", mode="fts")["total_matches"] == 1
+
+
+def test_a_fetch_happens_once(open_session: OpenSession, site: Site) -> None:
+    session = open_session(allow_private=True)
+    url = site.page("/wiki.html", PAGE)
+    first = session.data("doc.fetch", url=url, client_token="t")
+    asked = len(site.asked)
+    again = session.ask("doc.fetch", url=url, client_token="t")["result"]
+    assert (again["data"], again["meta"]["duplicate"]) == (first, True)
+    assert len(site.asked) == asked
+
+
+def test_private_addresses_are_blocked_unless_allowed(open_session: OpenSession) -> None:
+    session = open_session()
+    error = session.error("doc.fetch", url="http://127.0.0.1:1/")
+    assert (error["type"], error["exit_code"]) == ("network.blocked", 6)
+    assert session.data("status")["total_documents"] == 0

@@ -1,0 +1,235 @@
+"""The workers: limits, deaths, replacement, and no orphans."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+import kbproc
+from kbproc.base.errors import KbprocError
+from kbproc.sources.parse.pool import ParserPool
+from kbproc.sources.parse.worker import LENGTH, Answer, Job, Setup, frame, size
+from tests.kit.pdfs import pdf, slow_pdf, text_page
+
+ENVIRONMENT = {"PYTHONPATH": f"{Path(kbproc.__file__).parents[1]}"}
+
+
+@pytest.fixture
+def pool() -> Iterator[ParserPool]:
+    pool = ParserPool(workers=2, timeout_s=30)
+    yield pool
+    pool.close()
+
+
+def until(true: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        threading.Event().wait(0.005)
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def failure(pool: ParserPool, data: bytes, type: str) -> KbprocError:
+    with pytest.raises(KbprocError) as caught:
+        pool.parse(data, type, "some/file")
+    assert caught.value.message.startswith("some/file ")
+    return caught.value
+
+
+def test_a_document_comes_back_in_chunks(pool: ParserPool) -> None:
+    parsed = pool.parse(b"---\ntags: [a]\nn: 1\n---\n# T\n\nText.", "markdown", "x/a.md")
+    assert (parsed.title, parsed.tags, parsed.metadata) == ("T", ["a"], {"n": 1})
+    assert [chunk.text for chunk in parsed.chunks] == ["# T\n\nText."]
+    parsed = pool.parse(pdf(text_page(["Hello."])), "pdf", "x/b.pdf")
+    assert (parsed.title, parsed.pages, parsed.chunks[0].page) == ("b.pdf", 1, 1)
+    assert pool.parse(b"x", "text", "c.txt", title="Given").title == "Given"
+
+
+def test_workers_start_when_needed_and_are_used_again(pool: ParserPool) -> None:
+    assert pool.pids == []
+    pool.parse(b"x", "text", "a")
+    first = pool.pids
+    pool.parse(b"x", "text", "a")
+    assert pool.pids == first
+    assert len(first) == 1
+
+
+def test_many_threads(pool: ParserPool) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        titles = list(
+            threads.map(lambda i: pool.parse(b"# T%d\n" % i, "markdown", "a").title, range(60))
+        )
+    assert titles == [f"T{i}" for i in range(60)]
+    assert len(pool.pids) == 2
+
+
+def test_a_worker_outlives_the_thread_that_asked_for_it(pool: ParserPool) -> None:
+    thread = threading.Thread(target=pool.parse, args=(b"x", "text", "a"))
+    thread.start()
+    thread.join()
+    first = pool.pids
+    pool.parse(b"x", "text", "a")
+    assert pool.pids == first
+
+
+def test_a_typed_failure_crosses_and_leaves_the_worker(pool: ParserPool) -> None:
+    pool.parse(b"x", "text", "a")
+    before = pool.pids
+    with pytest.raises(KbprocError, match="is damaged") as caught:
+        pool.parse(b"%PDF", "pdf", "a.pdf")
+    assert caught.value.type == "operation.failed"
+    with pytest.raises(KbprocError) as caught:
+        pool.parse(b"x", "picture", "a.png")
+    assert "pdf" in (caught.value.valid_values or [])
+    assert pool.pids == before
+
+
+def test_a_document_that_takes_too_long() -> None:
+    pool = ParserPool(workers=1, timeout_s=0.6)
+    try:
+        pool.parse(b"x", "text", "a")
+        (before,) = pool.pids
+        error = failure(pool, slow_pdf(), "pdf")
+        assert error.type == "operation.failed"
+        assert "took longer than 0.6 s" in error.message
+        assert gone(before)
+        assert pool.parse(b"x", "text", "a").chunks
+        assert pool.pids != [before]
+    finally:
+        pool.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
+def test_a_document_that_needs_too_much_memory() -> None:
+    pool = ParserPool(workers=1, memory_bytes=200 << 20)
+    try:
+        error = failure(pool, b"a\n\n" * (4 << 20), "text")
+        assert "needed more than 200 MiB" in error.message
+        assert pool.parse(b"x", "text", "a").chunks
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_worker_killed_while_it_reads(pool: ParserPool, number: signal.Signals) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(failure, pool, slow_pdf(), "pdf")
+        until(lambda: bool(pool.pids) and psutil.Process(pool.pids[0]).cpu_times().user > 0.2)
+        os.kill(pool.pids[0], number)
+        error = reading.result(10)
+    assert error.type == "operation.failed"
+    assert number.name in error.message
+    assert pool.parse(b"x", "text", "a").chunks
+
+
+def test_a_worker_killed_while_idle_is_replaced_unseen(pool: ParserPool) -> None:
+    pool.parse(b"x", "text", "a")
+    (before,) = pool.pids
+    os.kill(before, signal.SIGKILL)
+    until(lambda: gone(before))
+    assert pool.parse(b"x", "text", "a").chunks
+
+
+def test_close_ends_what_is_being_read_and_leaves_nobody(pool: ParserPool) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(failure_of_closing, pool)
+        until(lambda: bool(pool.pids))
+        pids = pool.pids
+        pool.close()
+        assert reading.result(10).type == "operation.cancelled"
+    assert all(gone(pid) for pid in pids)
+    assert failure_of_closing(pool).type == "operation.cancelled"
+
+
+def failure_of_closing(pool: ParserPool) -> KbprocError:
+    with pytest.raises(KbprocError) as caught:
+        pool.parse(slow_pdf(), "pdf", "a.pdf")
+    return caught.value
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only stdin's end tells")
+@pytest.mark.parametrize("busy", [False, True])
+def test_no_orphan_when_the_parent_is_killed(busy: bool) -> None:
+    code = (
+        "import threading\n"
+        "from tests.kit.pdfs import slow_pdf\n"
+        "from kbproc.sources.parse.pool import ParserPool\n"
+        "pool = ParserPool(workers=1); pool.parse(b'x', 'text', 'a')\n"
+        "print(pool.pids[0], flush=True)\n"
+        f"pool.parse(slow_pdf(), 'pdf', 'a') if {busy} else threading.Event().wait()\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as parent:
+        assert parent.stdout
+        worker = int(parent.stdout.readline())
+        if busy:
+            until(lambda: psutil.Process(worker).cpu_times().user > 0.3)
+        assert not gone(worker)
+        parent.kill()
+    until(lambda: gone(worker))
+
+
+NOISY = """
+import os, sys
+import kbproc.sources.parse.text as text
+from kbproc.sources.parse import worker
+quiet = text.parse
+def noisy(data, name):
+    print("print"); sys.stdout.flush(); os.write(1, b"raw"); os.system("echo child")
+    assert sys.stdin.read() == ""
+    try:
+        with open("written", "w") as file:
+            file.write("x")
+    except OSError:
+        return quiet(data, name)
+text.parse = noisy
+sys.exit(worker.main())
+"""
+
+
+def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
+    setup = Setup(
+        tokenizer=None,
+        max_tokens=64,
+        overlap=0,
+        memory_bytes=1 << 30,
+        timeout_s=10,
+        parent=os.getpid(),
+    )
+    job = Job(data=b"Text.", type="text", name="a", title=None)
+    done = subprocess.run(
+        [sys.executable, "-c", NOISY],
+        input=frame(setup) + frame(job),
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+    )
+    stream = io.BytesIO(done.stdout)
+    (length,) = LENGTH.unpack(stream.read(LENGTH.size))
+    answer = msgspec.msgpack.decode(stream.read(), type=Answer)
+    assert length == len(done.stdout) - LENGTH.size
+    assert answer.parsed is not None
+    assert [chunk.text for chunk in answer.parsed.chunks] == ["Text."]
+    assert set(re.findall(b"print|raw|child", done.stderr)) == {b"print", b"raw", b"child"}
+    assert not (tmp_path / "written").read_bytes()
+
+
+def test_sizes_in_words() -> None:
+    assert [size(n) for n in (2 << 30, 200 << 20, 1 << 10)] == ["2 GiB", "200 MiB", "1024 bytes"]

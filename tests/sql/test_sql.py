@@ -1,0 +1,819 @@
+"""sql.query: what it answers, and that no statement gets out of its process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.base.errors import KbprocError
+from kbproc.events.codec import AgentDeleted, ChunkText, DocDeleted, DocWritten, KbCreated
+from kbproc.health import doctor
+from kbproc.sql import query as sqlquery
+from kbproc.sql import views
+from kbproc.sql.query import Patience, Source
+from kbproc.store.lane import Lane
+from tests.conftest import OpenSession
+from tests.kit import lifecycle
+from tests.kit.shell import environment
+from tests.kit.talk import REPO, Session
+
+DOCS = (REPO / "docs" / "sql.md").read_text()
+LINUX = sys.platform == "linux"
+MIB = 1 << 20
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Five documents, one of them deleted, a failure and a token; only read from."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "bad.pdf").write_bytes(b"%PDF-1.4\nnot really\n")
+    (folder / "outside.csv").write_text("a,b\n1,2\n")
+    session = Session(folder / "store", cwd=folder)
+    for number in range(4):
+        session.data(
+            "doc.create",
+            title=f"Doc {number}",
+            text="Hello world. " * 300,
+            tags=["all", f"t{number % 2}"],
+            metadata={"n": number, "author": "Ann"},
+            client_token=f"token-{number}",
+        )
+    secret = session.data("doc.create", title="Gone", text="the secret word", kb="default")
+    session.data("kb.create", slug="other", description="Another.")
+    session.error("doc.ingest", paths=["bad.pdf"])
+    plan = session.error("doc.delete", ids=[secret["id"]])["plan"]
+    session.data("doc.delete", ids=[secret["id"]], confirm=plan["plan_hash"])
+    session.embedded()
+    yield session
+    assert {name: wrong for name, wrong in doctor.compare(session.store).items() if wrong} == {}
+    session.close()
+
+
+def rows(session: Session, sql: str, **params: Any) -> Any:
+    return session.data("sql.query", sql=sql, **params)["rows"]
+
+
+@contextlib.contextmanager
+def process(
+    session: Session, memory_bytes: int = sqlquery.MEMORY_BYTES, program: str | None = None
+) -> Iterator[sqlquery._Process]:
+    """One process for many statements, on the copy as it is."""
+    with sqlquery._Process(Patience(20_000, lambda: False), memory_bytes) as running:
+        if program is not None:
+            running.__exit__()
+            running._process = subprocess.Popen(
+                [sys.executable, "-c", program, str(os.getpid()), "20"],
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={"PYTHONPATH": str(REPO)},
+            )
+        copy = sqlquery._copy(sqlquery.live(session.store), running)
+        running.step("open", str(copy), memory_bytes)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ask(world: Session) -> Iterator[Ask]:
+    """Statements one after the other in one process: quicker than one for each."""
+    with process(world) as running:
+
+        def query(sql: str, params: Any = (), limit: int = 10) -> Any:
+            return running.step("query", sql, params, limit, 8 * MIB)
+
+        yield query
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every file below, but for the vectors' files, which are saved in their own time."""
+    return {
+        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        # To read the catalog's file here would give up DuckDB's lock on it.
+        if path.is_file() and not path.match("views/sql/*") and path.name[:7] not in _APART
+    }
+
+
+_APART = {"catalog", "vectors"}
+
+
+def state(session: Session) -> tuple[Any, ...]:
+    with session.store.reading() as snapshot:
+        return snapshot.queries.digest(), snapshot.seq, digests(session.store.folder.parent)
+
+
+# ----------------------------------------------------------------------- answers
+
+
+def test_an_answer(world: Session) -> None:
+    answer = world.ask(
+        "sql.query", sql="select id, title, tags from documents order by id", limit=2
+    )
+    assert answer["result"]["data"] == {
+        "columns": [
+            {"name": "id", "type": "BIGINT"},
+            {"name": "title", "type": "VARCHAR"},
+            {"name": "tags", "type": "VARCHAR[]"},
+        ],
+        "rows": [[1, "Doc 0", ["all", "t0"]], [2, "Doc 1", ["all", "t1"]]],
+    }
+    meta = answer["result"]["meta"]
+    assert (meta["seq"], meta["count"], meta["has_more"]) == (world.store.seq, 2, True)
+
+
+def test_only_what_is_live_is_shown(ask: Ask) -> None:
+    assert ask("select count(*), max(chunk_count) > 1 from documents")["rows"] == [[4, True]]
+    assert ask("from chunks where text ilike '%secret%'")["rows"] == []
+    told = "select count(distinct d.id) from chunks join documents d on d.id = document_id"
+    assert ask(told)["rows"] == [[4]]
+    assert ask("select path[-7:], error from failures")["rows"] == [["bad.pdf", "operation.failed"]]
+    assert ask("select slug from knowledge_bases order by slug")["rows"] == [["default"], ["other"]]
+    assert ask("select tag, count(*) from tags group by tag order by tag")["rows"] == [
+        ["all", 4],
+        ["t0", 2],
+        ["t1", 2],
+    ]
+
+
+def documented() -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for section in DOCS.split("\n### ")[1:]:
+        name, _, rest = section.partition("\n")
+        table = rest.partition("\n## ")[0]
+        found[name] = re.findall(r"^\| `(\w+)` \| ([A-Z\[\]]+) \|", table, re.MULTILINE)
+    return found
+
+
+def test_the_views_are_as_documented(ask: Ask) -> None:
+    there = {
+        view: [(row[0], row[1]) for row in ask(f"describe {view}", limit=50)["rows"]]
+        for view in views.VIEWS
+    }
+    assert there == documented()
+
+
+def test_entries_notes_and_agents(session: Session) -> None:
+    store = session.store
+    lifecycle.agent(store, "gitea", kbs=["default"], quotas={"notes_stored": 7})
+    lifecycle.agent(store, "gone")
+    lifecycle.put(store, AgentDeleted(slug="gone"))
+    old = lifecycle.entry(
+        store,
+        "Old",
+        actor="gitea",
+        confidence=7,
+        task_id="TASK-1",
+        task_kind="produced",
+        expires_at="2999-01-01T00:00:00.000Z",
+    )
+    new, hidden = lifecycle.entry(store, "New", tags=["git"]), lifecycle.entry(store, "Hidden")
+    lifecycle.supersede(store, old, new)
+    lifecycle.put(store, DocDeleted(id=hidden))
+    note = lifecycle.note(store, "gitea", "hooks", "# Hooks\n", title="Hooks")
+    assert rows(session, "from entries order by id", limit=9) == [
+        [
+            old,
+            "default",
+            "Old",
+            [],
+            7,
+            "2999-01-01T00:00:00.000Z",
+            "TASK-1",
+            "produced",
+            "",
+            new,
+            new,
+            1,
+            "2026-01-01T00:00:00.000Z",
+            "gitea",
+        ],
+        [
+            new,
+            "default",
+            "New",
+            ["git"],
+            80,
+            None,
+            None,
+            None,
+            "",
+            None,
+            new,
+            1,
+            "2026-01-01T00:00:00.000Z",
+            "ann",
+        ],
+    ]
+    assert rows(session, "select id, agent, slug, title, sha256 from notes") == [
+        [note, "gitea", "hooks", "Hooks", lifecycle.sha256("# Hooks\n")]
+    ]
+    assert rows(session, "select slug, kbs, notes_folder, scopes, quotas from agents") == [
+        ["gitea", ["default"], None, None, '{"notes_stored":7}']
+    ]
+    found = rows(session, "select id, type from documents order by id")
+    assert found == [[old, "knowledge"], [new, "knowledge"], [note, "note"]]
+
+
+@pytest.mark.parametrize("sql", re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL))
+def test_documented_examples(ask: Ask, sql: str) -> None:
+    assert ask(sql)["columns"]
+
+
+VALUES: list[tuple[str, Any]] = [
+    ("null", None),
+    ("true", True),
+    ("42::utinyint", 42),
+    ("1.5", 1.5),
+    ("1e300", 1e300),
+    ("'nan'::double", None),
+    ("'-inf'::float", None),
+    ("'é'", "é"),
+    ("chr(0)", "\x00"),
+    ("9223372036854775807", 2**63 - 1),
+    ("-9223372036854775808", -(2**63)),
+    ("9223372036854775808", "9223372036854775808"),
+    ("170141183460469231731687303715884105727", "170141183460469231731687303715884105727"),
+    ("sum(7::bigint)", 7),
+    ("1.50::decimal(9, 2)", 1.5),
+    ("'\\xAA'::blob", "qg=="),
+    ("date '20000-01-01'", "20000-01-01"),
+    ("timestamp 'infinity'", "infinity"),
+    ("timestamptz '2026-01-02 03:04:05+01'", "2026-01-02 02:04:05+00"),
+    ("interval 1 month", "1 month"),
+    ("uuid '00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001"),
+    ("[1, null, 'nan'::double]", [1, None, None]),
+    ("{'a': [{'b': date '2026-01-01'}]}", {"a": [{"b": "2026-01-01"}]}),
+    ("map {1: 'x'}", {"1": "x"}),
+    ("'a'::enum('a', 'b')", "a"),
+    ("[]", []),
+    ("bitstring '101'", "101"),
+    (
+        "json '{\"x\": [1e400, 123456789012345678901234567890]}'",
+        {"x": [None, "123456789012345678901234567890"]},
+    ),
+]
+
+
+def test_values(ask: Ask) -> None:
+    answer = ask("select " + ", ".join(sql for sql, _ in VALUES))
+    found = dict(zip((sql for sql, _ in VALUES), answer["rows"][0], strict=True))
+    assert found == dict(VALUES)
+
+
+def test_the_order_of_an_inner_statement_is_kept(ask: Ask) -> None:
+    assert ask("select i from range(10000) t(i) order by -i -- last", limit=2) == {
+        "columns": [{"name": "i", "type": "BIGINT"}],
+        "rows": [[9999], [9998]],
+        "has_more": True,
+    }
+
+
+@given(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=50))
+def test_a_parameter_comes_back_as_it_went(ask: Ask, value: Any) -> None:
+    value = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    assert ask("select ?", [value])["rows"] == [[value]]
+    assert ask("select $a, $b", {"a": value, "b": 1})["rows"] == [[value, 1]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("select 1 as a;", "a"),
+        (" ; ;select 1 as a;; -- x; y", "a"),
+        ("select ';--' as \"ö;\" /* ; */ ; /* é; */ -- ;", "ö;"),
+        ("(select 1 as a)", "a"),
+        ("from (values (1)) t(a)", "a"),
+        ("with tokens as (select 1 as a) from tokens", "a"),
+        ("select a from main.documents, (select 1 as a)", "a"),
+        ("table tags", "document_id"),
+        ("with recursive t(a) as (select 1 union all select a + 1 from t where a < 5) from t", "a"),
+        ("select unnest(tags) as a from documents", "a"),
+        ("summarize tags", "column_name"),
+        ("pivot documents on type in ('text') using count(*) group by kb", "kb"),
+        ("select count(*) over () as a from documents", "a"),
+    ],
+)
+def test_statements_of_many_kinds(ask: Ask, sql: str, column: str) -> None:
+    assert ask(sql)["columns"][0]["name"] == column
+
+
+# ---------------------------------------------------------------------- refusals
+
+HOSTILE = """
+insert into failures values ('a', 'b', 'c', 'd', 'e')
+update documents set title = 'x'
+delete from documents
+delete from documents returning *
+truncate documents
+with x as (delete from documents returning *) from x
+with x as (insert into tags values (1, 'a') returning *) select * from x
+create table x (a int)
+create temp table x as select 1
+create or replace view tags as select 1
+create macro m(a) as a
+create secret (type s3)
+drop table documents
+alter table chunks drop column text
+attach '{outside}/new.db' as x
+attach ':memory:' as x
+detach world
+use memory
+copy documents to '{outside}/new.csv'
+copy (select 1) to '{outside}/new.csv'
+copy failures from '{outside}/outside.csv'
+export database '{outside}/new'
+import database '{outside}/new'
+install httpfs
+force install json
+load httpfs
+load '{outside}/x.duckdb_extension'
+update extensions
+set memory_limit = '100GB'
+set global threads = 8
+set lock_configuration = false
+set enable_external_access = true
+set variable x = 1
+reset memory_limit
+pragma memory_limit = '1GB'
+pragma database_list
+pragma version
+call pragma_version()
+checkpoint
+force checkpoint
+vacuum
+analyze
+begin
+commit
+prepare p as select 1
+execute p
+explain select 1
+explain analyze select 1
+select 1 into x
+select 1; select 2
+select 1; drop table documents
+;;
+-- nothing
+select /* open
+select 'open
+select 1) union (select 2
+select 1)) --
+from '{outside}/outside.csv'
+from '/etc/passwd'
+from read_csv('{outside}/outside.csv')
+from read_text('/etc/passwd')
+from read_blob('{copy}')
+from read_parquet('x.parquet')
+from parquet_metadata('x')
+from read_json('x.json')
+from sniff_csv('/etc/passwd')
+from read_duckdb('{copy}')
+from glob('/*')
+from 'https://example.com/x.parquet'
+from read_csv('http://127.0.0.1:1/x')
+from 's3://bucket/x.parquet'
+select getenv('HOME')
+select current_setting('memory_limit')
+select getvariable('x')
+select write_log('x')
+select lower(current_setting('memory_limit'))
+select sleep_ms(60000)
+select nextval('x')
+from duckdb_secrets()
+from duckdb_settings()
+from duckdb_tables()
+from duckdb_logs()
+from duckdb_tables
+from duckdb_databases
+from pragma_table_info('documents')
+from pragma_storage_info('chunks')
+from pragma_database_size()
+from which_secret('s3://x', 's3')
+from query('select 1')
+from query_table('documents')
+from json_execute_serialized_sql('x')
+from seq_scan('documents')
+from test_all_types()
+from python_map_function()
+show memory_limit
+show tables
+show databases
+show all tables
+from tokens
+from head
+from kbs
+from main.tokens
+select * from documents, tokens
+select (select count(*) from tokens)
+select exists (from head)
+from world.main.documents
+with a as (from tokens) from a
+with tokens as (select 1) from main.tokens
+describe tokens
+summarize head
+from information_schema.tables
+from sqlite_master
+from pg_catalog.pg_class
+from pg_tables
+select * from system.main.documents
+from memory.main.x
+from temp.x
+from _source
+from db
+from sys
+pivot documents on type using count(*)
+select repeat('x', 10000000000)
+select 1 / 'a'
+select error('x')
+select titel from documents
+""".strip().splitlines()
+
+ODD = [
+    "",
+    " ;; ",
+    "\0",
+    "select '\0'",
+    "from " + "(from " * 2000,
+    "select " + "(" * 9000 + "1" + ")" * 9000,
+    "select " + "[" * 5000 + "1" + "]" * 5000,
+    "select " + "not " * 900 + "true",
+    "select " + "abs(" * 990 + "1" + ")" * 990,
+    "select " + "+".join(["1"] * 5000),
+    "select json('" + "[" * 900 + "]" * 900 + "')",
+]
+
+
+def test_hostile_statements_are_refused(world: Session) -> None:
+    """Each of them with the field and a hint, and nothing has changed after any of them."""
+    outside = world.store.folder.parent
+    before = state(world)
+    with process(world) as running:
+        copy = next(sqlquery.copies_of(world.store.folder).iterdir())
+        for told in HOSTILE + ODD:
+            sql = told.replace("{outside}", str(outside)).replace("{copy}", str(copy))
+            with pytest.raises(KbprocError) as caught:
+                running.step("query", sql, [], 10, 8 * MIB)
+            assert caught.value.type == "input.invalid_params", (sql[:100], caught.value.message)
+            assert caught.value.field == "$.params.sql"
+            assert caught.value.hint
+            assert state(world)[:2] == before[:2]
+    assert state(world) == before
+    assert rows(world, "select count(*) from documents") == [[4]]
+
+
+# Without the check: only what the process and its connection are left to do.
+UNCHECKED = """
+import json
+from kbproc.sql import worker
+
+def raw(db, sql, *rest):
+    return json.dumps([[str(v)[:80] for v in row] for row in db.execute(sql).fetchmany(3)]).encode()
+
+worker.query = raw
+raise SystemExit(worker.main())
+"""
+_OUT = re.compile(r"outside|\{copy\}|/etc/|glob|http|s3://bucket|parquet|json\(|extension")
+REACHING_OUT = (
+    [sql for sql in HOSTILE if _OUT.search(sql)]
+    + """
+insert into failures values ('a', 'b', 'c', 'd', 'e')
+update documents set title = 'x'
+delete from documents
+truncate documents
+with x as (delete from documents returning *) from x
+create table x (a int)
+drop table documents
+alter table chunks drop column text
+create or replace view tags as select 1
+install httpfs
+load httpfs
+install httpfs from 'http://127.0.0.1:1'
+from read_blob('/proc/self/environ')
+from read_text('{copy}')
+copy (select 1) to '{copy}'
+copy (select 1) to '{copy}.wal'
+copy (select 1) to '/dev/stderr'
+set memory_limit = '100GB'
+set lock_configuration = false
+set enable_external_access = true
+set allowed_directories = ['/']
+set temp_directory = '/tmp'
+set autoload_known_extensions = true
+reset memory_limit
+pragma memory_limit = '1GB'
+create persistent secret s (type s3)
+call enable_logging(storage = 'file', storage_path = '{outside}/new.log')
+attach '{copy}' as x
+attach '{outside}/store/views/catalog.duckdb' as x (read_only)
+from tokens
+from head
+from _source
+from db
+from sql
+""".strip().splitlines()
+)
+
+
+def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
+    """Statements as they are on the worker's own connection."""
+    outside = world.store.folder.parent
+    before = state(world)
+    with process(world, program=UNCHECKED) as running:
+        copy = next(sqlquery.copies_of(world.store.folder).iterdir())
+        content = copy.read_bytes()
+        for told in REACHING_OUT:
+            sql = told.replace("{outside}", str(outside)).replace("{copy}", str(copy))
+            with pytest.raises(KbprocError):
+                raise AssertionError((sql, running.step("query", sql)))
+        assert running.step("query", "select count(*) from documents") == [["4"]]
+        told = running.step("query", "select table_name from duckdb_tables() order by 1")
+        assert [name for (name,) in told] == ["agents", "chunks", "documents"]
+        if LINUX:
+            kept = Path(f"/proc/{running._process.pid}/limits").read_text()
+            assert re.search(r"Max open files +0 +0", kept)
+            assert re.search(r"Max file size +0 +0", kept)
+    assert copy.read_bytes() == content
+    assert state(world) == before
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "valid", "hint"),
+    [
+        ("select titel from documents", 'Referenced column "titel" not found', "title", ""),
+        ("select d.titel from documents d", 'does not have a column named "titel"', "title", ""),
+        ("from document", "There is no view 'document'", "documents", "DESCRIBE"),
+        ("from read_csv('x')", "There is no view 'read_csv'", "chunks", "DESCRIBE"),
+        ("select lenth('a')", "lenth does not exist", "length", ""),
+        ("selec 1", 'syntax error at or near "selec"', None, ""),
+        ("select id, count(*) from tags", 'Referenced column "id" not found', "document_id", ""),
+        ("select tag, count(*) from tags", "must appear in the GROUP BY", None, "Either add it"),
+        ("delete from tags", "Only a SELECT is allowed, not DELETE", None, "can only be read"),
+        ("select 1; select 2", "One statement is wanted, not 2", None, ""),
+    ],
+)
+def test_errors_that_help(ask: Ask, sql: str, message: str, valid: str | None, hint: str) -> None:
+    with pytest.raises(KbprocError) as caught:
+        ask(sql)
+    error = caught.value
+    assert message in error.message
+    assert "LINE" not in error.message + error.hint
+    assert "\n" not in error.message
+    assert hint in error.hint
+    assert (valid in (error.valid_values or ())) == (valid is not None)
+
+
+@pytest.mark.parametrize(
+    ("sql", "params", "valid"),
+    [
+        ("select ?", [], ["1"]),
+        ("select ?, ?", [1], ["1", "2"]),
+        ("select 1", [1], []),
+        ("select $a", [1], ["a"]),
+        ("select $a", {"b": 1}, ["a"]),
+        ("select ?", {"a": 1}, ["1"]),
+    ],
+)
+def test_the_wrong_parameters(ask: Ask, sql: str, params: Any, valid: list[str]) -> None:
+    with pytest.raises(KbprocError) as caught:
+        ask(sql, params)
+    assert (caught.value.field, caught.value.valid_values) == ("$.params.params", valid)
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"sql": ""}, "$.params.sql"),
+        ({"sql": "select 1" + " " * MIB}, "$.params.sql"),
+        ({"sql": "select 1", "params": [[1]]}, "$.params.params[0]"),
+        ({"sql": "select 1", "params": list(range(101))}, "$.params.params"),
+        ({"sql": "select 1", "limit": 1001}, "$.params.limit"),
+        ({"sql": "select 1", "timeout_ms": 60_001}, "$.params.timeout_ms"),
+        ({"sql": "select ?::int", "params": ["x"]}, "$.params.sql"),
+    ],
+)
+def test_params_out_of_range(world: Session, params: dict[str, Any], field: str) -> None:
+    error = world.error("sql.query", **params)
+    assert (error["type"], error["field"]) == ("input.invalid_params", field)
+
+
+# ------------------------------------------------------------------------ limits
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "with recursive t as (select 1 as n union all select n + 1 from t) select max(n) from t",
+        "select sum(length(a.text) + i * j) from chunks a, range(100000) b(i), range(100000) c(j)",
+        "select max(length(repeat('x', 100000) || range)) from range(1000000000)",
+    ],
+)
+def test_a_query_without_end_is_ended(world: Session, sql: str) -> None:
+    started = time.monotonic()
+    error = world.error("sql.query", sql=sql, timeout_ms=400)
+    assert error["type"] == "operation.timeout"
+    assert "WHERE" in error["hint"]
+    assert time.monotonic() - started < 2
+
+
+def test_the_process_ends_itself_if_nobody_does() -> None:
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "kbproc.sql.worker", str(os.getpid()), "0.05"],
+        stdin=subprocess.PIPE,
+        cwd="/",
+        env={"PYTHONPATH": str(REPO)},
+    )
+    assert waiting.wait(10) == -signal.SIGALRM
+    assert waiting.stdin
+    waiting.stdin.close()
+
+
+@pytest.mark.skipif(not LINUX, reason="macOS has no limit of a process's memory")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select length(repeat('x', 1000000000))",
+        "select list(range) from range(100000000)",
+        "select [x for x in range(100000000)]",
+        "select string_agg(text) from chunks, range(100000)",
+        "select count(*) from (select unnest(range(100000000)))",
+        "select printf('%1000000000d', 1)",
+        "select list_resize([1], 2000000000)",
+        "select array_agg(text order by text) from chunks, range(20000)",
+        "select count(distinct text || range) from chunks, range(1000000)",
+    ],
+)
+def test_memory_is_bounded(world: Session, sql: str) -> None:
+    """One that is too large for it is told so, or dies alone."""
+    most = 300 * MIB
+    with process(world, most) as running:
+        with pytest.raises(KbprocError) as caught:
+            running.step("query", sql, [], 10, 8 * MIB)
+        assert caught.value.type in ("input.too_large", "operation.failed"), caught.value.message
+        if running._process.poll() is None:
+            told = Path(f"/proc/{running._process.pid}/status").read_text()
+            peak = re.search(r"VmPeak:\s+(\d+) kB", told)
+            assert peak
+            assert int(peak[1]) << 10 <= most
+
+
+def test_a_result_that_is_too_large(world: Session) -> None:
+    for sql in ("select repeat('x', 9000000)", "select repeat('\t', 5000) from range(1000)"):
+        error = world.error("sql.query", sql=sql, limit=1000)
+        assert error["type"] == "input.too_large"
+        assert "substr" in error["hint"]
+
+
+def test_a_process_that_dies_fails_its_query_alone(world: Session) -> None:
+    for signum, word in ((signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "memory")):
+        with process(world) as running:
+            running._process.send_signal(signum)
+            with pytest.raises(KbprocError, match=word) as caught:
+                running.step("query", "select 1", [], 10, MIB)
+        assert caught.value.type == "operation.failed"
+    assert rows(world, "select 1") == [[1]]
+
+
+def test_only_so_many_at_once(world: Session) -> None:
+    with contextlib.ExitStack() as turns:
+        for _ in range(sqlquery.RUNNING):
+            turns.enter_context(sqlquery._turn(Patience(1000, lambda: False)))
+        assert (
+            world.error("sql.query", sql="select 1", timeout_ms=50)["type"] == "operation.timeout"
+        )
+        for _ in range(sqlquery.WAITING):
+            assert sqlquery._admitted.acquire(blocking=False)
+            turns.callback(sqlquery._admitted.release)
+        error = world.error("sql.query", sql="select 1")
+        assert (error["type"], error["retryable"]) == ("server.overloaded", True)
+    assert rows(world, "select 1") == [[1]]
+
+
+def test_a_cancelled_query_ends(world: Session) -> None:
+    with pytest.raises(KbprocError, match="cancelled") as caught:
+        sqlquery.run(
+            sqlquery.live(world.store), "select 1", limit=1, timeout_ms=5000, cancelled=lambda: True
+        )
+    assert caught.value.type == "operation.cancelled"
+
+
+def test_the_scope_is_admin(open_session: OpenSession) -> None:
+    session = open_session(scopes="doc:read,kb:read")
+    assert session.error("sql.query", sql="select 1")["type"] == "auth.insufficient_scope"
+
+
+# ------------------------------------------------------------------------ copies
+
+
+def test_a_copy_is_good_until_something_changes(session: Session) -> None:
+    copies = sqlquery.copies_of(session.store.folder)
+    rows(session, "select 1")
+    (first,) = copies.iterdir()
+    assert rows(session, "select count(*) from documents") == [[0]]
+    assert list(copies.iterdir()) == [first]
+    session.data("doc.create", title="New", text="New words.")
+    assert rows(session, "select title from documents") == [["New"]]
+    (second,) = copies.iterdir()
+    assert second != first
+    assert (copies.stat().st_mode & 0o777, second.stat().st_mode & 0o777) == (0o700, 0o600)
+    sqlquery.clear(session.store.folder)
+    assert not copies.exists()
+    assert rows(session, "select title from documents") == [["New"]]
+
+
+def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
+    """In the lane, after another turn's rows have been folded in but not shown."""
+    source = Source(
+        catalog=lambda: session.store.catalog.path,
+        copies=tmp_path / "copies",
+        still=lambda copy: copy(),
+    )
+    sql = "select slug from knowledge_bases order by slug"
+    seen: list[Any] = []
+
+    def turn(lane: Lane) -> None:
+        for number in range(200):
+            created = KbCreated(slug=f"new-{number:03}", name="x" * 300, description="")
+            lane.append([created], actor="a", method="kb.create")
+        found = sqlquery.run(source, sql, limit=500, timeout_ms=10_000)
+        seen.append((found.seq, found.rows))
+
+    session.store.commit(turn)
+    assert seen == [(1, [["default"]])]
+    assert len(rows(session, sql, limit=500)) == 201
+
+
+@pytest.mark.skipif(not LINUX, reason="/proc/locks")
+def test_duckdb_keeps_its_lock_on_the_catalog(session: Session) -> None:
+    inode = session.store.catalog.path.stat().st_ino
+    rows(session, "select 1")
+    locks = Path("/proc/locks").read_text()
+    assert re.search(rf"POSIX .* WRITE {os.getpid()} [0-9a-f:]+:{inode} ", locks)
+
+
+def test_every_copy_is_one_committed_state(session: Session) -> None:
+    """While another connection writes."""
+    sql = (
+        "select (select count(*) from documents), (select sum(chunk_count) from documents), "
+        "(select count(*) from chunks), (select max(seq) from events)"
+    )
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            session.store.commit(_write_one)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(4):
+            found = sqlquery.run(sqlquery.live(session.store), sql, limit=1, timeout_ms=20_000)
+            documents, told, chunks, seq = found.rows[0]
+            assert (documents * 5, told or 0, seq) == (chunks, chunks, found.seq)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def _write_one(lane: Lane) -> None:
+    head = lane.head
+    written = DocWritten(
+        id=head.next_document,
+        kb="default",
+        title="T",
+        doc_type="text",
+        source_sha256="",
+        size_bytes=0,
+        first_chunk=head.next_chunk,
+        parser=1,
+        revision=1,
+        chunks=[ChunkText(text=f"{head.seq} " * 9000) for _ in range(5)],
+    )
+    lane.append([written], actor="a", method="doc.create")
+
+
+def test_from_the_shell(tmp_path: Path) -> None:
+    sql = "select ? || slug as s from knowledge_bases"
+    done = subprocess.run(
+        [sys.executable, "-m", "kbproc", "sql", "query", sql, "--params", '["kb "]'],
+        capture_output=True,
+        cwd=REPO,
+        env={**environment(tmp_path), "PYTHONPATH": str(REPO)},
+        check=False,
+    )
+    assert json.loads(done.stdout)["data"]["rows"] == [["kb default"]], done.stderr

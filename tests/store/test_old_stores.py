@@ -1,0 +1,112 @@
+"""Stores that earlier versions wrote open, and answer what they answered then.
+
+tests/stores/VERSION.tar.gz is a store as that version left it, VERSION.json what
+it was asked and what it said. Neither is ever written again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.events import codec
+from kbproc.health import doctor
+from tests.conftest import OpenSession
+from tests.kit.talk import REPO, Session
+
+STORES = sorted((REPO / "tests" / "stores").glob("*.tar.gz"))
+# Where the first version's documents lay; the answers say /work.
+FOLDERS = {"0.1.0": "/tmp/tmpr9gj9s7g"}
+
+
+def version_of(store: Path) -> str:
+    return store.name.removesuffix(".tar.gz")
+
+
+def unpacked(archive: Path, tmp_path: Path, *, views: bool) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    if not views:
+        shutil.rmtree(tmp_path / "store" / "views")
+    return tmp_path / "store"
+
+
+def lacks(found: Any, expected: Any, where: str = "$") -> list[str]:
+    """Where an answer differs from an earlier one; members that were added since are fine."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return [
+            wrong
+            for name, value in expected.items()
+            for wrong in lacks(found.get(name), value, f"{where}.{name}")
+        ]
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        pairs = enumerate(zip(found, expected, strict=True))
+        return [wrong for i, (f, e) in pairs for wrong in lacks(f, e, f"{where}[{i}]")]
+    return [] if found == expected else [f"{where}: {found!r}, not {expected!r}"]
+
+
+def told(session: Session, version: str, method: str, params: dict[str, Any]) -> Any:
+    answer = json.dumps(session.data(method, **params), ensure_ascii=False)
+    return json.loads(answer.replace(FOLDERS[version], "/work"))
+
+
+@pytest.mark.parametrize("views", [True, False])
+@pytest.mark.parametrize("archive", STORES, ids=version_of)
+def test_it_answers_as_it_did(
+    open_session: OpenSession, tmp_path: Path, archive: Path, views: bool
+) -> None:
+    version = version_of(archive)
+    session = open_session(unpacked(archive, tmp_path, views=views))
+    session.store.compact()
+    for method, params, expected in json.loads(archive.with_name(f"{version}.json").read_text()):
+        assert lacks(told(session, version, method, params), expected) == []
+    assert session.store.log.verify() == session.store.seq
+
+
+@pytest.mark.parametrize("archive", STORES, ids=version_of)
+def test_it_goes_on(open_session: OpenSession, tmp_path: Path, archive: Path) -> None:
+    """Everything of today works on it: looking back, undoing, forgetting, writing."""
+    session = open_session(unpacked(archive, tmp_path, views=True))
+    seq = session.store.seq
+    assert session.data("doc.list", as_of=seq) == session.data("doc.list")
+    assert session.data("doc.history", id=1)
+    made = session.data("doc.create", title="New", text="written by a later version")
+    plan = session.error("store.purge", document_ids=[1])["plan"]
+    session.data("store.purge", document_ids=[1], confirm=plan["plan_hash"])
+    assert session.data("doc.get", id=made["id"])["title"] == "New"
+    session.embedded()
+
+
+def test_every_version_is_kept() -> None:
+    assert [version_of(archive) for archive in STORES] == sorted(FOLDERS)
+    for archive in STORES:
+        assert archive.with_name(f"{version_of(archive)}.json").exists()
+
+
+def test_an_old_shape_is_lifted(
+    open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first version's log, as if its file.failed had come to be called file.cleared."""
+
+    def lift(item: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "file.cleared", "kb": item["kb"], "path": item["path"]}
+
+    store = unpacked(STORES[0], tmp_path, views=False)
+    untouched = open_session(store)
+    before = untouched.data("doc.list")
+    assert untouched.data("kb.check", slug="default")["failed"] == 1
+    untouched.close()
+    monkeypatch.setattr(codec, "UPCASTS", {"file.failed": lift})
+    shutil.rmtree(store / "views")
+    lifted = open_session(store)
+    assert lifted.data("kb.check", slug="default")["failed"] == 0
+    assert lifted.data("doc.list") == before
+    lifted.data("index.rebuild")
+    assert lifted.data("kb.check", slug="default")["failed"] == 0
+    assert not any(doctor.compare(lifted.store).values())
+    lifted.close()

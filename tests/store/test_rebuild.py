@@ -1,0 +1,262 @@
+"""Views made afresh and models switched while searches and writes go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base import failpoints
+from kbproc.store.store import Store
+from kbproc.wire.connection import Connection
+from tests.conftest import OpenSession
+from tests.kit.talk import PATIENCE, Session, as_bytes, request
+from tests.store.test_store import answers, confirmed, fill
+
+
+@contextmanager
+def stopped_at(point: str, start: Callable[[], Any]) -> Iterator[None]:
+    """Runs `start` in a thread and holds it at `point` while the block runs."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        if name == point and threading.current_thread() is runner:
+            reached.set()
+            assert go_on.wait(PATIENCE)
+
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            start()
+        except AssertionError as error:
+            failures.append(error)
+
+    runner = threading.Thread(target=run)
+    failpoints.arm(hold)
+    runner.start()
+    try:
+        assert reached.wait(PATIENCE), failures
+        yield
+    finally:
+        go_on.set()
+        runner.join(PATIENCE)
+        failpoints.arm(None)
+    assert failures == []
+    assert not runner.is_alive()
+
+
+@pytest.mark.parametrize("point", ["catalog.built", "fulltext.built"])
+def test_reads_and_writes_go_on_while_views_are_built(session: Session, point: str) -> None:
+    fill(session, 6)
+    store = session.store
+    before = answers(session)
+    with stopped_at(point, store.rebuild):
+        assert answers(session) == before
+        made = session.data("doc.create", title="Meanwhile", text="zeppelin over the sea")
+        confirmed(session, "doc.delete", ids=[2])
+        hits = session.data("search", query="zeppelin", mode="fts")["results"]
+        assert [hit["source"]["document_id"] for hit in hits] == [made["id"]]
+        session.embedded()
+    hits = session.data("search", query="zeppelin")["results"]
+    assert hits[0]["source"]["document_id"] == made["id"]
+    assert session.error("doc.get", id=2)["type"] == "resource.not_found"
+    assert [path.name for path in (store.folder / "views").glob("catalog*")] == [
+        "catalog-000002.duckdb"
+    ] or len(list((store.folder / "views").glob("catalog-*.duckdb"))) == 1
+
+
+def test_a_reader_keeps_the_views_it_began_with(session: Session) -> None:
+    fill(session, 3)
+    with session.store.reading() as snapshot:
+        snapshot.pin()
+        session.store.rebuild()
+        session.data("doc.create", title="Later", text="later")
+        assert snapshot.queries.chunk_total() == 3
+        assert snapshot.fulltext.num_docs == 3
+    assert len(session.data("doc.list")) == 4
+
+
+def test_a_full_disk_leaves_the_old_views(session: Session) -> None:
+    fill(session, 3)
+    before = answers(session)
+
+    def refuse(name: str) -> None:
+        if name in {"catalog.built", "fulltext.built"}:
+            raise OSError(28, "No space left on device")
+
+    failpoints.arm(refuse)
+    try:
+        assert session.error("index.rebuild")["type"] == "store.io"
+    finally:
+        failpoints.arm(None)
+    assert answers(session) == before
+    session.data("index.rebuild")
+    assert answers(session) == before
+
+
+def test_searches_never_miss_while_everything_changes(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """Rebuilds, compactions and model switches in a row, under searches and writes."""
+    session = open_session()
+    fill(session, 9)
+    store, ended = session.store, threading.Event()
+    wrong: list[Any] = []
+
+    def search() -> None:
+        other = Session.__new__(Session)
+        other.__dict__.update(session.__dict__)
+        other.outbox = type(session.outbox)()
+        other.connection = Connection(session.service, session.connection.peer, other.outbox)
+        number = 0
+        while not ended.is_set():
+            number += 1
+            made = other.ask("doc.create", title=f"Live {number}", text=f"word{number} live")
+            if "result" not in made:
+                wrong.append(made)
+                continue
+            for mode in ("fts", "hybrid"):
+                found = other.ask("search", query=f"word{number}", mode=mode)
+                hits = found.get("result", {}).get("data", {}).get("results", [])
+                if not hits or hits[0]["source"]["title"] != f"Live {number}":
+                    wrong.append((mode, number, found))
+        other.connection.end(5)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    try:
+        for turn in range(4):
+            session.data("index.rebuild")
+            store.compact()
+            session.data("model.use", name=f"m{turn}", kind="hash", dim=64 + turn)
+    finally:
+        ended.set()
+        thread.join(PATIENCE)
+    assert wrong == []
+    session.embedded()
+
+
+# -------------------------------------------------------------------------- model.use
+
+
+def used(session: Session, name: str = "other", **more: Any) -> Any:
+    return session.data("model.use", name=name, kind="hash", **more)
+
+
+def test_another_model_takes_over(open_session: OpenSession) -> None:
+    session = open_session()
+    fill(session, 5)
+    before = answers(session)
+    done = used(session, dim=48)
+    assert done == {"name": "other", "kind": "hash", "changed": True, "embedded": 5, "pending": 0}
+    status = session.data("status")
+    assert (status["model_name"], status["embedding_dim"]) == ("other", 48)
+    assert answers(session) != before
+    after = answers(session)
+    session.close()
+    again = open_session(model="hash")
+    assert again.data("status")["embedding_dim"] == 48
+    assert answers(again) == after
+    assert used(again, "hash")["changed"] is True
+    again.store.compact()
+    kept = answers(again)
+    assert [b"fts" in one for one in kept] == [b"fts" in one for one in before]
+
+
+def test_the_old_model_searches_until_the_new_one_is_ready(session: Session) -> None:
+    fill(session, 5)
+    before = answers(session)
+    with stopped_at_any("model.embedded", lambda: session_use(session)):
+        assert answers(session) == before
+        session.data("doc.create", title="Meanwhile", text="zeppelin")
+        session.embedded()
+        assert session.data("status")["model_name"] == "hash"
+    session.embedded()
+    assert session.data("status")["model_name"] == "other"
+    hits = session.data("search", query="zeppelin", mode="vector", limit=1)["results"]
+    assert hits[0]["source"]["title"] == "Meanwhile"
+
+
+def session_use(session: Session) -> None:
+    outbox = type(session.outbox)()
+    connection = Connection(session.service, session.connection.peer, outbox)
+    connection.receive(as_bytes(request(1, "model.use", name="other", kind="hash", dim=32)))
+    while b'"id":1' not in (line := outbox.take()):
+        pass
+    assert b'"result"' in line, line
+    connection.end(5)
+
+
+@contextmanager
+def stopped_at_any(point: str, start: Callable[[], Any]) -> Iterator[None]:
+    """Like `stopped_at`, whichever thread comes there first."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        if name == point:
+            reached.set()
+            assert go_on.wait(PATIENCE)
+
+    failpoints.arm(hold)
+    runner = threading.Thread(target=start)
+    runner.start()
+    try:
+        assert reached.wait(PATIENCE)
+        yield
+    finally:
+        go_on.set()
+        runner.join(PATIENCE)
+        failpoints.arm(None)
+
+
+def test_a_model_that_is_not_there_changes_nothing(session: Session) -> None:
+    fill(session, 3)
+    before = answers(session)
+    settings = (session.store.folder / "store.toml").read_bytes()
+    assert session.error("model.use", name="/nowhere")["type"] == "model.unavailable"
+    assert session.error("model.use", name="x", kind="openai")["type"] == "model.unavailable"
+    assert (session.store.folder / "store.toml").read_bytes() == settings
+    assert answers(session) == before
+
+
+def test_without_a_model_and_back(session: Session) -> None:
+    fill(session, 3)
+    session.store.compact()
+    before = answers(session)
+    session.data("model.use", name="none", kind="none")
+    assert session.data("status")["model_state"] == "off"
+    found = session.ask("search", query="git backup")["result"]
+    assert found["meta"]["notice"]
+    session.data("doc.create", title="New", text="zeppelin")
+    confirmed(session, "doc.delete", where={"title_contains": "New"})
+    done = used(session, "hash")
+    assert done["pending"] == 0
+    session.store.compact()
+    assert answers(session) == before
+
+
+def test_the_models_there_are(session: Session) -> None:
+    listed = session.data("model.list")
+    assert [m["name"] for m in listed if m["current"]] == ["hash"]
+    assert "none" in {m["name"] for m in listed}
+    used(session, dim=16)
+    assert [m["name"] for m in session.data("model.list") if m["current"]] == ["other"]
+
+
+def test_a_key_is_never_told(session: Session) -> None:
+    answer = session.ask(
+        "model.use",
+        name="m",
+        kind="openai",
+        url="http://127.0.0.1:9/v1",
+        api_key="s3cret",
+        dim=8,
+        dry_run=True,
+    )
+    assert "s3cret" not in str(answer)
+    assert isinstance(session.store, Store)

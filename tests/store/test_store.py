@@ -1,0 +1,645 @@
+"""The store: views that can be thrown away, readers that see one state, one owner."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.events.codec import KbCreated
+from kbproc.health import doctor
+from kbproc.store.store import Store
+from tests.conftest import OpenSession
+from tests.kit.fixed import FixedHost
+from tests.kit.talk import REPO, Session
+
+WORDS = (
+    "git",
+    "backup",
+    "mirror",
+    "repository",
+    "install",
+    "archive",
+    "nightly",
+    "branch",
+    "merge",
+    "rebase",
+)
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"query": "git backup", "limit": 20},
+    {"query": "git backup", "mode": "fts", "explain": True},
+    {"query": "mirror the repository", "mode": "vector"},
+    {"query": "install", "fusion": "rrf"},
+    {"query": '"git backup" -merge', "mode": "fts"},
+    {"query": "nightly archive", "tags": ["even"]},
+    {"query": "rebase", "kb": "other"},
+    {"query": "zebra", "mode": "fts"},
+]
+
+
+def fill(session: Session, count: int = 9) -> None:
+    session.data("kb.create", slug="other")
+    for n in range(count):
+        text = " ".join(WORDS[(n * k) % len(WORDS)] for k in range(1, 25 + n))
+        kb, tags = ("other", ["odd"]) if n % 2 else ("default", ["even"])
+        session.data("doc.create", title=f"Title {n}", text=text, kb=kb, tags=tags)
+    session.embedded()
+
+
+def change(session: Session) -> None:
+    """A third replaced, a third gone."""
+    for id in (1, 4, 7):
+        session.data("doc.update", id=id, text=f"git branch number {id} was merged")
+    confirmed(session, "doc.delete", ids=[2, 5, 8])
+    confirmed(session, "chunk.delete", ids=[3])
+    session.embedded()
+
+
+def confirmed(session: Session, method: str, **params: Any) -> Any:
+    plan = session.error(method, **params)["plan"]
+    return session.data(method, **params, confirm=plan["plan_hash"])
+
+
+def answers(session: Session) -> list[bytes]:
+    """What the questions are answered, byte for byte; the log's position left out."""
+    found = []
+    for question in QUESTIONS:
+        answer = session.ask("search", **question)["result"]
+        found.append(json.dumps([answer["data"], answer["meta"].get("hint")]).encode())
+    return found
+
+
+def listed(session: Session) -> list[Any]:
+    return [session.data("doc.list"), session.data("kb.list"), session.data("tag.list")]
+
+
+# --------------------------------------------------------------------------- opening
+
+
+def test_a_new_store(session: Session) -> None:
+    folder = session.store.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {path.name for path in folder.iterdir()} >= {"store.toml", "lock", "log", "views"}
+    assert session.data("kb.list")[0]["slug"] == "default"
+    assert session.data("ping") == {"seq": 1}
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 or path.is_dir(), path
+
+
+def test_reopening_gives_the_same(open_session: OpenSession) -> None:
+    one = open_session()
+    fill(one)
+    change(one)
+    one.store.compact()
+    before = answers(one), listed(one), one.store.seq
+    one.close()
+    two = open_session()
+    two.embedded()
+    assert (answers(two), listed(two), two.store.seq) == before
+    new = two.data("doc.create", title="New", text="x")
+    assert new["id"] == 10, "ids are never used again"
+
+
+def test_without_its_views_it_answers_the_same_bytes(open_session: OpenSession) -> None:
+    one = open_session()
+    fill(one)
+    change(one)
+    one.store.compact()
+    before = answers(one), listed(one)
+    one.close()
+    shutil.rmtree(one.store.folder / "views")
+    two = open_session()
+    assert two.store.embedding.pending_count == 0, "nothing is embedded again"
+    assert (answers(two), listed(two)) == before
+
+
+def test_without_its_vectors_it_embeds_again(open_session: OpenSession) -> None:
+    one = open_session()
+    fill(one)
+    one.store.compact()
+    before = answers(one)
+    one.close()
+    shutil.rmtree(one.store.folder / "vectors")
+    two = open_session()
+    two.embedded()
+    assert answers(two) == before
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(5000))
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def gone(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("view", "harm"),
+    [
+        *(("catalog-000001.duckdb", harm) for harm in (gone, empty, garbage, half)),
+        *(("fulltext", harm) for harm in (gone, garbage, half)),
+        ("fulltext/current.json", gone),
+        ("fulltext/current.json", half),
+        ("vectors.manifest", gone),
+        ("vectors.manifest", garbage),
+    ],
+)
+def test_a_damaged_view_is_made_again(
+    open_session: OpenSession, view: str, harm: Callable[[Path], None]
+) -> None:
+    one = open_session()
+    fill(one, 2)
+    one.store.compact()
+    before = answers(one), listed(one)
+    one.close()
+    path = one.store.folder / "views" / view
+    assert path.exists()
+    if path.is_dir():
+        for file in [path] if harm is gone else list(path.rglob("*.*")):
+            harm(file)
+    else:
+        harm(path)
+    two = open_session()
+    two.embedded()
+    two.store.compact()
+    assert (answers(two), listed(two)) == before
+    two.data("doc.create", title="New", text="x")
+
+
+def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> None:
+    import duckdb
+
+    one = open_session()
+    fill(one, 4)
+    before = listed(one)
+    one.close()
+    path = one.store.folder / "views" / "catalog-000001.duckdb"
+    path.unlink()
+    with duckdb.connect(str(path)) as db:
+        db.execute("create table head(something varchar)")
+    assert listed(open_session()) == before
+
+
+def test_an_older_catalog_version_is_made_again(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbproc.views.catalog import tables
+
+    one = open_session()
+    fill(one, 4)
+    before = listed(one)
+    one.close()
+    monkeypatch.setattr(tables, "CATALOG_VERSION", 999)
+    two = open_session()
+    assert listed(two) == before
+    two.close()
+
+
+def test_a_catalog_that_lags_behind_catches_up(open_session: OpenSession, tmp_path: Path) -> None:
+    """As after a crash between the log's fsync and the views' commits."""
+    one = open_session()
+    fill(one, 4)
+    one.close()
+    views = one.store.folder / "views"
+    shutil.copytree(views, tmp_path / "older")
+    two = open_session()
+    change_few(two)
+    two.store.compact()
+    before = answers(two), listed(two)
+    two.close()
+    for lagging in ("catalog-000001.duckdb", "fulltext", "vectors.manifest"):
+        target, older = views / lagging, tmp_path / "older" / lagging
+        gone(target)
+        shutil.copytree(older, target) if older.is_dir() else shutil.copy(older, target)
+        again = open_session()
+        again.embedded()
+        again.store.compact()
+        assert (answers(again), listed(again)) == before, lagging
+        again.close()
+
+
+def change_few(session: Session) -> None:
+    session.data("doc.update", id=1, text="git branch")
+    confirmed(session, "doc.delete", ids=[2])
+    session.data("doc.create", title="Late", text="nightly mirror")
+    session.embedded()
+
+
+def test_a_log_that_was_cut_is_not_served(open_session: OpenSession, tmp_path: Path) -> None:
+    one = open_session()
+    fill(one, 4)
+    one.close()
+    [segment] = (one.store.folder / "log").iterdir()
+    data = segment.read_bytes()
+    segment.write_bytes(data[: data.rstrip(b"\n").rfind(b"\n") + 1])
+    assert refused("store.corrupt", one.store.folder).detail["expected_seq"] == 6
+    gone(one.store.folder / "views" / "catalog-000001.duckdb")
+    refused("store.corrupt", one.store.folder)
+    segment.write_bytes(data)
+
+
+def refused(type: str, folder: Path, **options: Any) -> KbprocError:
+    with pytest.raises(KbprocError) as found:
+        Store.open(folder, host=FixedHost(), cache=folder.parent / "cache", **options)
+    assert found.value.type == type, found.value.message
+    return found.value
+
+
+def test_a_second_opener_is_told_who_holds_it(session: Session) -> None:
+    error = refused("store.locked", session.store.folder)
+    assert "4242" in error.message
+    assert error.row.retryable is True
+    assert error.retry_after_ms
+
+
+def test_another_process_is_locked_out_until_the_first_ends(open_session: OpenSession) -> None:
+    one = open_session()
+    code = (
+        "import sys; from pathlib import Path; from kbproc.base.errors import KbprocError\n"
+        "from kbproc.base.host import Host; from kbproc.store.store import Store\n"
+        "folder = Path(sys.argv[1])\n"
+        "try:\n    Store.open(folder, host=Host(), cache=folder.parent / 'cache').close()\n"
+        "except KbprocError as error:\n    sys.exit(error.type)\n"
+    )
+    command = [sys.executable, "-c", code, str(one.store.folder)]
+    first = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+    assert first.stderr.strip() == "store.locked"
+    one.close()
+    second = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+    assert (second.returncode, second.stderr) == (0, "")
+
+
+def test_a_failed_opening_leaves_no_lock(open_session: OpenSession) -> None:
+    one = open_session()
+    one.close()
+    toml = one.store.folder / "store.toml"
+    kept = toml.read_text()
+    toml.write_text(kept.replace("format = 1", "format = 2"))
+    assert "format 2" in refused("store.incompatible", one.store.folder).message
+    toml.write_text("format = ")
+    refused("store.corrupt", one.store.folder)
+    toml.write_text(kept.split("[model]")[0] + '[model]\nkind = "psychic"\n')
+    refused("input.invalid_params", one.store.folder)
+    toml.write_text(kept.split("[model]")[0] + "model = 3\n")
+    refused("input.invalid_params", one.store.folder)
+    toml.write_text(kept)
+    open_session()
+
+
+def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    refused("store.io", tmp_path / "file" / "store")
+
+
+def test_the_model_is_the_stores(open_session: OpenSession) -> None:
+    one = open_session()
+    one.close()
+    two = open_session(model="none")
+    assert two.store.settings["model"] == {"kind": "hash", "name": "hash"}
+
+
+# -------------------------------------------------------------------------- reading
+
+
+def put(store: Store, slug: str) -> int:
+    def work(lane: Any) -> int:
+        return int(lane.append([KbCreated(slug=slug, name=slug)], actor="a", method="m"))
+
+    return store.commit(work)
+
+
+def test_a_reader_sees_one_position_while_writes_go_on(session: Session) -> None:
+    store = session.store
+    session.data("doc.create", title="A", text="alpha")
+    with store.reading() as snapshot:
+        before = snapshot.queries.head().seq, snapshot.fulltext.num_docs
+        writer = threading.Thread(
+            target=lambda: (
+                [put(store, f"kb-{n}") for n in range(5)]
+                + [session.data("doc.create", title="B", text="beta")]
+            )
+        )
+        writer.start()
+        writer.join()
+        assert (snapshot.queries.head().seq, snapshot.fulltext.num_docs) == before
+        assert snapshot.seq == before[0]
+        assert snapshot.queries.kb_slugs() == ["default"]
+        assert snapshot.queries.chunk_total() == 1
+    with store.reading() as snapshot:
+        assert snapshot.queries.head().seq == snapshot.seq == before[0] + 6
+        assert snapshot.fulltext.num_docs == 2
+
+
+def test_readings_may_be_nested(session: Session) -> None:
+    """A service that reads may be called by one that is reading."""
+    with session.store.reading() as outer:
+        seq = outer.queries.head().seq
+        with session.store.reading() as inner:
+            assert inner.queries.head().seq == seq
+        assert outer.queries.head().seq == seq
+
+
+def test_both_sides_of_a_snapshot_show_the_same_position(session: Session) -> None:
+    """Readers in a hurry, beside a writer: catalog and full text always agree."""
+    store, wrong = session.store, list[Any]()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            with store.reading() as snapshot:
+                chunks = snapshot.queries.chunk_total()
+                if chunks != snapshot.fulltext.num_docs:
+                    wrong.append((chunks, snapshot.fulltext.num_docs))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for n in range(12):
+        session.data("doc.create", title=f"T{n}", text="some text")
+    confirmed(session, "doc.delete", ids=[1, 2, 3])
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+
+
+def test_a_client_that_waits_reads_its_own_writes(session: Session) -> None:
+    for n in range(10):
+        made = session.data("doc.create", title=f"T{n}", text=f"unique{n} word")
+        assert session.data("doc.get", id=made["id"])["title"] == f"T{n}"
+        assert session.data("search", query=f"unique{n}", mode="fts")["total_matches"] == 1
+        confirmed(session, "doc.delete", ids=[made["id"]])
+        assert session.data("search", query=f"unique{n}", mode="fts")["total_matches"] == 0
+
+
+def test_min_seq_waits_for_the_position(session: Session) -> None:
+    store = session.store
+    waited = threading.Thread(target=lambda: session.data("ping", min_seq=store.seq + 1))
+    waited.start()
+    put(store, "aa")
+    waited.join(10)
+    assert not waited.is_alive()
+
+
+def test_rebuilding_changes_nothing_and_reads_go_on(session: Session) -> None:
+    fill(session)
+    change(session)
+    session.store.compact()
+    before, done, failed = answers(session), threading.Event(), list[Any]()
+    store = session.store
+
+    def read() -> None:
+        while not done.is_set():
+            with store.reading() as snapshot:
+                counts = snapshot.queries.chunk_total(), snapshot.fulltext.num_docs
+                if counts[0] != counts[1] or not counts[0]:
+                    failed.append(counts)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(3):
+        session.data("index.rebuild")
+    done.set()
+    reader.join()
+    assert failed == []
+    assert answers(session) == before
+
+
+def test_a_rebuild_that_fails_leaves_what_was(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(session, 4)
+    session.store.compact()
+    before = answers(session)
+
+    def fail(*arguments: Any) -> None:
+        raise KbprocError("store.io", "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.store.fulltext, "build", fail)
+        assert session.error("index.rebuild")["type"] == "store.io"
+    with monkeypatch.context() as patch:
+        patch.setattr("kbproc.views.catalog.catalog._Fold.flush", fail)
+        assert session.error("index.rebuild")["type"] == "store.io"
+    assert answers(session) == before
+    session.data("doc.create", title="New", text="x")
+
+
+# ------------------------------------------------------------------------- idle work
+
+
+def test_the_dead_are_forgotten_once_idle(session: Session) -> None:
+    """Deleted chunks count in BM25's statistics until the index is compacted."""
+    for n in range(12):
+        session.data("doc.create", title=f"T{n}", text=f"alpha beta gamma {n}")
+    confirmed(session, "doc.delete", where={"title_contains": "T1"})
+    store = session.store
+    assert store.fulltext.dead_ratio > 0.02
+    store.tidy()
+    assert store.fulltext.dead_ratio == 0.0
+    before = session.data("search", query="alpha", mode="fts")
+    session.data("index.rebuild")
+    assert session.data("search", query="alpha", mode="fts") == before
+
+
+def test_few_dead_are_left_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n\n".join(f"alpha beta gamma {n} " * 60 for n in range(60))
+    session.data("doc.create", title="Long", text=text)
+    session.data("doc.create", title="Short", text="x")
+    session.store.compact()
+    confirmed(session, "doc.delete", ids=[2])
+    assert 0 < session.store.fulltext.dead_ratio <= 0.02
+    monkeypatch.setattr(session.store, "compact", lambda: pytest.fail("not worth it"))
+    session.store.tidy()
+
+
+def test_tidying_beside_writers(session: Session) -> None:
+    done = threading.Event()
+
+    def tidy() -> None:
+        while not done.is_set():
+            session.store.tidy()
+
+    tidying = threading.Thread(target=tidy)
+    tidying.start()
+    for n in range(8):
+        made = session.data("doc.create", title=f"T{n}", text="alpha")
+        if n % 2:
+            confirmed(session, "doc.delete", ids=[made["id"]])
+        expected = n // 2 + 1
+        assert session.data("search", query="alpha", mode="fts")["total_matches"] == expected
+    done.set()
+    tidying.join()
+
+
+# ------------------------------------------------------------------- views that fail
+
+
+def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_session()
+    fill(one, 4)
+    before = listed(one)
+
+    def fail() -> None:
+        raise KbprocError("store.io", "The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.store.fulltext, "commit", fail)
+        error = one.error("doc.create", title="Kept", text="kept words")
+    assert error["type"] == "store.io"
+    assert error["detail"]["kept"] is True
+    assert one.error("doc.create", title="Refused", text="x")["type"] == "store.io"
+    assert listed(one) == before, "reads go on"
+    one.close()
+    two = open_session()
+    assert [doc["title"] for doc in two.data("doc.list")][-1] == "Kept"
+    assert two.data("search", query="kept", mode="fts")["total_matches"] == 1
+
+
+def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **more: Any) -> None:
+        raise KbprocError("store.io", "no")
+
+    before = session.store.log.verify()
+    with monkeypatch.context() as patch:
+        patch.setattr(session.store.fulltext, "apply", fail)
+        patch.setattr(session.store.fulltext, "rollback", fail)
+        assert session.error("doc.create", title="A", text="x")["type"] == "store.io"
+    assert session.store.log.head.seq == session.store.log.verify() == before
+    session.data("doc.create", title="B", text="x")
+    assert [doc["title"] for doc in session.data("doc.list")] == ["B"]
+
+
+def test_status_while_files_come_and_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are summed while indexes merge: a file may vanish between two looks."""
+    fleeting, real = session.store.folder / "views" / "fleeting", Path.is_file
+
+    def is_file(path: Path) -> bool:
+        found = real(path)
+        fleeting.unlink(missing_ok=True)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_file", is_file)
+        for _ in range(3):
+            fleeting.write_bytes(b"x")
+            assert session.store.size_bytes() > 0
+
+
+# --------------------------------------------------------------------------- doctor
+
+
+def findings(session: Session, **params: Any) -> dict[str, str]:
+    data = session.data("doctor", **params)
+    assert data["healthy"] == all(f["status"] != "fail" for f in data["findings"])
+    return {found["name"]: found["status"] for found in data["findings"]}
+
+
+def test_a_healthy_store(session: Session) -> None:
+    fill(session, 4)
+    for deep in (False, True):
+        found = findings(session, deep=deep)
+        assert {
+            "libraries",
+            "store",
+            "log",
+            "blobs",
+            "catalog",
+            "fulltext",
+            "vectors",
+            "model",
+            "disk",
+            "permissions",
+        } <= found.keys()
+        assert "fail" not in found.values()
+
+
+def test_doctor_finds_a_damaged_log_and_a_missing_blob(session: Session) -> None:
+    fill(session, 4)
+    [segment] = (session.store.folder / "log").iterdir()
+    kept = segment.read_bytes()
+    segment.write_bytes(kept.replace(b"Title 1", b"Title X"))
+    assert findings(session)["log"] == "fail"
+    segment.write_bytes(kept)
+    [blob, *_] = [path for path in (session.store.folder / "blobs").rglob("*") if path.is_file()]
+    kept = blob.read_bytes()
+    blob.unlink()
+    assert findings(session)["blobs"] == "fail"
+    blob.write_bytes(b"other")
+    assert findings(session, deep=True)["blobs"] == "fail", "its bytes are not what its name says"
+    blob.write_bytes(kept)
+    session.store.folder.chmod(0o755)
+    assert findings(session)["permissions"] == "warn"
+    session.store.folder.chmod(0o700)
+    assert "fail" not in findings(session, deep=True).values()
+
+
+def test_doctor_finds_each_view_that_differs(session: Session) -> None:
+    fill(session, 4)
+    store = session.store
+    store.catalog.writer.execute("update documents set title = 'other' where id = 1")
+    assert findings(session)["catalog"] == "pass"
+    assert findings(session, deep=True)["catalog"] == "fail"
+    store.rebuild()
+    assert "fail" not in findings(session, deep=True).values()
+
+
+def test_doctor_is_not_confused_by_writers(session: Session) -> None:
+    fill(session, 4)
+    store, done = session.store, threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            put(store, f"kb-{number}")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        for _ in range(4):
+            assert {n: w for n, w in doctor.compare(store).items() if w} == {}
+            assert {n: w for n, w in doctor.positions(store).items() if w} == {}
+    finally:
+        done.set()
+        writing.join()
+
+
+def test_nothing_is_left_running(open_session: OpenSession) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    one = open_session()
+    fill(one, 2)
+    pids = one.store.parsers.pids
+    assert pids
+    one.close()
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    late = {t.name for t in threading.enumerate() if not t.name.startswith(("worker", "waiting"))}
+    assert late <= before
+    assert multiprocessing.active_children() == []

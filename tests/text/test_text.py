@@ -1,0 +1,337 @@
+"""Analysis, the query's syntax, snippets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kbproc.text.analysis import STOP_WORDS, analyse, parse_query, stems, words
+from kbproc.text.snippet import ELLIPSIS, snippet
+
+NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Install the LATEST git!", "install the latest git"),
+        ("Über naïve Straße, Łódź", "uber naive strasse lodz"),
+        ("cafe\u0301 = café", "cafe cafe"),
+        ("ＧＩＴ　２．０", "git 2 0"),
+        ("Ελλάδας ΕΛΛΆΔΑΣ", "ελλαδασ ελλαδασ"),
+        ("Йод ёлка", "йод елка"),
+        ("كِتَاب", "كتاب"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("٣ apples", "3 apples"),
+        ("soft\u00adhyphen zero\u200bwidth", "softhyphen zerowidth"),
+        ("party 🎉time", "party 🎉 time"),
+        ("水", "水"),
+        ("用水道", "用 用水 水 水道 道"),
+        ("スーパー・マン", "ス スー ー ーパ パ パー ー マ マン ン"),
+        ("가나", "가 가나 나"),
+        ("ｶﾞ", "ガ"),
+        ("使用GitHub。", "使 使用 用 github git hub"),
+        ("น้ำ", "น้ํ น้ํา า"),
+        ("parseQuery", "parsequery parse query"),
+        ("parse_query", "parsequery parse query"),
+        ("HTTPServer2Go", "httpserver2go http server2 go"),
+        ("get_fooBar MAX_SIZE", "getfoobar get foo bar maxsize max size"),
+        ("__init__ _x snake_", "init x snake"),
+        ("LLMs and URLs", "llms and urls"),
+        ("doc.ingest a/b.py me@x.org", "doc ingest a b py me x org"),
+        ("C++ c# F# C++17 i++ #1", "cpp csharp fsharp cpp 17 i 1"),
+        ("", ""),
+        ("…—!?\x00\ud800", ""),
+    ],
+)
+def test_analysis(text: str, expected: str) -> None:
+    assert words(text) == expected.split()
+
+
+@given(st.text())
+def test_words_are_folded_already_and_parted_by_spaces_only(text: str) -> None:
+    for word in words(text):
+        assert not any(c.isspace() or unicodedata.category(c) in ("Cs", "Cc") for c in word)
+        assert not any("A" <= c <= "Z" for c in word)
+    assert [word for word in analyse(text).split(" ") if word] == words(text)
+
+
+@given(st.text(st.characters(codec="ascii"), max_size=60))
+def test_the_fast_path_for_ascii_gives_what_the_slow_one_gives(text: str) -> None:
+    assert words(f"{text} é") == [*words(text), "e"]
+
+
+@given(st.lists(st.sampled_from(["run", "running", "水道", "parseQuery", "été", "C++"])))
+def test_the_words_of_a_text_are_those_of_its_parts(parts: list[str]) -> None:
+    assert words(" ".join(parts)) == [word for part in parts for word in words(part)]
+
+
+def test_stems_answer_word_for_word() -> None:
+    assert stems(["running", "skies", "水道", "installation", "x" * 999]) == [
+        "run",
+        "sky",
+        "水道",
+        "instal",
+        "x" * 999,
+    ]
+    assert stems([]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "phrases", "excluded"),
+    [
+        ("install git", ["install", "git"], [], []),
+        ("How do I install git?", ["install", "git"], [], []),
+        ("the who", ["the", "who"], [], []),
+        ("don't it's we'll", ["don", "t", "it", "s", "we", "ll"], [], []),
+        ("Boeing's wings don't bend", ["boeing", "wings", "bend"], [], []),
+        ("git git", ["git", "git"], [], []),
+        ('"to be" fox', ["fox"], [("to", "be")], []),
+        ('"A Phrase" word', ["phrase", "word"], [("a", "phrase")], []),
+        ("“smart quotes”", ["smart", "quotes"], [("smart", "quotes")], []),
+        ("git -svn", ["git"], [], [("svn",)]),
+        ('git -"old way"', ["git"], [], [("old", "way")]),
+        ("git -state-of-the-art", ["git"], [], [("state", "of", "the", "art")]),
+        ("git commit --amend", ["git", "commit", "amend"], [], []),
+        ("well-known", ["well", "known"], [], []),
+        ('"unbalanced -x', ["unbalanced"], [], [("x",)]),
+        ("a AND (b OR c) NOT d", ["b", "c", "d"], [], []),
+        ('"" -"" - + git', ["git"], [], []),
+        ('say"this now"', ["say", "now"], [("this", "now")], []),
+        ("title:git^2 body~", ["title", "git", "2", "body"], [], []),
+    ],
+)
+def test_query(
+    text: str, terms: list[str], phrases: list[tuple[str, ...]], excluded: list[tuple[str, ...]]
+) -> None:
+    query = parse_query(text)
+    assert list(query.terms) == terms
+    assert list(query.phrases) == phrases
+    assert list(query.excluded) == excluded
+    assert query.reason is None
+
+
+def test_a_query_that_can_match_nothing_says_why() -> None:
+    assert "leave out" in str(parse_query('-git -"old way"').reason)
+    assert "no letter or digit" in str(parse_query("+-*:()^~\\ !").reason)
+    assert parse_query("").terms == ()
+
+
+@given(st.text(max_size=2000))
+@example('"' * 1999)
+@example('-"' * 1000)
+@example("- + * : ( ) ^ ~ \\ AND OR")
+def test_every_string_is_a_query(text: str) -> None:
+    query = parse_query(text)
+    assert (query.reason is None) == bool(query.terms)
+    if any(word not in STOP_WORDS for word in query.terms):
+        assert not STOP_WORDS & set(query.terms)
+
+
+@pytest.mark.skipif(not NAUGHTY.exists(), reason="KBPROC_TEST_DATA names no such folder")
+def test_naughty_strings_are_queries_and_texts() -> None:
+    for path in NAUGHTY.rglob("*.json"):
+        for text in json.loads(path.read_text()):
+            if isinstance(text, str):
+                snippet(text, parse_query(text).terms)
+
+
+def _marked(text: str, query: str, chars: int = 60) -> tuple[str, list[str]]:
+    found = snippet(text, parse_query(query).terms, chars)
+    assert len(found.text) <= max(chars, 3)
+    return found.text, [found.text[start:end] for start, end in found.highlights]
+
+
+LONG = "nothing of note " * 30
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        ("Installing git", "install", ["Installing"]),
+        (f"{LONG}then install the latest git here {LONG}", "git install", ["install", "git"]),
+        (
+            "parseQuery, parse_query and C++",
+            "parse_query C++",
+            ["parseQuery", "parse_query", "C++"],
+        ),
+        ("café Cafe\u0301 CAFE", "cafe", ["café", "Cafe\u0301", "CAFE"]),
+        ("Straße ﬁnal", "strasse final", ["Straße", "ﬁnal"]),
+        ("黑豹队的防守丢了三分，的确", "防守的", ["防守"]),
+        ("用水使用GitHub而", "github 水", ["水", "GitHub"]),
+        ("水道水", "水", ["水", "水"]),
+        ("gitter digit git", "git", ["git"]),
+        ("x" * 300 + " git " + "y" * 300, "git", ["git"]),
+        ("no match at all", "git", []),
+        ("", "git", []),
+    ],
+)
+def test_snippets_mark_what_matches(text: str, query: str, marked: list[str]) -> None:
+    assert _marked(text, query)[1] == marked
+
+
+def test_a_snippet_stands_where_most_words_are() -> None:
+    text = f"git {LONG} install the latest git from source {LONG}"
+    shown, marked = _marked(text, "install git")
+    assert marked == ["install", "git"]
+    assert shown.startswith(ELLIPSIS)
+    assert shown.endswith(ELLIPSIS)
+    assert not shown[1:].startswith(" ")
+    before, after = shown.index("install"), len(shown) - shown.index("git") - 3
+    assert abs(before - after) < 20
+
+
+def test_without_a_match_a_snippet_is_the_beginning() -> None:
+    shown, marked = _marked(LONG, "git")
+    assert LONG.startswith(shown.removesuffix(ELLIPSIS))
+    assert shown.endswith(ELLIPSIS)
+    assert marked == []
+
+
+def test_a_short_text_is_its_own_snippet_on_one_line() -> None:
+    assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)])
+
+
+@given(
+    st.text(st.sampled_from("aé水道 git\u0301\u200d👩👧🏽ไท\n_-")) | st.text(),
+    st.text(st.sampled_from("aé水 git"), max_size=8),
+    st.integers(3, 80),
+)
+def test_a_snippet_never_cuts_letters_apart(text: str, query: str, chars: int) -> None:
+    found = snippet(text, parse_query(query).terms, chars)
+    assert len(found.text) <= max(chars, len(text) if len(text) <= chars else 0)
+    body = found.text.removeprefix(ELLIPSIS)
+    if not found.highlights and body and found.text != body:
+        assert unicodedata.category(body[0])[0] != "M" or not text.strip()
+    ends = 0
+    for start, end in found.highlights:
+        assert ends <= start < end <= len(found.text)
+        ends = end
+
+
+# ------------------------------------------------------- around the first match
+
+ACUTE = "e\u0301"
+FAMILY = "👩\u200d👩\u200d👧"
+FILLING = ["a", "é", ACUTE, "ö\u0308\u0323", "水", "道", "ж", "👍🏽", "❤\ufe0f", FAMILY]
+FILLING += [" ", "\n", ". ", "nothing ", "of note "]
+SLACK = 40 + 8  # how far a cut looks for a word border, and the longest of FILLING
+
+
+def _first(text: str, query: str, chars: int) -> tuple[str, list[str]]:
+    found = snippet(text, parse_query(query).terms, chars, centre="first")
+    return found.text, [found.text[start:end] for start, end in found.highlights]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "chars", "shown", "marked"),
+    [
+        ("git at the start of a long text", "git", 14, "git at the…", ["git"]),
+        ("a long text that ends in git", "git", 14, "…ends in git", ["git"]),
+        ("a long text without any match", "git", 14, "a long text…", []),
+        ("a long text without a query", "", 14, "a long text…", []),
+        ("short git text", "git", 14, "short git text", ["git"]),
+        ("", "git", 14, "", []),
+        ("one two git six ten", "git", 14, "…two git six…", ["git"]),
+        ("one\ntwo git\tsix ten", "git", 14, "…two git six…", ["git"]),
+        ("one git two three four install git", "install git", 12, "one git…", ["git"]),
+        ("a b c installation d e f", "install", 14, "…installation…", ["installation"]),
+        ("a b x" + "yz" * 20 + " c", "x" + "yz" * 20, 14, "…xyzyzyzyzyzy…", ["xyzyzyzyzyzy"]),
+        ("用水道用水道用防守用水道用水道用", "防守", 12, "…用水道用防守用水道用…", ["防守"]),
+        ("防守用水道用水道用水道", "防守", 8, "防守用水道用…", ["防守"]),
+        ("用水道用水道用水道防守", "防守", 8, "…道用水道防守", ["防守"]),
+        ("用水道防守用水道用水道用防守", "防守", 9, "用水道防守用水…", ["防守"]),
+        ("xx xx xx cafe\u0301 xx xx xx", "cafe", 13, "…xx cafe\u0301 xx…", ["cafe\u0301"]),
+        (f"{ACUTE * 9} git {ACUTE * 9}", "git", 13, "…git…", ["git"]),
+        (f"{ACUTE * 9}防守{ACUTE * 9}", "防守", 13, f"…{ACUTE * 2}防守{ACUTE * 2}…", ["防守"]),
+        (f"{FAMILY * 3}防守{FAMILY * 3}", "防守", 17, f"…{FAMILY}防守{FAMILY}…", ["防守"]),
+        ("xx xx xx STRASSE xx xx Straße", "straße", 14, "…xx STRASSE…", ["STRASSE"]),
+    ],
+)
+def test_a_snippet_around_the_first_match(
+    text: str, query: str, chars: int, shown: str, marked: list[str]
+) -> None:
+    assert _first(text, query, chars) == (shown, marked)
+
+
+def test_later_matches_draw_the_densest_snippet_only() -> None:
+    text = f"{LONG}git {LONG} install the latest git from source {LONG}"
+    assert _marked(text, "install git", 240)[1] == ["install", "git"]
+    shown, marked = _first(text, "install git", 240)
+    assert marked == ["git"]
+    before, after = shown.index("git"), len(shown) - shown.index("git") - 3
+    assert abs(before - after) < 10
+    assert 220 <= len(shown) <= 240
+
+
+@given(
+    st.lists(st.sampled_from(FILLING), max_size=200),
+    st.sampled_from(["git", "Gits", "防守", "cafe\u0301", "installation"]),
+    st.lists(st.sampled_from([*FILLING, " git ", " café ", "防守"]), max_size=200),
+    st.integers(20, 240),
+)
+@example([], "git", ["a"] * 300, 20)
+@example(["a"] * 300, "防守", [], 20)
+@example([FAMILY] * 40, "防守", [FAMILY] * 40, 240)
+@example(["nothing "] * 40, "git", ["of note "] * 40, 240)
+def test_the_first_match_stands_in_the_middle(
+    before: list[str], match: str, after: list[str], chars: int
+) -> None:
+    gap = "" if match == "防守" else " "
+    pieces = [*before, gap, match, gap, *after]
+    text, at = "".join(pieces), len("".join(before) + gap)
+    terms = parse_query("git install cafe 防守").terms
+    shown, highlights = snippet(text, terms, chars, centre="first")
+    assert len(shown) <= chars
+
+    start, end = highlights[0]
+    assert shown[start:end].startswith(match)
+    assert highlights == sorted(highlights)
+    for a, b in highlights[:-1]:  # the last may be cut
+        assert set(stems(words(shown[a:b]))) & set(stems(terms))
+
+    head, tail = shown.startswith(ELLIPSIS), shown.endswith(ELLIPSIS)
+    body = shown[head : len(shown) - tail]
+    left = start - head
+    right = len(body) - left - len(match)
+    first, last = at - left, at - left + len(body)
+    assert text[first:last].replace("\n", " ") == body
+    assert (head, tail) == (first > 0, last < len(text))
+    assert not head or left >= right - SLACK
+    assert not tail or right >= left - SLACK
+    assert not {first, last} & _inside_letters(pieces)
+
+
+def _inside_letters(pieces: list[str]) -> set[int]:
+    """The offsets where a cut would part what is one letter or one emoji to people."""
+    found, at = set(), 0
+    for piece in pieces:
+        if piece in FILLING and not piece.isascii():
+            found |= set(range(at + 1, at + len(piece)))
+        at += len(piece)
+    return found
+
+
+@given(st.text(), st.text(max_size=8), st.integers(3, 80))
+def test_any_text_has_a_snippet_around_its_first_match(text: str, query: str, chars: int) -> None:
+    terms = parse_query(query).terms
+    first, densest = (snippet(text, terms, chars, centre=way) for way in ("first", "densest"))
+    assert len(first.text) <= max(chars, len(text) if len(text) <= chars else 0)
+    assert bool(first.highlights) == bool(densest.highlights)
+    assert all(0 <= start < end <= len(first.text) for start, end in first.highlights)
+
+
+def test_importing_is_light() -> None:
+    code = (
+        "import sys, kbproc.text.analysis, kbproc.text.snippet, kbproc.search.fusion;"
+        "heavy = {'tantivy', 'numpy', 'duckdb'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

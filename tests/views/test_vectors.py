@@ -1,0 +1,441 @@
+"""The vector view agrees with brute force, whatever order things came in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.log.record import START, Position
+from kbproc.views.restriction import Restriction
+from kbproc.views.vectors.pack import VectorPack
+from kbproc.views.vectors.search import cosines, member
+from kbproc.views.vectors.view import VectorRow, Vectors
+
+DIM = 16
+MODEL = bytes(32)
+LIMIT = 40
+
+
+def opened(folder: Path) -> tuple[VectorPack, Vectors]:
+    pack = VectorPack.open(folder / "m.pack", dim=DIM, fingerprint=MODEL)
+    return pack, Vectors.open(folder / "views", pack, flat_limit=LIMIT)
+
+
+def embed(text: str) -> np.ndarray:
+    seed = sum(text.encode()) + len(text)
+    vector = np.random.default_rng(seed).standard_normal(DIM)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def put(pack: VectorPack, texts: list[str]) -> None:
+    vectors = np.array([embed(t) for t in texts], np.float32).reshape(-1, DIM)
+    pack.append([pack.key(t) for t in texts], vectors)
+
+
+def row(pack: VectorPack, chunk: int, document: int, *, kb: str = "default") -> VectorRow:
+    return VectorRow(chunk, document, kb, pack.key(f"text {chunk}"))
+
+
+def brute(
+    pack: VectorPack, rows: list[VectorRow], query: np.ndarray, k: int
+) -> list[tuple[int, float]]:
+    there = [r for r in rows if pack.has(r.key)]
+    scores = cosines(query, pack, pack.rows([r.key for r in there]))
+    ranked = sorted(zip([r.chunk_id for r in there], scores.tolist(), strict=True))
+    return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+
+def hits(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, float]]:
+    return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> Iterator[Vectors]:
+    pack, vectors = opened(tmp_path)
+    yield vectors
+    pack.close()
+
+
+def fill(view: Vectors, n: int, *, seq: int = 1) -> list[VectorRow]:
+    """n chunks, two to a document, kbs a and b by turns, all embedded."""
+    rows = [row(view.pack, i, i // 2, kb="ab"[i // 2 % 2]) for i in range(n)]
+    put(view.pack, [f"text {i}" for i in range(n)])
+    view.apply([], rows, Position(seq, "h"))
+    return rows
+
+
+def test_the_best_come_first_and_ties_go_by_id(view: Vectors) -> None:
+    put(view.pack, ["text 1", "text 2"])
+    same = view.pack.key("text 1")
+    rows = [
+        VectorRow(9, 1, "a", same),
+        row(view.pack, 2, 1),
+        VectorRow(4, 2, "a", same),
+        VectorRow(7, 3, "a", same),
+    ]
+    view.apply([], rows, Position(1, "h"))
+    ids, scores = view.snapshot().search(embed("text 1"), 3)
+    assert ids.tolist() == [4, 7, 9]
+    assert scores[0] == pytest.approx(1.0, abs=1e-6)
+    assert len(set(scores.tolist())) == 1
+    assert ids.dtype == np.int64
+    assert view.snapshot().search(embed("text 1"), 99)[0].tolist() == [4, 7, 9, 2]
+
+
+@pytest.mark.parametrize("size", [1, 30, 150], ids=["one", "flat", "graph"])
+def test_search_is_brute_force(view: Vectors, size: int) -> None:
+    rows = fill(view, size)
+    flat = view.snapshot()
+    assert view.needs_fold == (size > LIMIT)
+    assert view.fold()
+    for i in range(20):
+        query = embed(f"query {i * 7}")
+        want = brute(view.pack, rows, query, 10)
+        assert hits(flat.search(query, 10)) == want
+        assert hits(view.snapshot().search(query, 10)) == want
+        assert hits(view.snapshot().search(query, 10, exact=True)) == want
+
+
+@pytest.mark.parametrize("folded", [False, True], ids=["flat", "graph"])
+@pytest.mark.parametrize(
+    "restriction",
+    [
+        Restriction(kbs=("a",)),
+        Restriction(kbs=("a", "b", "unknown")),
+        Restriction(kbs=("unknown",)),
+        Restriction(kbs=()),
+        Restriction(documents=np.array([3, 5, 8, 70, 1 << 40])),
+        Restriction(documents=np.array([], np.int64)),
+        Restriction(exclude=np.arange(3, 60)),
+        Restriction(exclude=np.array([2])),
+        Restriction(kbs=("b",), documents=np.arange(40), exclude=np.array([1, 7])),
+    ],
+    ids=str,
+)
+def test_a_restriction_leaves_the_ranking_of_the_rest(
+    view: Vectors, restriction: Restriction, folded: bool
+) -> None:
+    rows = fill(view, 150)
+    if folded:
+        view.fold()
+    allowed = [
+        r
+        for r in rows
+        if (restriction.kbs is None or r.kb in restriction.kbs)
+        and (restriction.documents is None or r.document_id in restriction.documents)
+        and (restriction.exclude is None or r.document_id not in restriction.exclude)
+    ]
+    for k in (1, 10, 200):
+        query = embed(f"query {k}")
+        found = hits(view.snapshot().search(query, k, restriction=restriction))
+        assert found == brute(view.pack, allowed, query, k)
+
+
+def test_pending_chunks_wait_for_their_vector(view: Vectors) -> None:
+    pack = view.pack
+    put(pack, ["text 1"])
+    rows = [row(pack, 1, 1), row(pack, 2, 1), VectorRow(3, 2, "a", pack.key("text 2"))]
+    view.apply([], rows, Position(5, "h"))
+    view.apply([], [row(pack, 4, 4)], Position(6, "h"))
+    before = view.snapshot()
+    assert before.pending_count == view.pending_count == 3
+    assert before.vector_seq == 4
+    assert view.pending() == [4, 3, 2]
+    assert view.pending(newest_first=False, limit=2) == [2, 3]
+    assert view.pending_by_document() == {1: 1, 2: 1, 4: 1}
+    assert np.isnan(before.cosines(embed("x"), [1, 2, 3, 4, 99])).tolist() == [False] + [True] * 4
+
+    assert view.embedded([pack.key("text 2")]) == 0
+    put(pack, ["text 2"])
+    assert view.embedded([pack.key("text 2"), pack.key("text 2"), pack.key("no")]) == 2
+    after = view.snapshot()
+    assert (after.pending_count, after.vector_seq) == (1, 5)
+    assert sorted(after.search(embed("text 2"), 9)[0].tolist()) == [1, 2, 3]
+    assert len(before) == 1
+    put(pack, ["text 4"])
+    view.embedded([pack.key("text 4")])
+    assert view.snapshot().vector_seq == 6
+    assert view.check([*rows, row(pack, 4, 4)]) == []
+
+
+def test_a_row_may_name_the_record_that_brought_it(view: Vectors) -> None:
+    late = row(view.pack, 1, 1)._replace(seq=3)
+    view.apply([], [row(view.pack, 2, 2)._replace(seq=7), late], Position(10, "h"))
+    assert view.snapshot().vector_seq == 2
+    view.apply([1], [], Position(11, "h"))
+    assert view.snapshot().vector_seq == 6
+
+
+def test_a_removed_document_takes_all_its_chunks(view: Vectors) -> None:
+    rows = fill(view, 10)
+    view.apply([], [row(view.pack, 50, 3), row(view.pack, 51, 4)], Position(2, "h"))
+    before = view.snapshot()
+    view.apply([3], [row(view.pack, 6, 3)], Position(3, "i"))
+    left = [r for r in rows if r.document_id != 3] + [row(view.pack, 6, 3)]
+    assert view.position == Position(3, "i")
+    assert view.pending() == [51]
+    assert hits(view.snapshot().search(embed("q"), 99)) == brute(view.pack, left, embed("q"), 99)
+    assert len(before) == 10
+    assert before.cosines(embed("q"), [7])[0] == before.cosines(embed("q"), [7, 6])[0]
+    assert np.isnan(view.snapshot().cosines(embed("q"), [7])).all()
+    assert view.check([*left, row(view.pack, 51, 4)]) == []
+    assert view.check(left) == ["chunk 51 should not be there"]
+    assert view.check([*left, row(view.pack, 51, 4), row(view.pack, 7, 3)]) == [
+        "chunk 7 is missing"
+    ]
+
+
+def test_a_rebuild_holds_exactly_its_rows(view: Vectors) -> None:
+    rows = fill(view, 60)
+    view.fold()
+    view.apply([], [row(view.pack, 900, 900)], Position(2, "h"))
+    before = view.snapshot()
+    view.rebuild((r for r in rows[10:]), Position(9, "i"))
+    assert view.position == Position(9, "i")
+    assert view.check(rows[10:]) == []
+    assert hits(view.snapshot().search(embed("q"), 5)) == brute(view.pack, rows[10:], embed("q"), 5)
+    assert hits(before.search(embed("q"), 5, exact=True)) == brute(view.pack, rows, embed("q"), 5)
+    view.reset()
+    assert (view.position, view.pending_count, len(view.snapshot())) == (START, 0, 0)
+
+
+@given(data=st.data())
+def test_any_history_ends_as_brute_force_says(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    pack, view = opened(folder)
+    live: dict[int, VectorRow] = {}
+    chunk = seq = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        step = data.draw(st.sampled_from(["apply", "apply", "embed", "fold", "reopen"]))
+        if step == "apply":
+            seq += 1
+            gone = data.draw(st.lists(st.integers(0, 5), max_size=2))
+            new = []
+            for document in data.draw(st.lists(st.integers(0, 5), max_size=20)):
+                chunk += 1
+                new.append(row(pack, chunk, document, kb=data.draw(st.sampled_from("ab"))))
+            if data.draw(st.booleans()):
+                put(pack, [f"text {r.chunk_id}" for r in new[::2]])
+            live = {c: r for c, r in live.items() if r.document_id not in gone}
+            live |= {r.chunk_id: r for r in new}
+            view.apply(gone, new, Position(seq, f"h{seq}"))
+        elif step == "embed":
+            waiting = view.pending(limit=5)
+            put(pack, [f"text {c}" for c in waiting])
+            view.embedded([live[c].key for c in waiting])
+        elif step == "fold":
+            assert view.fold(threads=1)
+        else:
+            view.save()
+            pack.close()
+            pack, view = opened(folder)
+            assert view.position.seq == seq
+        assert view.check(live.values()) == []
+        rows = list(live.values())
+        want = brute(pack, rows, embed("q"), 10)
+        assert hits(view.snapshot().search(embed("q"), 10, exact=True)) == want
+    again = Vectors.open(folder / "fresh", pack)
+    again.apply([], list(live.values()), Position(seq, "h"))
+    for wanted in ("q", "r"):
+        first, second = (v.snapshot().cosines(embed(wanted), sorted(live)) for v in (view, again))
+        assert first.tobytes() == second.tobytes()
+    pack.close()
+
+
+@given(n=st.integers(1, 40), dim=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_a_cosine_does_not_depend_on_its_company(
+    tmp_path_factory: pytest.TempPathFactory, n: int, dim: int, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("bits")
+    random = np.random.default_rng(seed)
+    pack = VectorPack.open(folder / "m.pack", dim=dim, fingerprint=MODEL)
+    rows = pack.append(
+        [pack.key(str(i)) for i in range(n)], random.standard_normal((n, dim)).astype(np.float32)
+    )
+    query = random.standard_normal(dim).astype(np.float32)
+    together = cosines(query, pack, rows)
+    alone = np.concatenate([cosines(query, pack, rows[i : i + 1]) for i in range(n)])
+    assert together.tobytes() == alone.tobytes()
+    order = random.permutation(n)
+    assert cosines(query, pack, rows[order]).tobytes() == together[order].tobytes()
+    assert (np.abs(together) <= 1).all()
+    pack.close()
+
+
+def test_nothing_to_compare_finds_nothing(view: Vectors) -> None:
+    assert hits(view.snapshot().search(embed("q"), 5)) == []
+    assert np.isnan(view.snapshot().cosines(embed("q"), [1, 2])).all()
+    fill(view, 4)
+    for query in (np.zeros(DIM, np.float32), np.full(DIM, np.nan, np.float32)):
+        assert hits(view.snapshot().search(query, 5)) == []
+    assert hits(view.snapshot().search(embed("q"), 0)) == []
+
+
+def test_an_erased_vector_is_never_found(view: Vectors) -> None:
+    fill(view, 60)
+    view.fold()
+    view.pack.erase([view.pack.key("text 3")])
+    assert 3 not in view.snapshot().search(embed("text 3"), 60)[0]
+    view.apply([1], [row(view.pack, 2, 1)], Position(2, "h"))
+    view.save()
+    assert Vectors.open(view.folder, view.pack).position == Position(2, "h")
+
+
+def test_the_saved_view_comes_back(view: Vectors) -> None:
+    fill(view, 100)
+    view.fold()
+    view.apply([4], [row(view.pack, 500, 900, kb="late")], Position(7, "hash"))
+    view.save()
+    back = Vectors.open(view.folder, view.pack, flat_limit=LIMIT)
+    assert back.position == Position(7, "hash")
+    assert back.pending() == [500]
+    for restriction in (None, Restriction(kbs=("b",))):
+        first, second = (
+            hits(v.snapshot().search(embed("q"), 20, restriction=restriction, exact=True))
+            for v in (view, back)
+        )
+        assert first == second
+    put(view.pack, ["text 500"])
+    back.embedded([view.pack.key("text 500")])
+    back.apply([5], [], Position(8, "x"))
+    assert 500 in back.snapshot().search(embed("text 500"), 1)[0]
+    back.fold()
+    back.save()
+    assert len(list(view.folder.iterdir())) == 2
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in view.folder.iterdir())
+
+
+@pytest.mark.parametrize("part", ["vectors.manifest", "vectors-*.faiss"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped"])
+def test_a_damaged_file_only_means_an_empty_view(view: Vectors, part: str, damage: str) -> None:
+    rows = fill(view, 100)
+    view.fold()
+    view.save()
+    want = hits(view.snapshot().search(embed("q"), 10, exact=True))
+    (path,) = view.folder.glob(part)
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 4
+    elif damage != "missing":
+        del data[0 if damage == "empty" else len(data) // 2 :]
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data)
+    back = Vectors.open(view.folder, view.pack, flat_limit=LIMIT)
+    assert back.position == START
+    assert len(back.snapshot()) == back.pending_count == 0
+    back.apply([], rows, Position(1, "h"))
+    assert hits(back.snapshot().search(embed("q"), 10)) == want
+    back.save()
+    assert Vectors.open(view.folder, view.pack).position == Position(1, "h")
+
+
+def test_a_view_of_another_pack_is_not_used(view: Vectors, tmp_path: Path) -> None:
+    fill(view, 5)
+    view.save()
+    other = VectorPack.open(tmp_path / "other.pack", dim=DIM, fingerprint=MODEL)
+    other.append([other.key(str(i)) for i in range(5)], np.ones((5, DIM), np.float32))
+    assert Vectors.open(view.folder, other).position == START
+
+
+def test_a_pack_that_lost_records_is_noticed(view: Vectors, tmp_path: Path) -> None:
+    rows = fill(view, 5)
+    view.save()
+    path = tmp_path / "m.pack"
+    path.write_bytes(path.read_bytes()[:-10])
+    pack, back = opened(tmp_path)
+    assert back.position == START
+    back.apply([], rows, Position(1, "h"))
+    assert back.pending() == [4]
+    pack.close()
+
+
+def test_fold_can_be_cancelled_and_overtaken(view: Vectors) -> None:
+    fill(view, 60)
+    assert not view.fold(cancelled=lambda: True)
+    assert view.snapshot().graph is None
+
+    def reset_first() -> bool:
+        view.reset()
+        return False
+
+    assert not view.fold(cancelled=reset_first)
+    assert view.position == START
+    assert len(view.snapshot()) == 0
+
+
+def test_what_happens_during_a_fold_is_kept(view: Vectors) -> None:
+    rows = fill(view, 100)
+
+    def meanwhile() -> bool:
+        put(view.pack, ["text 700", "text 701"])
+        new = [row(view.pack, 700, 700), row(view.pack, 701, 701)]
+        view.apply([2, 3], new, Position(2, "h"))
+        view.apply([701], [], Position(3, "h"))
+        return False
+
+    assert view.fold(cancelled=meanwhile)
+    left = [r for r in rows if r.document_id not in (2, 3)] + [row(view.pack, 700, 700)]
+    assert view.check(left) == []
+    state = view.snapshot()
+    assert state.graph is not None
+    assert state.position == Position(3, "h")
+    assert hits(state.search(embed("q"), 99, exact=True)) == brute(view.pack, left, embed("q"), 99)
+
+
+def test_folding_drops_the_dead(view: Vectors) -> None:
+    fill(view, 100)
+    view.fold()
+    view.apply(list(range(40)), [], Position(2, "h"))
+    assert len(view.snapshot().slots) == 100
+    view.fold()
+    assert len(view.snapshot().slots) == len(view.snapshot()) == 20
+    assert view.snapshot().graph is None
+
+
+def test_many_search_while_one_writes(view: Vectors) -> None:
+    fill(view, 80)
+    steady = Restriction(documents=np.arange(20))
+    query = embed("q")
+    want = hits(view.snapshot().search(query, 15, restriction=steady, exact=True))
+    done = threading.Event()
+    wrong: list[object] = []
+
+    def search() -> None:
+        while not done.is_set():
+            state = view.snapshot()
+            found = hits(state.search(query, 15, restriction=steady))
+            every = state.search(query, 10_000, exact=True)[0]
+            if found != want or len(set(every.tolist())) != len(state):
+                wrong.append((found, len(every), len(state)))
+
+    readers = [threading.Thread(target=search) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for i in range(120):
+        chunk = 1000 + i
+        put(view.pack, [f"text {chunk}"])
+        view.apply([990 + i], [row(view.pack, chunk, chunk)], Position(2 + i, "h"))
+        if i % 40 == 20:
+            view.fold(threads=1)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+
+
+@given(
+    values=st.lists(st.integers(0, 1 << 40)),
+    ids=st.lists(st.one_of(st.integers(0, 50), st.integers(0, 1 << 40)), unique=True),
+)
+def test_member_is_isin(values: list[int], ids: list[int]) -> None:
+    found = member(np.array(values, np.int64), np.array(sorted(ids), np.int64))
+    assert found.tolist() == [value in set(ids) for value in values]
