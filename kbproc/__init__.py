@@ -1,4 +1,16 @@
-"""kbproc: a knowledge base that agents run as a coprocess."""
+"""kbproc: a knowledge base that agents run as a coprocess.
+
+The house: a room imports only rooms that stand above it here.
+
+Ground:           base text
+Bytes and truth:  settings log events sources models notefiles
+Views:            views
+The writer:       store embedding
+Ideas:            documents agents health sql search notes history moving
+The opened house: library
+Methods:          calls methods
+Surfaces:         wire sharing shell
+"""
 
 from __future__ import annotations
 

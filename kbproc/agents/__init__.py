@@ -1,1 +1,8 @@
-"""agents."""
+"""Who may ask, and what each may see, do and keep.
+
+Refuses to know: the wire, and how a request is narrowed.
+
+Offers: agent · check · quotas · sight
+May import: base · events · notefiles · views · store
+Light: yes
+"""

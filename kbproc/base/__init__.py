@@ -1,1 +1,10 @@
-"""base."""
+"""What every room may use, and none of kbproc's own ideas: errors, values, params, paths, durable
+files, child processes.
+
+Refuses to know: anything that kbproc is about.
+
+Offers: durable · errors · failpoints · gate · host · paging · params · paths · pipes ·
+    suggest · threads · values · wording
+May import: nothing
+Light: yes
+"""

@@ -1,1 +1,8 @@
-"""calls."""
+"""Methods as data, and how one request becomes one answer.
+
+Refuses to know: pipes, shells, tools, and what any handler does.
+
+Offers: call · describe · flags · method · reply · run · schema
+May import: base · settings · views · store · agents · library
+Light: yes
+"""

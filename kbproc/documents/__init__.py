@@ -1,1 +1,8 @@
-"""documents."""
+"""Documents and knowledge entries, from content to revision: ingest, change, chains, deletion.
+
+Refuses to know: the wire, agents and search.
+
+Offers: chains · content · document · documents · entries · ingest · revision
+May import: base · events · sources · views · store · embedding
+Light: yes
+"""

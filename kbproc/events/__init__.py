@@ -1,1 +1,8 @@
-"""events."""
+"""What can happen, one file a noun: each event says what it did and what it concerns.
+
+Refuses to know: records, positions, and how a view applies an event.
+
+Offers: codec
+May import: base
+Light: yes
+"""

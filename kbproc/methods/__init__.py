@@ -1,1 +1,9 @@
-"""methods."""
+"""The methods, a file each: methods/<noun>/<verb>.py is <noun>.<verb>.
+
+Refuses to know: each other, surfaces, and how a plan is confirmed or a record appended.
+
+Offers: registry
+May import: base · settings · events · sources · models · notefiles · views · store ·
+    documents · agents · health · sql · search · notes · history · moving · library · calls
+Light: yes
+"""

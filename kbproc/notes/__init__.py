@@ -1,1 +1,8 @@
-"""notes."""
+"""Notes of agents: folder and log kept in step.
+
+Refuses to know: the wire and methods.
+
+Offers: diff · notebooks · notes · revision · sync
+May import: base · events · notefiles · views · store · documents · agents
+Light: yes
+"""

@@ -1,1 +1,8 @@
-"""search."""
+"""From a query to a page of hits.
+
+Refuses to know: the wire, and how each channel ranks inside.
+
+Offers: params · search
+May import: base · text · views · store · documents
+Light: yes
+"""

@@ -1,1 +1,8 @@
-"""settings."""
+"""What a person chose, and what chose it: flags, environment, links, profiles, defaults.
+
+Refuses to know: what a store holds.
+
+Offers: config · profiles
+May import: base
+Light: yes
+"""

@@ -1,1 +1,8 @@
-"""sharing."""
+"""One store, many processes: the owner, those who attach, and taking over.
+
+Refuses to know: what requests mean.
+
+Offers: alone · attached · reach · serve
+May import: base · settings · store · agents · calls · methods · wire
+Light: yes
+"""

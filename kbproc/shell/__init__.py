@@ -1,1 +1,8 @@
-"""shell."""
+"""From arguments to an exit code: commands, flags, formats, help.
+
+Refuses to know: how a request is carried out.
+
+Offers: cli · quick
+May import: base · settings · calls · methods · wire · sharing
+Light: yes
+"""

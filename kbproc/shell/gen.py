@@ -1,7 +1,7 @@
 """What is derived from the declarations and kept in the repository.
 
 Owns: schemas/v1, docs/reference.md, docs/errors.md and the generated blocks of
-AGENTS.md and SKILL.md; `--check` regenerates and compares.
+AGENTS.md (the house's map, the commands) and SKILL.md; `--check` regenerates and compares.
 Refuses to know: prose that people write around the blocks.
 """
 
@@ -20,6 +20,7 @@ from kbproc.calls.describe import agents_md
 from kbproc.calls.flags import flags_of
 from kbproc.calls.method import Method, Registry
 from kbproc.calls.schema import all_schemas
+from kbproc.shell import house
 from kbproc.shell.arguments import argv_of
 
 _BLOCK = "<!-- generated: {name} -->\n{text}<!-- end of {name} -->"
@@ -36,7 +37,7 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
     found[repo / "docs" / "reference.md"] = _NOTE + reference(registry)
     found[repo / "docs" / "errors.md"] = _NOTE + errors()
     for name, blocks in (
-        ("AGENTS.md", {"commands": agents_md(registry)}),
+        ("AGENTS.md", {"house": house.house_map(), "commands": agents_md(registry)}),
         ("SKILL.md", {"commands": commands(registry), "tested": tested_against()}),
     ):
         found[repo / name] = with_blocks((repo / name).read_text(encoding="utf-8"), blocks)

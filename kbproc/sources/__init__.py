@@ -1,1 +1,8 @@
-"""sources."""
+"""From a source's bytes to blocks and chunks: files, web pages, parsers, and the bytes kept.
+
+Refuses to know: documents, stores and events.
+
+Offers: blobs · chunk · parse.formats · parse.pool · parse.worker · walk · web
+May import: base
+Light: yes
+"""

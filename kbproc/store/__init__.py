@@ -1,1 +1,10 @@
-"""store."""
+"""One folder, one writer, many readers: the engine that appends, folds and shows.
+
+Refuses to know: methods, tokens' meaning, tenants such as notes or embeddings.
+
+Offers: decision · folder · follow · lane · pipeline · plan · readonly · rebuild · snapshot ·
+    state · store · visible
+May import: base · settings · log · events · sources · views · embedding · health · notes ·
+    history · library
+Light: yes
+"""

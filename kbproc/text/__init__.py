@@ -1,1 +1,8 @@
-"""text."""
+"""How a text becomes words, and which stretch of it answers a query.
+
+Refuses to know: indexes, scores and where texts come from.
+
+Offers: analysis · snippet
+May import: nothing
+Light: yes
+"""

@@ -1,1 +1,10 @@
-"""Views: what the log says, in the shape that questions need. Disposable."""
+"""What the log says, in the shape that questions need; any view can be thrown away.
+
+Refuses to know: who asks, who may see, and when a view follows.
+
+Offers: catalog.catalog · catalog.filters · catalog.queries.queries · catalog.reader ·
+    catalog.rows · fulltext.digest · fulltext.index · fulltext.search · restriction ·
+    soundness · vectors.pack · vectors.search · vectors.view
+May import: base · text · log · events · store
+Light: no
+"""

@@ -1,1 +1,8 @@
-"""wire."""
+"""JSON-RPC over lines: messages, connections, requests in flight and parked.
+
+Refuses to know: what a method does, and which process owns the store.
+
+Offers: connection · lines · logs · messages · outbox · service · stream
+May import: base · settings · store · calls
+Light: yes
+"""

@@ -1,62 +1,49 @@
-"""The house's rules, as the README of the code would state them."""
+"""The house's rules: rooms and what each may import, sizes, boundaries, prose.
+
+Every room's card is the docstring of its `__init__.py`; these tests hold the code against it.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from kbproc.shell import house
 from tests.kit.talk import REPO
 
 PACKAGE = REPO / "kbproc"
 
-# A file imports only from its own floor or a lower one.
-FLOORS: dict[int, str] = {
-    0: "__init__ errors model config pipes host logs words failpoints profiles tomlfiles",
-    1: "events records segments log survey blobs gitignore files exchange notefolder notehidden "
-    "noteedit",
-    2: "parse chunk embed embed_http embed_onnx onnx_export fusion text snippets",
-    3: "views",
-    4: "sight parsers quotas search_params entries agents notes store lane catchup snapshot "
-    "storefiles embedding commit documents revision paging ingest ingest_result content fetch "
-    "search candidates search_hints doctor pending tidy rebuild past purge salvage recover "
-    "checks history restore revert feed sqlquery sqlworker sqlviews backup portable exporting "
-    "importing importing_more importing_known switch quiet readonly notewatch agentcheck "
-    "chains notebooks notediff noterevision notesync portable_lines reversal revert_links "
-    "revert_named",
-    5: "registry params call methods flags describe schema",
-    6: "rpc outbox pool lines flight waiting server coprocess serve share owner relay attached "
-    "quick argv commands help profile_commands texts options output stream completion "
-    "terminal cli perform oneshot gen __main__",
-}
-FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
-
 # Where any exception may be caught: the boundaries, beyond which nobody would see it.
 BOUNDARIES = {
-    "embedding.py",
-    "owner.py",
-    "rpc.py",
-    "flight.py",
-    "waiting.py",
-    "store.py",
-    "lane.py",
-    "oneshot.py",
-    "perform.py",
-    "cli.py",
-    "parse/__init__.py",
-    "parse/worker.py",
-    "parse/docx.py",
-    "parse/html.py",
-    "parse/pdf.py",
-    "views/fulltext_search.py",
-    "onnx_export.py",
-    "embed_onnx.py",
-    "notebooks.py",
+    "embedding/background.py",
+    "models/export.py",
+    "models/onnx.py",
+    "notes/notebooks.py",
+    "sharing/alone.py",
+    "sharing/guest.py",
+    "sharing/owner.py",
+    "shell/cli.py",
+    "shell/run.py",
+    "sources/parse/docx.py",
+    "sources/parse/formats.py",
+    "sources/parse/html.py",
+    "sources/parse/pdf.py",
+    "sources/parse/worker.py",
+    "store/lane.py",
+    "store/store.py",
+    "views/fulltext/search.py",
+    "wire/in_flight.py",
+    "wire/messages.py",
+    "wire/parking.py",
 }
 
 # Names of folders that exist only on the machines of those who wrote this.
@@ -82,48 +69,52 @@ HEAVY = {
     "shtab",
 }
 
+MOST_NAMES = 25  # in any folder, that a newcomer reads over
+MOST_FILES = 14
+MOST_LINES = 3500  # in a room
+MOST_METHODS = 20  # of a class
+LONGEST_FUNCTION = 50
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
-    """kbproc/views/catalog.py → views.catalog"""
+    """kbproc/views/catalog/rows.py → views.catalog.rows; a folder's `__init__.py` → the folder."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 MODULES = {name_of(path): path for path in FILES}
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+ROOMS = house.rooms()
+CARDS = {room: house.card(room) for room in ROOMS}
 
 
-def floor_of(name: str) -> int:
-    return FLOOR[name.split(".", maxsplit=1)[0]]
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
-def is_typing_only(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+class Import(NamedTuple):
+    """`module`: kbproc's, without the package's name; `symbol`: None where it is the module."""
+
+    module: str
+    symbol: str | None
 
 
-def imports(tree: ast.AST, *, types: bool) -> Iterator[str]:
-    """Every module of ours that is imported, in functions too; `types`: for types, too."""
-    for node in ast.iter_child_nodes(tree):
-        if not types and is_typing_only(node):
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from _named(node)
+def imports(tree: ast.AST) -> Iterator[Import]:
+    """Every import of ours: in functions and for types only, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            package, _, base = node.module.partition(".")
+            if package != "kbproc":
+                continue
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".removeprefix(".")
+                yield Import(inner, None) if inner in MODULES else Import(base, alias.name)
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-            yield from (n.partition("kbproc.")[2] for n in names if n.startswith("kbproc."))
-        yield from imports(node, types=types)
-
-
-def _named(node: ast.ImportFrom) -> Iterator[str]:
-    module = str(node.module)
-    if module != "kbproc" and not module.startswith("kbproc."):
-        return
-    base = module.removeprefix("kbproc").removeprefix(".")
-    for alias in node.names:
-        inner = f"{base}.{alias.name}".removeprefix(".")
-        yield inner if inner in MODULES else base or "__init__"
+            for alias in node.names:
+                if alias.name.startswith("kbproc."):
+                    yield Import(alias.name.removeprefix("kbproc."), None)
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -132,26 +123,67 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
-def test_every_file_has_a_floor() -> None:
-    assert sorted({name.split(".")[0] for name in MODULES} - FLOOR.keys()) == []
-    assert sorted(FLOOR.keys() - {name.split(".")[0] for name in MODULES}) == []
+# ----------------------------------------------------------------------------- rooms
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_go_down(name: str) -> None:
-    up = {found for found in imports(TREES[name], types=True) if floor_of(found) > floor_of(name)}
-    assert up == set()
+def test_only_rooms_and_the_door_lie_in_the_package() -> None:
+    assert {path.relative_to(PACKAGE).parts[0] for path in FILES} == {
+        *ROOMS,
+        "__init__.py",
+        "__main__.py",
+    }
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_its_card_says(room: str) -> None:
+    found = {
+        room_of(found.module)
+        for name, tree in TREES.items()
+        if room_of(name) == room
+        for found in imports(tree)
+        if found.module and room_of(found.module) != room
+    }
+    assert found == set(CARDS[room].may_import)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_above_it(room: str) -> None:
+    assert set(CARDS[room].may_import) <= set(ROOMS[: ROOMS.index(room)])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_offers_what_others_take(room: str) -> None:
+    """Modules that no card offers are the room's own, and so are names with an underscore."""
+    taken = {
+        (found.module.partition(".")[2], found.symbol)
+        for name, tree in TREES.items()
+        if room_of(name) != room
+        for found in imports(tree)
+        if room_of(found.module) == room
+    }
+    assert {module for module, _ in taken} == set(CARDS[room].offers)
+    assert {symbol for _, symbol in taken if symbol and symbol.startswith("_")} == set()
 
 
 def test_no_import_runs_in_a_circle() -> None:
-    """Imports for types only are left out: they do not run."""
-    graph = {name: set(imports(tree, types=False)) - {name} for name, tree in TREES.items()}
+    """Imports within functions and for types only are counted."""
+    graph = {
+        name: {found.module for found in imports(tree)} - {name} for name, tree in TREES.items()
+    }
     while graph:
         ends = {name for name, found in graph.items() if not found & graph.keys()}
         if not ends:
             break
         graph = {name: found for name, found in graph.items() if name not in ends}
     assert sorted(graph) == []
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=name_of)
+def test_a_rooms_init_is_its_card_and_nothing_else(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree)
+    if path.parent != PACKAGE:
+        assert len(tree.body) == 1
 
 
 def test_tests_and_benchmarks_are_not_imported() -> None:
@@ -165,33 +197,126 @@ def test_tests_and_benchmarks_are_not_imported() -> None:
     assert wrong == []
 
 
-def test_light_to_import() -> None:
-    """Everything but views/ and embed.py imports no heavy library."""
-    light = [n for n in MODULES if not n.startswith("views.") and n not in {"embed", "__main__"}]
+@pytest.mark.parametrize("room", [room for room in ROOMS if CARDS[room].light])
+def test_light_rooms_import_no_heavy_library(room: str) -> None:
+    names = [f"kbproc.{name}" for name in MODULES if room_of(name) == room]
     code = (
         "import importlib, sys\n"
-        f"for name in {light!r}:\n"
-        "    importlib.import_module('kbproc' if name == '__init__' else f'kbproc.{name}')\n"
+        f"for name in {names!r}:\n"
+        "    importlib.import_module(name)\n"
         f"    heavy = sorted({HEAVY!r} & set(sys.modules))\n"
         "    assert not heavy, (name, heavy)\n"
     )
-    # embed_http and embed_onnx are parts of embed.py, imported by it alone.
-    code = code.replace("'embed_http', ", "").replace("'embed_onnx', ", "")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
+def test_naming_a_row_costs_nothing() -> None:
+    """Of a room that is not light, what its readers name must be."""
+    assert importlib.util.find_spec("numpy")
+    code = (
+        "import sys\n"
+        "from kbproc.views.catalog import filters, reader, rows, tables\n"
+        "from kbproc.models import interface\n"
+        f"assert not {HEAVY!r} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=REPO, check=True)
+
+
+# ----------------------------------------------------------------------------- sizes
+
+
+def folders() -> list[Path]:
+    """Of the package and of its tests, whose top mirrors the package's."""
+    found = {path.parent for path in FILES}
+    found |= {path.parent for path in (REPO / "tests").rglob("test_*.py")}
+    return sorted(found)
+
+
+def listed(folder: Path) -> set[str]:
+    """The names that a newcomer reads there: files and folders with code."""
+    found = {path.relative_to(folder).parts[0] for path in folder.rglob("*.py")}
+    return found - {"__init__.py", "__main__.py"}
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda path: str(path.relative_to(REPO)))
+def test_a_folder_can_be_read_over(folder: Path) -> None:
+    assert len(listed(folder)) <= MOST_NAMES
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda path: str(path.relative_to(REPO)))
+def test_no_file_is_named_for_another(folder: Path) -> None:
+    """`a.py` beside `a_b.py` is a folder `a/`; so is `a.py` beside `a/`."""
+    names = [path.stem for path in folder.glob("*.py")] + [p.name for p in folder.glob("[a-z]*/")]
+    assert [
+        (one, other)
+        for one in names
+        for other in names
+        if other.startswith(f"{one}_") and not other.startswith("test_")
+    ] == []
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_not_a_hall(room: str) -> None:
+    """Files directly in a folder, and lines in all; the methods are a room of many doors."""
+    inside = [path for path in FILES if path.is_relative_to(PACKAGE / room)]
+    if room == "methods":
+        return
+    assert sum(len(path.read_text().splitlines()) for path in inside) <= MOST_LINES
+    assert len([p for p in (PACKAGE / room).glob("*.py") if p.name != "__init__.py"]) <= MOST_FILES
+
+
+def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Without the docstring and the signature: the lines that do something."""
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_functions_are_short() -> None:
+    lengths = sorted(length(node) for tree in TREES.values() for node in functions(tree))
+    assert statistics.median(lengths) < 10
+    assert lengths[int(len(lengths) * 0.9)] < 20
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_function_is_long(name: str) -> None:
+    long = {n.name: length(n) for n in functions(TREES[name]) if length(n) > LONGEST_FUNCTION}
+    assert long == {}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_class_has_too_many_methods(name: str) -> None:
+    many = {
+        node.name: count
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.ClassDef)
+        and (count := sum(isinstance(n, ast.FunctionDef) for n in node.body)) > MOST_METHODS
+    }
+    assert many == {}
+
+
+def test_the_formatter_is_never_switched_off() -> None:
+    mark = "fmt: " + "skip"
+    trees = (REPO / "kbproc", REPO / "tests", REPO / "bench", REPO / "demo")
+    found = [path for tree in trees for path in tree.rglob("*.py") if mark in path.read_text()]
+    assert found == []
+
+
+# ------------------------------------------------------------------------ boundaries
+
+
 def test_only_config_reads_the_environment() -> None:
-    """parse/pool.py and onnx_export.py only say what their subprocesses get."""
+    """base.sandbox only says what child processes get."""
     readers = {
         name
         for name, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
     }
-    assert readers - {"parse.pool", "onnx_export"} == {"config"}
+    assert readers - {"base.sandbox"} == {"settings.config"}
 
 
 def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
@@ -212,34 +337,8 @@ def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
             ("random", "random"),
         }
     }
-    # What onnx_export writes lies in a cache, beside every store.
-    assert {name for name, _ in asked} <= {"host", "onnx_export"}
-
-
-def length(path: Path) -> int:
-    return len(path.read_text().splitlines())
-
-
-def test_no_file_is_longer_than_400_lines() -> None:
-    long = {str(path.relative_to(PACKAGE)) for path in FILES if length(path) > 400}
-    assert long == set()
-
-
-def test_functions_are_short() -> None:
-    """Counted without the docstring and the signature: the lines that do something."""
-    lengths = sorted(
-        (node.end_lineno or 0) - first.lineno + 1
-        for tree in TREES.values()
-        for node in functions(tree)
-        if (first := _first_statement(node)) is not None
-    )
-    assert statistics.median(lengths) < 10
-    assert lengths[int(len(lengths) * 0.9)] < 30
-
-
-def _first_statement(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt | None:
-    body = node.body[1:] if ast.get_docstring(node) else node.body
-    return body[0] if body else None
+    # What models.export writes lies in a cache, beside every store.
+    assert {name for name, _ in asked} <= {"base.host", "models.export"}
 
 
 def test_blind_excepts_stand_at_boundaries_only() -> None:
@@ -259,13 +358,46 @@ def _is_blind(node: ast.ExceptHandler) -> bool:
     return bool(broad) and not any(isinstance(n, ast.Raise) and not n.exc for n in node.body)
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if n not in {"__init__", "__main__"}])
+def test_nothing_is_printed() -> None:
+    """The wire is stdout: only what owns a terminal prints, and to a stream that it names."""
+    printing = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+        and not any(k.arg == "file" for k in node.keywords)
+    }
+    assert {room_of(name) for name in printing} <= {"shell"}
+
+
+# ----------------------------------------------------------------------------- prose
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if n not in {"", "__main__"}])
 def test_every_module_says_what_it_owns(name: str) -> None:
     said = ast.get_docstring(TREES[name]) or ""
     assert said
-    if not name.startswith("methods") and name != "views":
-        assert "Refuses to know" in said or name == "views.base", "what does it refuse to know?"
-        assert "Owns" in said or name == "views.base", "what does it own?"
+    if room_of(name) != "methods" and MODULES[name].name != "__init__.py":
+        assert "Owns" in said, "what does it own?"
+        assert "Refuses to know" in said, "what does it refuse to know?"
+
+
+_FILE = re.compile(r"\b([a-z_]+(?:/[a-z_]+)*)\.py\b")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_files_that_are_named_are_there(name: str) -> None:
+    """In docstrings and comments: by a path in the package, or by a name in the same folder."""
+    text, here = MODULES[name].read_text(), MODULES[name].parent
+    assert [
+        found
+        for found in _FILE.findall(text)
+        if not (PACKAGE / f"{found}.py").exists()
+        and not (here / f"{found}.py").exists()
+        and found not in {"x", "torch"}
+    ] == []
 
 
 def tracked() -> list[Path]:
@@ -288,15 +420,29 @@ def test_nothing_points_to_what_is_not_here() -> None:
     assert found == []
 
 
-def test_nothing_is_printed() -> None:
-    """The wire is stdout: only what owns a terminal prints, and to a stream that it names."""
-    printing = {
-        name
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "print"
-        and not any(k.arg == "file" for k in node.keywords)
-    }
-    assert {name for name in printing if floor_of(name) < 6} == set()
+# ----------------------------------------------------------------------------- tests
+
+TESTS = {path: ast.parse(path.read_text()) for path in sorted((REPO / "tests").rglob("*.py"))}
+
+
+def _imported_by_test(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(REPO)))
+def test_no_test_imports_a_test_or_a_private_name(path: Path) -> None:
+    wrong = [
+        f"{module}.{name}"
+        for module, name in _imported_by_test(TESTS[path])
+        if module.rpartition(".")[2].startswith("test_")
+        or (module.split(".")[0] == "tests" and name.startswith("test_"))
+        or (module.split(".")[0] == "kbproc" and name.startswith("_") and name != "__version__")
+    ]
+    assert wrong == []
+
+
+def test_tests_stand_in_rooms() -> None:
+    names = {path.name for path in (REPO / "tests").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert names <= {*ROOMS, "kit", "conversations", "breaks", "house"}

@@ -1,1 +1,1 @@
-"""revert."""
+"""Undoing records of the log."""

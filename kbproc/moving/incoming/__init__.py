@@ -1,1 +1,1 @@
-"""incoming."""
+"""What an import brings in."""

@@ -1,1 +1,1 @@
-"""portable."""
+"""The portable NDJSON of exports and imports."""

@@ -1,1 +1,1 @@
-"""parse."""
+"""From bytes of one format to blocks, a file a format, in limited processes."""

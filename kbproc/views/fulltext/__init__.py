@@ -1,1 +1,1 @@
-"""fulltext."""
+"""The full-text index, kept by tantivy."""

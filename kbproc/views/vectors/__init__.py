@@ -1,1 +1,1 @@
-"""vectors."""
+"""The vector index: pack, flat tail and graph."""

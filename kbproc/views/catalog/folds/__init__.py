@@ -1,1 +1,1 @@
-"""folds."""
+"""How each event changes the catalog's tables, a file a noun."""

@@ -1,1 +1,1 @@
-"""queries."""
+"""What is asked of the catalog in SQL, a file a noun."""
