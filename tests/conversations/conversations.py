@@ -24,7 +24,7 @@ from tests.kit.talk import Message, Session, Step, cancel, request
 
 # Transcripts name their folder, so it has to be the same everywhere.
 BASE = Path("/tmp/kbproc-golden")
-PORT = 47653  # of the web server that doc.fetch asks
+PORT = 47653  # of the web server that doc.fetch asks, as it is told; see `a_site`
 SITE = f"http://127.0.0.1:{PORT}"
 
 GUIDE = """---
@@ -63,11 +63,14 @@ def make_files(folder: Path) -> None:
     (broken / "empty.txt").write_text("\n")
 
 
-Around = Callable[[Path], AbstractContextManager[None]]
+Around = Callable[[Path], AbstractContextManager[dict[str, Any] | None]]
 
 
 class Conversation(NamedTuple):
-    """`around` prepares the folder, and tidies up; `exit` is the process's exit code."""
+    """`around` prepares the folder, and tidies up; it may give more options for the process.
+
+    `exit` is the process's exit code.
+    """
 
     script: list[Step]
     options: dict[str, Any] = {}
@@ -245,12 +248,13 @@ class _Site(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def a_site(folder: Path) -> Iterator[None]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), _Site)
+def a_site(folder: Path) -> Iterator[dict[str, Any]]:
+    """At any port that is free: who connects to PORT is led there."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Site)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield
+        yield {"lead": f"{PORT}:{server.server_port}"}
     finally:
         server.shutdown()
         thread.join()

@@ -1,15 +1,14 @@
 """Golden transcripts: raw bytes, over real pipes and in memory, all fitting the schemas.
 
-`pytest tests/test_golden.py --snapshot-update` writes them anew: read the difference.
+`pytest tests/conversations --snapshot-update` writes them anew: read the difference.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
-import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ from kbproc.calls.schema import all_schemas
 from kbproc.methods.registry import registry as all_methods
 from tests.conversations.conversations import BASE, CONVERSATIONS, Conversation, make_files
 from tests.kit import shell, toys
+from tests.kit.fixed import leading
+from tests.kit.places import alone_at
 from tests.kit.talk import REPO, Message, Process, Session, Transcript, converse, parsed
 
 GOLDEN = REPO / "golden" / "test_golden"
@@ -73,21 +74,17 @@ def transcripts(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 @pytest.fixture
 def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The same path on every machine, and one run at a time in it."""
-    name = request.node.callspec.params["name"]
-    BASE.mkdir(exist_ok=True)
-    with (BASE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        path = BASE / name
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir()
+    with alone_at(BASE / request.node.callspec.params["name"]) as path:
         make_files(path)
         yield path
-        shutil.rmtree(path)
+    with suppress(OSError):  # other conversations are there
+        BASE.rmdir()
 
 
 def over_pipes(talk: Conversation, folder: Path) -> Transcript:
-    with talk.around(folder):
-        peer = Process(folder / "store", cwd=folder, model=talk.model, **talk.options)
+    with talk.around(folder) as more:
+        options = {**talk.options, **(more or {})}
+        peer = Process(folder / "store", cwd=folder, model=talk.model, **options)
         transcript = converse(peer, talk.script, talk.parked)
         code = peer.stop()
     transcript.lines.append(f"exit {code}".encode())
@@ -97,7 +94,7 @@ def over_pipes(talk: Conversation, folder: Path) -> Transcript:
 
 
 def in_memory(talk: Conversation, folder: Path) -> Transcript:
-    with talk.around(folder):
+    with talk.around(folder) as more, leading(**more or {}):
         peer = Session(
             folder / "store", cwd=folder, model=talk.model, registry=talk.registry, **talk.options
         )

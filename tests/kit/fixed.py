@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import resource
 import signal
+import socket
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,23 @@ def kill_at(point: str) -> None:
     failpoints.arm(die)
 
 
+@contextlib.contextmanager
+def leading(lead: str = "") -> Iterator[None]:
+    """`PORT:OTHER`: who connects to a port of this machine reaches the other one."""
+    port, _, other = lead.partition(":")
+    connect = socket.create_connection
+
+    def connect_there(address: tuple[str, int], *more: Any, **named: Any) -> socket.socket:
+        host, asked = address
+        return connect((host, int(other) if f"{asked}" == port else asked), *more, **named)
+
+    socket.create_connection = connect_there  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        socket.create_connection = connect
+
+
 def config_of(store: Path, options: dict[str, str]) -> Config:
     named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
     if "agent_named" in options:
@@ -94,8 +114,13 @@ def main() -> int:
     if "file_bytes" in options:
         most = int(options["file_bytes"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    with leading(options.get("lead", "")):
+        return served(Path(store), model, options, pipes)
+
+
+def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
     return serve.run(
-        config_of(Path(store), options),
+        config_of(store, options),
         pipes,
         protocol=options.get("protocol"),
         root=options.get("root"),

@@ -1,7 +1,8 @@
 """Stores that earlier versions wrote open, and answer what they answered then.
 
-tests/stores/VERSION.tar.gz is a store as that version left it, VERSION.json what
-it was asked and what it said. Neither is ever written again.
+stores/VERSION.tar.gz is a store as that version left it, VERSION.json what it was
+asked and what it said. Neither is ever written again. The files that were ingested
+are in the store's blobs; for a test they lie again where they lay then.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,12 @@ import pytest
 from kbproc.events import codec
 from kbproc.health import doctor
 from tests.conftest import OpenSession
-from tests.kit.talk import REPO, Session
+from tests.kit.places import alone_at
+from tests.kit.talk import Session
 
-STORES = sorted((REPO / "tests" / "stores").glob("*.tar.gz"))
-# Where the first version's documents lay; the answers say /work.
-FOLDERS = {"0.1.0": "/tmp/tmpr9gj9s7g"}
+STORES = sorted((Path(__file__).parent / "stores").glob("*.tar.gz"))
+# Where each version's documents lay, as its log says; its answers say /work.
+FOLDERS = {"0.1.0": Path("/tmp/tmpr9gj9s7g")}
 
 
 def version_of(store: Path) -> str:
@@ -34,6 +37,30 @@ def unpacked(archive: Path, tmp_path: Path, *, views: bool) -> Path:
     if not views:
         shutil.rmtree(tmp_path / "store" / "views")
     return tmp_path / "store"
+
+
+@pytest.fixture
+def documents(archive: Path) -> Iterator[Path]:
+    """The folder that the store's documents were read from, as it was."""
+    with alone_at(FOLDERS[version_of(archive)]) as folder, tarfile.open(archive) as tar:
+        log = tar.extractfile("store/log/000000000001.ndjson")
+        assert log
+        for path, sha256 in ingested(log.read()).items():
+            blob = tar.extractfile(f"store/blobs/{sha256[:2]}/{sha256[2:4]}/{sha256}")
+            assert blob and path.is_relative_to(folder)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(blob.read())
+        yield folder
+
+
+def ingested(log: bytes) -> dict[Path, str]:
+    """path → sha256 of every document that was read from a file."""
+    events = (event for line in log.splitlines() for event in json.loads(line)["events"])
+    return {
+        Path(event["path"]): event["source_sha256"]
+        for event in events
+        if event.get("path") and event["type"] == "doc.written"
+    }
 
 
 def lacks(found: Any, expected: Any, where: str = "$") -> list[str]:
@@ -50,21 +77,21 @@ def lacks(found: Any, expected: Any, where: str = "$") -> list[str]:
     return [] if found == expected else [f"{where}: {found!r}, not {expected!r}"]
 
 
-def told(session: Session, version: str, method: str, params: dict[str, Any]) -> Any:
+def told(session: Session, folder: Path, method: str, params: dict[str, Any]) -> Any:
     answer = json.dumps(session.data(method, **params), ensure_ascii=False)
-    return json.loads(answer.replace(FOLDERS[version], "/work"))
+    return json.loads(answer.replace(str(folder), "/work"))
 
 
 @pytest.mark.parametrize("views", [True, False])
 @pytest.mark.parametrize("archive", STORES, ids=version_of)
 def test_it_answers_as_it_did(
-    open_session: OpenSession, tmp_path: Path, archive: Path, views: bool
+    open_session: OpenSession, tmp_path: Path, archive: Path, documents: Path, views: bool
 ) -> None:
-    version = version_of(archive)
     session = open_session(unpacked(archive, tmp_path, views=views))
     session.store.compact()
-    for method, params, expected in json.loads(archive.with_name(f"{version}.json").read_text()):
-        assert lacks(told(session, version, method, params), expected) == []
+    answers = archive.with_name(f"{version_of(archive)}.json")
+    for method, params, expected in json.loads(answers.read_text()):
+        assert lacks(told(session, documents, method, params), expected) == []
     assert session.store.log.verify() == session.store.seq
 
 
