@@ -1,135 +1,195 @@
-"""One request from its line to its answer, and its events on the way.
+"""One request in flight, from its line to its answer, and its events on the way.
 
-Owns: running it, parking it, its one answer, and the order of its events.
-Refuses to know: who else is in flight (server.py) and what a method does.
+Owns: running a request, what it does while it waits, its one answer, and the order of
+its events.
+Refuses to know: who else is in flight, which thread runs a request, and what a method does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kbproc.base.errors import KbprocError
-from kbproc.calls.call import Emit
+from kbproc.calls.call import Call, Emit
 from kbproc.calls.reply import Answer, Parked
 from kbproc.calls.run import run
 from kbproc.wire import messages
+from kbproc.wire.outbox import Outbox
 from kbproc.wire.stream import Stream
 
-if TYPE_CHECKING:
-    from kbproc.wire.connection import Connection
-
-Reply = Callable[[bytes | None], None]
+Respond = Callable[[bytes | None], None]
+Step = Callable[[], Answer | Parked]
 
 
-class Flight:
-    """One request from its line to its answer."""
+class Client(Protocol):
+    """The client that has sent a request, as the request knows it."""
+
+    @property
+    def wire(self) -> messages.Wire: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def ending(self) -> bool:
+        """True once the client has sent its last line: nothing waits for it any more."""
+        ...
+
+    def call(self, emit: Emit, cancelled: Callable[[], bool]) -> Call:
+        """What a method may use while it answers one of the client's requests."""
+        ...
+
+    def submit(self, request: InFlight, job: Callable[[], None]) -> None:
+        """Runs `job` on a thread that suits the request's method."""
+        ...
+
+    def park(self, request: InFlight, timeout_ms: int | None) -> None:
+        """Lets the request wait without a thread: from now on it is polled."""
+        ...
+
+    def answer(self, request: InFlight, line: bytes | None) -> None:
+        """Ends the request. `line` is its response; None for a notification."""
+        ...
+
+
+class InFlight:
+    """One request from its line to its answer; without `id` it is a notification."""
 
     def __init__(
         self,
-        connection: Connection,
+        client: Client,
         message: messages.Request,
         id: messages.Id | None,
-        answer: Reply,
+        respond: Respond,
     ) -> None:
-        self._connection = connection
+        """`respond` gets the response as a line, None if there is none to send."""
+        self._client = client
         self._message = message
-        self._answer = answer
+        self._parked: Parked | None = None
+        self._cancelled = False
+        self.respond = respond
         self.id = id
-        self.key: messages.Id | Flight = self if id is None else id
+        self.key: messages.Id | InFlight = self if id is None else id
         self.method = message.method
-        self.parked = False
-        service = connection.service
-        emit: Emit = _silent
-        if id is not None:
-            self._stream = self._make_stream(id)
-            emit = self._stream.emit
-        self.call = service.call(connection.peer, emit, self.is_cancelled, connection.settings)
-        self.call.crowded = self.is_crowded
-        self.call.max_line_bytes = connection.wire.max_line_bytes
+        self._call = client.call(self._emit, self.is_cancelled)
+        self._stream = None if id is None else self._make_stream(id)
 
     def _make_stream(self, id: messages.Id) -> Stream:
         return Stream(
-            wire=self._connection.wire,
+            wire=self._client.wire,
             id=id,
-            host=self._connection.service.host,
-            send=self._connection.outbox.send,
-            crowded=self.is_crowded,
+            host=self._call.host,
+            send=self._client.outbox.send,
+            crowded=self._is_crowded,
             wait=self._wait_for_room,
         )
 
-    def _wait_for_room(self) -> None:
-        """Not while it is parked: all that is parked shares one thread."""
-        if not self.parked:
-            self._connection.outbox.wait_for_room(self.is_cancelled)
+    @property
+    def is_parked(self) -> bool:
+        """True while the request is parked: it holds no thread and takes no place."""
+        return self._parked is not None
+
+    def cancel(self) -> None:
+        """Asks the request to stop; what it has committed stays."""
+        self._cancelled = True
 
     def is_cancelled(self) -> bool:
-        return self.id in self._connection.cancelled
-
-    def is_crowded(self) -> bool:
-        """True if the client has much to read before it gets to anything new."""
-        return self._connection.outbox.congested
-
-    def tell_room(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when it is crowded no more."""
-        self._connection.outbox.on_room = tell
-
-    def check_waiting(self, detail: dict[str, Any]) -> None:
-        """Raises operation.cancelled: what waits ends with its connection."""
-        if self._connection.ending:
-            raise KbprocError(
-                "operation.cancelled", "The connection ended meanwhile.", detail=detail
-            )
-        self.call.check_cancelled(**detail)
+        return self._cancelled
 
     def run(self) -> None:
+        """Begins the request, on the thread that it was given."""
         self._settle(self._begin)
 
-    def resume(self, step: Callable[[], Answer | Parked]) -> None:
-        """Back from waiting."""
-        self._connection.pool_for(self.method).submit(lambda: self._settle(step))
-
     def _begin(self) -> Answer | Parked:
-        self.call.check_cancelled()
-        found = self.call.registry.find(self.method)
-        if found.streams and self.id is not None:
-            self._stream.emit("init", {})
-        return run(self.call, self.method, self._message.params)
+        self._call.check_cancelled()
+        found = self._call.registry.find(self.method)
+        if found.streams:
+            self._emit("init", {})
+        return run(self._call, self.method, self._message.params)
 
-    def _settle(self, step: Callable[[], Answer | Parked]) -> None:
+    def _settle(self, step: Step) -> None:
         try:
             reached = step()
         except KbprocError as error:
-            self.fail(error)
-        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-            self.fail(messages.unexpected(error))
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
+            self._fail(messages.unexpected(error))
         else:
             if isinstance(reached, Parked):
-                self.parked = True
-                self._connection.service.waiting.add(self, reached)
+                self._parked = reached
+                self._client.park(self, reached.timeout_ms)
             else:
                 self._succeed(reached)
+
+    # ------------------------------------------------------------------------- events
+
+    def _emit(self, name: str, fields: dict[str, Any]) -> None:
+        """A notification's events go nowhere."""
+        if self._stream is not None:
+            self._stream.emit(name, fields)
+
+    def _is_crowded(self) -> bool:
+        """True if the client has much to read before it gets to anything new."""
+        return self._client.outbox.congested
+
+    def _wait_for_room(self) -> None:
+        """A parked request does not wait for room: all that is parked shares one thread."""
+        if not self.is_parked:
+            self._client.outbox.wait_for_room(self.is_cancelled)
+
+    # ------------------------------------------------------------------------ waiting
+
+    def has_more(self) -> bool:
+        """True for a stream with more to send, to a client that can take it."""
+        tail = None if self._parked is None else self._parked.tail
+        return tail is not None and not self._is_crowded() and tail.more()
+
+    def poll(self, *, expired: bool) -> bool:
+        """Asks whether the waiting is over; True if it is. `expired`: its time is up."""
+        parked = self._parked
+        if parked is None:
+            return True
+        try:
+            self._check_still_wanted(parked.detail())
+            if self._is_ready(parked):
+                self._resume(parked.resume)
+                return True
+            if expired:
+                raise parked.expired()
+        except KbprocError as error:
+            self._fail(error)
+            return True
+        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
+            self._fail(messages.unexpected(error))
+            return True
+        return False
+
+    def _check_still_wanted(self, detail: dict[str, Any]) -> None:
+        """Raises operation.cancelled: what waits ends with its connection."""
+        if self._client.ending:
+            raise KbprocError(
+                "operation.cancelled", "The connection ended meanwhile.", detail=detail
+            )
+        self._call.check_cancelled(**detail)
+
+    def _is_ready(self, parked: Parked) -> bool:
+        """A stream is not even asked while its client doesn't read."""
+        if parked.tail is not None and self._is_crowded():
+            return False
+        return parked.ready()
+
+    def _resume(self, step: Step) -> None:
+        self._parked = None
+        self._client.submit(self, lambda: self._settle(step))
+
+    # ----------------------------------------------------------------------- the answer
 
     def _succeed(self, answer: Answer) -> None:
         line = None
         if self.id is not None:
-            line = self._connection.wire.result(
-                self.id, self.call.registry.methods[self.method], answer
-            )
-        self._deliver(line)
+            method = self._call.registry.methods[self.method]
+            line = self._client.wire.result(self.id, method, answer)
+        self._client.answer(self, line)
 
-    def fail(self, error: KbprocError) -> None:
-        line = None
-        if self.id is not None:
-            line = self._connection.wire.error(self.id, error)
-        self._deliver(line)
-
-    def _deliver(self, line: bytes | None) -> None:
-        """The place is free before the answer can be read: the client may use the id again."""
-        self._connection.finished(self)
-        self._answer(line)
-        self._connection.answered()
-
-
-def _silent(name: str, fields: dict[str, Any]) -> None:
-    """A notification's events go nowhere."""
+    def _fail(self, error: KbprocError) -> None:
+        line = None if self.id is None else self._client.wire.error(self.id, error)
+        self._client.answer(self, line)

@@ -1,7 +1,7 @@
 """What comes in: lines, and the signals that end them.
 
-Owns: splitting a descriptor into lines with a limit, and the moments at which
-SIGTERM and SIGINT may interrupt.
+Owns: splitting what a descriptor holds into lines of limited length, and the moments
+at which SIGTERM and SIGINT may interrupt.
 Refuses to know: what the lines say.
 """
 
@@ -17,7 +17,7 @@ _MOST_DIGITS = 20
 
 
 class Stop(BaseException):
-    """SIGTERM or SIGINT, raised in the main thread where it lets it in."""
+    """SIGTERM or SIGINT, raised in the main thread and only where nothing can be torn."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -58,7 +58,7 @@ class Signals:
 
 
 class Lines:
-    """Splits a descriptor into lines; one over the limit is dropped, not kept in memory."""
+    """The lines of a descriptor; a line over the limit is dropped, not kept in memory."""
 
     def __init__(self, fd: int, limit: int, signals: Signals, first: bytes = b"") -> None:
         """`first`: bytes that were read already."""
@@ -86,7 +86,7 @@ class Lines:
         return os.read(self._fd, 1 << 16)
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Lines without newline; for one that was too long, its size so far as an int.
+        """Lines without newline; for a line that was too long, its size so far as an int.
 
         Raises Stop.
         """
@@ -108,12 +108,12 @@ class Lines:
 
 
 def skipped(size: int) -> bytes:
-    """What an attached process sends the owner for a line that it has dropped as too long."""
+    """What an attached process sends the owner for a line that was too long and dropped."""
     return _SKIPPED + b"%d" % size
 
 
 def size_skipped(line: bytes) -> int | None:
-    """None if the line says no such thing. A client may send anything, this too."""
+    """The size that `skipped` wrote; None for any other line. A client may send this, too."""
     digits = line.removeprefix(_SKIPPED)
     if digits == line or len(digits) > _MOST_DIGITS or not digits.isdigit():
         return None

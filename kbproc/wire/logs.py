@@ -1,7 +1,7 @@
 """The log on stderr: NDJSON lines for people and machines, not the event log.
 
-Owns: their format, and that a repeated line is told once with its count.
-Refuses to know: who writes them.
+Owns: the lines' format, and that equal lines in a row become one with their count.
+Refuses to know: who logs what.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class _Lines(logging.Handler):
             if entry == self._last:
                 self._repeated += 1
                 return
-            self._tell_repeats()
+            self._write_repeats()
             self._last = entry
             self._write(entry, {})
 
-    def _tell_repeats(self) -> None:
+    def _write_repeats(self) -> None:
         if self._repeated and self._last is not None:
             self._write(self._last, {"repeated": self._repeated})
         self._repeated = 0
@@ -56,11 +56,12 @@ class _Lines(logging.Handler):
 
     def close(self) -> None:
         with self._guard:
-            self._tell_repeats()
+            self._write_repeats()
         super().close()
 
 
 def log_to_stderr(level: str, host: Host) -> None:
+    """From now on; handlers that were there before are removed."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)

@@ -56,7 +56,7 @@ _decode_any = msgspec.json.Decoder().decode
 
 
 def parse(line: bytes) -> Message | list[Message]:
-    """One line: a message, or a batch of them."""
+    """The message that a line holds, or all messages of a batch."""
     if line.lstrip()[:1] != b"[":
         return _message(line)
     try:
@@ -86,7 +86,7 @@ def _message(line: bytes) -> Message:
 
 
 def _long_id() -> KbprocError:
-    """It would come back with every answer and event, and so make them too long."""
+    """An id comes back with every answer and event, and a long one makes them too long."""
     return _invalid(f"id has more than {MAX_ID} characters.", field="$.id")
 
 
@@ -154,6 +154,7 @@ def _invalid(message: str, **more: Any) -> KbprocError:
 
 
 def error_data(error: KbprocError) -> ErrorData:
+    """An error as clients get it."""
     return ErrorData(
         schema="error/1",
         type=error.type,
@@ -203,7 +204,7 @@ class Wire:
         self._checker = Checker()
 
     def limited(self, max_line_bytes: int) -> Wire:
-        """The same for a connection with another limit; schemas are compiled once."""
+        """The same with another limit, for one connection; schemas are compiled once."""
         wire = copy.copy(self)
         wire.max_line_bytes = max_line_bytes
         return wire
@@ -223,7 +224,7 @@ class Wire:
         return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
 
     def too_long(self, id: Id | None, size: int) -> bytes:
-        """Instead of an answer of `size` bytes; short, so it is not measured again."""
+        """The error instead of an answer of `size` bytes; it is short, so nobody measures it."""
         error = KbprocError(
             "input.too_large",
             f"The answer has {size} bytes; a line holds at most {self.max_line_bytes}.",
@@ -245,7 +246,7 @@ class Wire:
         return _encode({"jsonrpc": "2.0", "id": id, "error": value})
 
     def event(self, name: str, fields: dict[str, Any]) -> bytes | None:
-        """None if the event breaks its schema: it is left out and told on stderr."""
+        """None if the event breaks its schema: the event is left out, and stderr says so."""
         params = {"type": name, **msgspec.to_builtins(fields)}
         complaint = self._checker.event(name, params)
         if complaint is not None:
@@ -254,7 +255,7 @@ class Wire:
         return _encode({"jsonrpc": "2.0", "method": "event", "params": params})
 
     def plain_event(self, name: str, fields: dict[str, Any]) -> bytes:
-        """An event of the process itself."""
+        """An event of the process itself, which always comes."""
         return self.event(name, fields) or _encode(
             {"jsonrpc": "2.0", "method": "event", "params": {"type": name}}
         )

@@ -1,7 +1,7 @@
 """Lines on their way out.
 
-Owns: their order, when a line is written by whom, and holding back whoever
-makes more than the client reads.
+Owns: the order of lines, which thread writes them, and holding back streams and
+requests while the client does not read.
 Refuses to know: what the lines say.
 """
 
@@ -21,7 +21,7 @@ _FULL_BYTES = 32 << 20
 
 
 class Outbox:
-    """Lines on their way out, in order. A short one goes at once if the pipe has room."""
+    """Lines on their way out, in order. A short line is written at once if the pipe has room."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -31,7 +31,7 @@ class Outbox:
         self._writing = False
         self._closed = False
         self._thread: threading.Thread | None = None
-        # Told once what was congested is so no more; it must not block.
+        # Called when the outbox is congested no more; it must not block.
         self.on_room: Callable[[], None] = lambda: None
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
@@ -93,7 +93,7 @@ class Outbox:
     def _write(self, data: bytes) -> None:
         try:
             write_all(self._fd, data)
-        except OSError:  # the reader is gone: nobody is left to tell
+        except OSError:  # the reader is gone
             self._closed = True
 
     def _run(self) -> None:

@@ -1,69 +1,69 @@
-"""Requests that wait for the store, without a thread of their own.
+"""Requests that wait, without a thread of their own.
 
-Owns: the one thread that asks them, their deadlines, and whose turn it is.
-Refuses to know: what they wait for.
+Owns: the one thread that polls them, their deadlines, and whose turn it is.
+Refuses to know: what a request waits for, who has sent it, and what a store is.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
-from kbproc.base.errors import KbprocError
-from kbproc.calls.reply import Parked
-from kbproc.wire import messages
-
-if TYPE_CHECKING:
-    from kbproc.wire.in_flight import Flight
-    from kbproc.wire.service import Service
+from kbproc.base.host import Host
 
 
-class _Waiter(NamedTuple):
-    flight: Flight
-    parked: Parked
+class Waiting(Protocol):
+    """A request that waits, as parking knows it."""
+
+    def has_more(self) -> bool:
+        """True if it could send something now, though nothing has changed."""
+        ...
+
+    def poll(self, *, expired: bool) -> bool:
+        """True once it waits no more; `expired`: its time is up. Raises nothing."""
+        ...
+
+
+class _Place(NamedTuple):
+    request: Waiting
     deadline: float | None
 
-    @property
-    def hot(self) -> bool:
-        """True if it has more to send, and a client that can take it."""
-        tail = self.parked.tail
-        return tail is not None and tail.more() and not self.flight.is_crowded()
-
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         return self.deadline is not None and now >= self.deadline
 
 
-class Waiting:
-    """Requests that wait, all on one thread, woken by whatever the store shows.
+class Parking:
+    """Requests that wait, all on one thread, which is woken whenever something has changed.
 
-    Streams with a backlog take turns: each sends a part, and meanwhile nobody else
-    is asked for whom nothing has changed.
+    Streams with a backlog take turns: each sends a part, and meanwhile no request is
+    polled for which nothing has changed.
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._waiters: list[_Waiter] = []
+    def __init__(self, host: Host, subscribe: Callable[[Callable[[], None]], None]) -> None:
+        """`subscribe` is told once, at the first request, what to call at every change."""
+        self._host = host
+        self._subscribe = subscribe
+        self._places: list[_Place] = []
         self._changed = threading.Condition()
         self._woken = False
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    def add(self, flight: Flight, parked: Parked) -> None:
-        deadline = None
-        if parked.timeout_ms is not None:
-            deadline = self._service.host.monotonic_ms() + parked.timeout_ms
-        if parked.tail is not None:
-            flight.tell_room(self.wake)
+    def add(self, request: Waiting, timeout_ms: int | None) -> None:
+        """Polls the request soon, and from then on at every change."""
+        deadline = None if timeout_ms is None else self._host.monotonic_ms() + timeout_ms
         with self._changed:
-            self._waiters.append(_Waiter(flight, parked, deadline))
+            self._places.append(_Place(request, deadline))
             if self._thread is None:
-                flight.call.store.on_change(self.wake)
-                self._thread = threading.Thread(target=self._run, name="waiting", daemon=True)
+                self._subscribe(self.wake)
+                self._thread = threading.Thread(target=self._run, name="parking", daemon=True)
                 self._thread.start()
             self._woken = True
             self._changed.notify_all()
 
     def wake(self) -> None:
+        """Something has changed: every request is polled. This must not block."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
@@ -77,47 +77,25 @@ class Waiting:
     def _run(self) -> None:
         while not self._closing:
             with self._changed:
-                self._changed.wait_for(lambda: self._woken, self._patience())
+                self._changed.wait_for(lambda: self._woken, self._seconds_to_next())
                 everybody, self._woken = self._woken, False
-                waiters, self._waiters = self._waiters, []
-            now = self._service.host.monotonic_ms()
-            still = [
-                waiter
-                for waiter in waiters
-                if not ((everybody or waiter.hot or waiter.due(now)) and self._settled(waiter))
-            ]
+                places, self._places = self._places, []
+            now = self._host.monotonic_ms()
+            still = [place for place in places if not self._is_done(place, now, everybody)]
             with self._changed:
-                self._waiters = still + self._waiters
+                self._places = still + self._places
 
-    def _patience(self) -> float | None:
-        """Seconds until somebody must be asked, whether anything has changed or not."""
-        if any(waiter.hot for waiter in self._waiters):
+    def _is_done(self, place: _Place, now: float, everybody: bool) -> bool:
+        due = place.is_due(now)
+        if not (everybody or due or place.request.has_more()):
+            return False
+        return place.request.poll(expired=due)
+
+    def _seconds_to_next(self) -> float | None:
+        """How long nobody must be polled, if nothing changes meanwhile."""
+        if any(place.request.has_more() for place in self._places):
             return 0.0
-        deadlines = [waiter.deadline for waiter in self._waiters if waiter.deadline is not None]
+        deadlines = [place.deadline for place in self._places if place.deadline is not None]
         if not deadlines:
             return None
-        return max(0.0, (min(deadlines) - self._service.host.monotonic_ms()) / 1000)
-
-    def _settled(self, waiter: _Waiter) -> bool:
-        flight, parked = waiter.flight, waiter.parked
-        try:
-            flight.check_waiting(parked.detail())
-            if self._is_ready(waiter):
-                flight.parked = False
-                flight.resume(parked.resume)
-                return True
-            if waiter.due(self._service.host.monotonic_ms()):
-                raise parked.expired()
-        except KbprocError as error:
-            flight.fail(error)
-            return True
-        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
-            flight.fail(messages.unexpected(error))
-            return True
-        return False
-
-    def _is_ready(self, waiter: _Waiter) -> bool:
-        """A stream is not even asked while its client doesn't read."""
-        if waiter.parked.tail is not None and waiter.flight.is_crowded():
-            return False
-        return waiter.parked.ready()
+        return max(0.0, (min(deadlines) - self._host.monotonic_ms()) / 1000)

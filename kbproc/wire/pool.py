@@ -1,7 +1,7 @@
 """Threads that run requests.
 
-Owns: how many there are, when one is made, and ending them.
-Refuses to know: what they run.
+Owns: how many threads there are, when one is started, and ending them.
+Refuses to know: what the threads run.
 """
 
 from __future__ import annotations

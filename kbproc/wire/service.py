@@ -1,12 +1,13 @@
 """What all connections of one process share.
 
-Owns: the store being opened, the pool, the parking.
-Refuses to know: connections and requests.
+Owns: the methods, the way to the store, the threads for reads, the parking, and what
+each request's `Call` is made of.
+Refuses to know: connections, and how a request is answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kbproc.base.host import Host
@@ -15,14 +16,14 @@ from kbproc.calls.method import Registry
 from kbproc.settings.config import MAX_IN_FLIGHT
 from kbproc.store.store import Store
 from kbproc.wire import messages
-from kbproc.wire.parking import Waiting
+from kbproc.wire.parking import Parking
 from kbproc.wire.pool import Pool
 
 WORKERS = 8
 
 
 class Service:
-    """What all connections of a process share."""
+    """What all connections of a process share; `open_store` raises why there is no store."""
 
     def __init__(
         self,
@@ -32,19 +33,20 @@ class Service:
         open_store: Callable[[], Store],
         wire: messages.Wire,
         max_in_flight: int = MAX_IN_FLIGHT,
-        settings: dict[str, Any] | None = None,
     ) -> None:
         self.registry = registry
         self.host = host
         self.open_store = open_store
         self.wire = wire
         self.max_in_flight = max_in_flight
-        self.settings = settings or {}
         self.pool = Pool(WORKERS)
-        self.waiting = Waiting(self)
+        self.parking = Parking(host, self._on_change)
+
+    def _on_change(self, wake: Callable[[], None]) -> None:
+        self.open_store().on_change(wake)
 
     def close(self) -> None:
-        for part in (self.waiting, self.pool):
+        for part in (self.parking, self.pool):
             part.close()
 
     def call(
@@ -52,7 +54,7 @@ class Service:
         peer: Peer,
         emit: Emit,
         cancelled: Callable[[], bool],
-        settings: dict[str, Any] | None = None,
+        settings: Mapping[str, Any],
     ) -> Call:
         return Call(
             registry=self.registry,
@@ -62,5 +64,5 @@ class Service:
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,
-            settings={**self.settings, **(settings or {})},
+            settings=settings,
         )

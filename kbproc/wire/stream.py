@@ -1,6 +1,6 @@
 """The events of one request, numbered without a gap.
 
-Owns: thinning out progress, its eta, the index, the order.
+Owns: the index, how often progress is reported, and the time that is left.
 Refuses to know: where events go, and who reads them.
 """
 
@@ -16,7 +16,7 @@ _PROGRESS_EVERY_MS = 100.0
 
 
 class Stream:
-    """`send` gets each event as a line; `crowded` tells that it had better get fewer."""
+    """`send` gets each event as a line; while `crowded` is true there should be fewer."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Stream:
         self._started = self._last_progress = host.monotonic_ms()
 
     def emit(self, name: str, fields: dict[str, Any]) -> None:
-        """Progress is thinned out before it is numbered; other events `wait` for room."""
+        """Progress may be left out, before it is numbered; other events `wait` for room."""
         if name == "progress":
             now, last = self._host.monotonic_ms(), fields.pop("last", False)
             if not last and (self._crowded() or now - self._last_progress < _PROGRESS_EVERY_MS):
@@ -53,7 +53,7 @@ class Stream:
             self._send(line)
 
     def _eta(self, now: float, current: int, total: int | None) -> int | None:
-        """Milliseconds that are left if it goes on as it went."""
+        """Milliseconds that are left, if the work goes on as fast as so far."""
         if not current or total is None:
             return None
         return round((now - self._started) / current * (total - current))

@@ -488,7 +488,7 @@ def test_backlogs_take_turns(open_session: OpenSession) -> None:
     client.outbox.congested = True  # until both are there
     for id in ("a", "b"):
         client.send(id, "events.subscribe", after_seq=0)
-        while not client.connection._in_flight[id].parked:
+        while not client.connection._in_flight[id].is_parked:
             time.sleep(0.001)
     client.outbox.congested = False
     client.outbox.on_room()
@@ -561,7 +561,7 @@ def test_it_takes_no_place(open_session: OpenSession) -> None:
     for id in range(30):
         while id not in client.connection._in_flight:
             client.send(id, "events.subscribe", after_seq=0)
-        while not client.connection._in_flight[id].parked:
+        while not client.connection._in_flight[id].is_parked:
             time.sleep(0.001)
     threads = threading.active_count()
     while "result" not in client.message():
@@ -580,7 +580,7 @@ def test_its_time_ends(session: Session) -> None:
     write(session, 1)
     client.items(1, 2)
     clock[0] = 1000.0
-    session.service.waiting.wake()
+    session.service.parking.wake()
     error = client.ended()
     assert (error["type"], error["seq"], error["detail"]) == ("operation.timeout", 2, {"seq": 2})
 

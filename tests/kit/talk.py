@@ -233,9 +233,7 @@ class Session:
 
     def idle(self) -> None:
         """Waits until everything that was sent is answered, notifications too."""
-        connection = self.connection
-        with connection._changed:
-            assert connection._changed.wait_for(connection._all_answered, PATIENCE)
+        assert self.connection.wait_until_idle(PATIENCE)
 
     def ask(self, method: str, /, **params: Any) -> Message:
         """The answer's message; events are passed over."""

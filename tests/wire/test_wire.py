@@ -277,7 +277,7 @@ def test_waiting_requests_take_no_place(open_session: OpenSession) -> None:
     session.receive(), session.receive()
     for id in range(50):
         session.send(as_bytes(request(id, "ping", min_seq=2, timeout_ms=20_000)))
-        while not session.connection._in_flight[id].parked:
+        while not session.connection._in_flight[id].is_parked:
             time.sleep(0.001)
     session.send(as_bytes(request("wake", "kb.create", slug="wakes-them")))
     session.idle()
