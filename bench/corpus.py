@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.host import Host
-from kbproc.events.codec import ChunkText, DocWritten
+from kbproc.events.document import ChunkText, DocWritten
 from kbproc.models.hashing import HashEmbedder
 from kbproc.sources.chunk import embed_text
 from kbproc.store.lane import Lane

@@ -20,7 +20,7 @@ from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
-from kbproc.events.codec import AgentWritten
+from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Target
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from kbproc.events.codec import EntryRevived, EntrySuperseded, Event
+from kbproc.events.entry import EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.queries.queries import Queries

@@ -16,7 +16,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import check_metadata, clean_tags
 from kbproc.documents.revision import Content, Ids, written
-from kbproc.events.codec import ChunkText
+from kbproc.events.document import ChunkText
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 

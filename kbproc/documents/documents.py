@@ -18,7 +18,7 @@ from kbproc.base.suggest import nearest
 from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags, instant
 from kbproc.base.wording import plural, there_is_no
 from kbproc.documents.document import DocType
-from kbproc.events.codec import DocDeleted
+from kbproc.events.document import DocDeleted
 from kbproc.store.decision import Decision, Here, Target
 
 if TYPE_CHECKING:

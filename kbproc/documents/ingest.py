@@ -23,7 +23,8 @@ from kbproc.base.wording import plural
 from kbproc.documents.content import read_content
 from kbproc.documents.documents import is_bulk, require_kb, targets_of
 from kbproc.documents.revision import Content, Ids, metadata_of, tags_of, written
-from kbproc.events.codec import DocDeleted, DocWritten, Event, FileCleared, FileFailed
+from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
+from kbproc.events.event import Event
 from kbproc.sources import walk
 from kbproc.sources.blobs import digest
 from kbproc.sources.parse.formats import detect

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.documents.document import Document, Source, shown
-from kbproc.events.codec import ChunkText, DocChanged, DocWritten, Event
+from kbproc.events.document import ChunkText, DocChanged, DocWritten
+from kbproc.events.event import Event
 from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
 from kbproc.store.state import IndexStatus

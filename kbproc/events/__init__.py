@@ -2,7 +2,7 @@
 
 Refuses to know: records, positions, and how a view applies an event.
 
-Offers: codec
+Offers: agent · codec · document · entry · event · kb · upkeep
 May import: base
 Light: yes
 """

@@ -19,23 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kbproc.events.codec import (
-    AgentDeleted,
-    AgentWritten,
-    ChunkText,
-    DocDeleted,
-    DocPurged,
-    DocWritten,
-    EntryFacts,
-    EntryRevived,
-    EntrySuperseded,
-    Event,
-    FileCleared,
-    FileFailed,
-    KbCreated,
-    KbDeleted,
-    KbUpdated,
-)
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.document import ChunkText, DocDeleted, DocWritten, FileCleared, FileFailed
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.events.upkeep import DocPurged
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog

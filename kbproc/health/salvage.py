@@ -26,7 +26,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
 from kbproc.events import codec
-from kbproc.events.codec import LogRepaired
+from kbproc.events.upkeep import LogRepaired
 from kbproc.health import recover
 from kbproc.health.recover import Said
 from kbproc.log import file
@@ -228,7 +228,7 @@ class _Bench:
         sync_folder(aside)
         reach("salvage.decided")
         finish(self._folder)
-        return [codec.summary(event) for one in again for event in one.events]
+        return [event.summary() for one in again for event in one.events]
 
     def _remembered(self) -> tuple[list[Said], tuple[int, int]]:
         """What to write again, and the next ids."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -17,14 +17,14 @@ from msgspec import UNSET, Struct, UnsetType
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.events import codec
-from kbproc.events.codec import Erased, Event, KbCreated, KbDeleted, KbUpdated
+from kbproc.events.event import Event
 from kbproc.log.file import Log
 from kbproc.log.record import Record
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
 
-TYPES = tuple(kind.__struct_config__.tag for kind in get_args(Event))
+TYPES = tuple(codec.KINDS)
 
 MOST_BYTES = 4 << 20  # of one record as it is shown, and of a page of them
 _LEFT_FOR_THE_LINE = 2048  # the id, which may be long, and what stands around a record
@@ -100,9 +100,9 @@ class Wanted(Struct, kw_only=True, frozen=True):
         return not self.by_event and self.actor is None
 
     def fits(self, event: Event) -> bool:
-        if self.types is not None and codec.tag_of(event) not in self.types:
+        if self.types is not None and event.tag() not in self.types:
             return False
-        return self.document_id is None or self.document_id in codec.documents_of(event)
+        return self.document_id is None or self.document_id in event.concerns().documents
 
 
 def check_types(types: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -156,16 +156,13 @@ def _record(record: Record, events: list[ShownEvent], **more: Any) -> ShownRecor
 
 
 def _event(event: Event, data: dict[str, Any] | UnsetType) -> ShownEvent:
-    summary = codec.summary(event)
-    if isinstance(event, Erased):
-        summary = f"{event.was}, {summary}"
-    kb = event.slug if isinstance(event, KbCreated | KbUpdated | KbDeleted) else None
+    about = event.concerns()
     return ShownEvent(
-        type=codec.tag_of(event),
-        summary=summary,
-        document_id=codec.document_of(event),
-        kb=kb or getattr(event, "kb", None),
-        revision=getattr(event, "revision", None),
+        type=event.tag(),
+        summary=event.summary(),
+        document_id=about.document,
+        kb=about.kb or about.within,
+        revision=about.revision,
         data=data,
     )
 

@@ -21,17 +21,9 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.events import codec
-from kbproc.events.codec import (
-    ChunkText,
-    DocChanged,
-    DocPurged,
-    DocWritten,
-    Erased,
-    Event,
-    FileCleared,
-    FileFailed,
-    PurgeEnded,
-)
+from kbproc.events.document import ChunkText, DocChanged, DocWritten, FileCleared, FileFailed
+from kbproc.events.event import Event
+from kbproc.events.upkeep import DocPurged, Erased, PurgeEnded
 from kbproc.log import record as records
 from kbproc.log.record import Record
 from kbproc.log.segment import rewrite
@@ -233,7 +225,7 @@ def _without(record: Record, trace: Trace) -> Record:
 
 
 def _stand_in(event: Event, purge: int) -> Erased:
-    was, id = codec.tag_of(event), codec.document_of(event)
+    was, id = event.tag(), event.concerns().document
     if not isinstance(event, DocWritten):
         return Erased(was=was, purge=purge, document_id=id)
     return Erased(

@@ -24,7 +24,8 @@ from kbproc.documents.documents import (
     unknown_kb,
 )
 from kbproc.documents.revision import of_event
-from kbproc.events.codec import DocWritten, Event
+from kbproc.events.document import DocWritten
+from kbproc.events.event import Event
 from kbproc.history.timeline import (
     DocumentState,
     PastRecords,

@@ -21,15 +21,9 @@ from msgspec.structs import replace
 
 from kbproc.base.values import Scalar
 from kbproc.events import codec
-from kbproc.events.codec import (
-    ChunkDeleted,
-    DocChanged,
-    DocDeleted,
-    DocPurged,
-    DocWritten,
-    Erased,
-    Event,
-)
+from kbproc.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
+from kbproc.events.event import Event
+from kbproc.events.upkeep import DocPurged, Erased
 
 if TYPE_CHECKING:
     from kbproc.log.file import Log
@@ -167,7 +161,7 @@ class PastRecords:
         self._to_seq = to_seq
         self.events = lru_cache(_KEPT_RECORDS)(self._events)
 
-    def _events(self, seq: int) -> list[Event] | None:
+    def _events(self, seq: int) -> Sequence[Event] | None:
         """None where the record was lost. Raises store.corrupt."""
         record = next(self._log.read(seq - 1, min(seq, self._to_seq)), None)
         if record is None or record.lost is not UNSET:
@@ -239,7 +233,7 @@ class Timeline:
                 self._states[i] = self._fold_record(self._states.get(i - 1), self.touches[i])
         return self._states[index]
 
-    def events(self, index: int) -> list[Event]:
+    def events(self, index: int) -> Sequence[Event]:
         """Of the record at `index`; none if it was lost."""
         return self._records.events(self.touches[index].seq) or []
 
@@ -248,7 +242,7 @@ class Timeline:
         if events is None:
             return Unknown(why="lost")
         for event in events:
-            if codec.document_of(event) == self.id:
+            if event.concerns().document == self.id:
                 state = fold(state, event)
         return state
 

@@ -24,7 +24,9 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.documents import targets_of
-from kbproc.events.codec import AgentDeleted, AgentWritten, DocDeleted, Event
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.document import DocDeleted
+from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:

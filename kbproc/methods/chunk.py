@@ -16,7 +16,8 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.document import ChunkView
 from kbproc.documents.documents import refuse_others, require, targets_of
-from kbproc.events.codec import ChunkDeleted, Event
+from kbproc.events.document import ChunkDeleted
+from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.documents import DocumentIds
+from kbproc.events.entry import LINK_TAGS
 from kbproc.history.restore import Restored, restore
-from kbproc.history.revert.links import TYPES as LINKS
 from kbproc.history.revert.links import links_after
 from kbproc.history.revert.revert import revert
 from kbproc.history.revert.undoing import Reversal
@@ -138,7 +138,7 @@ def _action(touch: Touch, before: State, after: State) -> Action:
         return "deleted"
     if not isinstance(after, DocumentState):
         return "lost"
-    if not touch.types - LINKS:
+    if not touch.types - LINK_TAGS:
         return "superseded" if "entry.superseded" in touch.types else "revived"
     if touch.method in BRINGS_BACK or (isinstance(before, DocumentState) and before.deleted):
         return "restored"

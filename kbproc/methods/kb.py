@@ -16,7 +16,9 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.documents import targets_of, unknown_kb
-from kbproc.events.codec import DocDeleted, Event, KbCreated, KbDeleted, KbUpdated
+from kbproc.events.document import DocDeleted
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here, Target
 from kbproc.store.state import Freshness

@@ -19,7 +19,9 @@ from kbproc.calls.reply import Reply
 from kbproc.documents import documents, entries, revision
 from kbproc.documents.content import content_of_text
 from kbproc.documents.entries import EntryId, EntryText, Superseded, TaskId, TaskRef
-from kbproc.events.codec import DocDeleted, EntryFacts, EntryRevived, EntrySuperseded, Event
+from kbproc.events.document import DocDeleted
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 from kbproc.methods.search import found_reply
 from kbproc.search import params as asked
 from kbproc.search import search as service

@@ -12,7 +12,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import ingest
-from kbproc.events.codec import ModelUsed
+from kbproc.events.upkeep import ModelUsed
 from kbproc.library import switch
 from kbproc.store.decision import Decision
 from kbproc.store.pipeline import LongWrite

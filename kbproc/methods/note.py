@@ -16,7 +16,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait
 from kbproc.documents import ingest
-from kbproc.events.codec import DocDeleted
+from kbproc.events.document import DocDeleted
 from kbproc.notes import notes
 from kbproc.notes.diff import Synced, total
 from kbproc.notes.notebooks import foretold_of, removal_of

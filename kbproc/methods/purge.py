@@ -18,7 +18,8 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import documents as docs
 from kbproc.documents.chains import Chains
-from kbproc.events.codec import DocPurged, DocWritten
+from kbproc.events.document import DocWritten
+from kbproc.events.upkeep import DocPurged
 from kbproc.history import purge as service
 from kbproc.history.timeline import PastRecords
 from kbproc.notefiles import edit

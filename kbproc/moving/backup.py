@@ -30,7 +30,10 @@ from kbproc.base.durable import sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.events import codec
-from kbproc.events.codec import AgentDeleted, AgentWritten, DocDeleted, DocPurged, DocWritten, Event
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.document import DocDeleted, DocWritten
+from kbproc.events.event import Event
+from kbproc.events.upkeep import DocPurged
 from kbproc.log import record as records
 from kbproc.log.segment import lines_from
 
@@ -118,7 +121,7 @@ class _Notes:
             case DocWritten() if event.doc_type == "note":
                 self._live[event.id] = event
             case DocDeleted() | DocPurged():
-                for id in codec.documents_of(event):
+                for id in event.concerns().documents:
                     self._live.pop(id, None)
             case AgentWritten():
                 self._folders[event.slug] = event.folder

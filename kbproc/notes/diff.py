@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.events.codec import DocDeleted
+from kbproc.events.document import DocDeleted
 from kbproc.notefiles.folder import Scan, Skipped, Unavailable
 from kbproc.store.decision import Decision, Target
 

@@ -17,7 +17,7 @@ from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import alike, meant, nearest
 from kbproc.documents.revision import Content, Ids
-from kbproc.events.codec import DocDeleted, DocWritten
+from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.notefiles import edit, folder
 from kbproc.notefiles.folder import Unavailable, Unfit, digest
 from kbproc.notes.revision import Moved, Pending, note_written, removed_by

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import read_content
 from kbproc.documents.revision import Content, Ids, written
-from kbproc.events.codec import DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles.folder import Unavailable, digest
 from kbproc.notes.diff import Action, Found

@@ -22,7 +22,8 @@ from kbproc.agents.agent import notes_folder
 from kbproc.base.durable import sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
-from kbproc.events.codec import DocDeleted, Event
+from kbproc.events.document import DocDeleted
+from kbproc.events.event import Event
 from kbproc.notefiles import edit, hidden
 from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles.folder import Seen, Unavailable, digest

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
-from kbproc.events.codec import Event
+from kbproc.events.event import Event
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.queries.queries import Queries

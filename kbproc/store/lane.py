@@ -15,7 +15,8 @@ import msgspec
 
 from kbproc.base.host import Host
 from kbproc.events import codec
-from kbproc.events.codec import Event, KbCreated
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated
 from kbproc.log.file import Log
 from kbproc.log.record import Draft, Position
 from kbproc.settings.config import DEFAULT_KB

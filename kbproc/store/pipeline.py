@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import Event
+from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Here, Request
 from kbproc.store.plan import Plan, confirm, plan_of
 

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError, Risk
 from kbproc.base.values import canonical
-from kbproc.events import codec
 from kbproc.store.decision import Decision, Request, Target
 
 _MOST_SUMMARIES = 100
@@ -59,7 +58,7 @@ def plan_of(request: Request, decision: Decision) -> Plan:
         changes=decision.changes[:_MOST_SUMMARIES],
         events=EventList(
             items=[
-                EventSummary(type=codec.tag_of(event), summary=codec.summary(event))
+                EventSummary(type=event.tag(), summary=event.summary())
                 for event in decision.events[:_MOST_SUMMARIES]
             ],
             total=len(decision.events),

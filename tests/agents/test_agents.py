@@ -11,7 +11,7 @@ import pytest
 
 from kbproc.agents.agent import notes_folder
 from kbproc.documents.content import content_of_text
-from kbproc.events.codec import DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.store.lane import Lane
 from tests.conftest import OpenSession
 from tests.kit.talk import Session

@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from kbproc.events.codec import (
-    AgentWritten,
-    ChunkText,
-    DocWritten,
-    EntryFacts,
-    EntryRevived,
-    EntrySuperseded,
-    Event,
-)
+from kbproc.events.agent import AgentWritten
+from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 

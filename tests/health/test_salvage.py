@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import AgentDeleted
+from kbproc.events.agent import AgentDeleted
 from kbproc.health import salvage
 from kbproc.log import file
 from kbproc.log import record as records

@@ -21,7 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.events import codec
-from kbproc.events.codec import Erased, FileFailed, KbUpdated
+from kbproc.events.document import FileFailed
+from kbproc.events.kb import KbUpdated
+from kbproc.events.upkeep import Erased
 from kbproc.history import feed
 from kbproc.log import record as records
 from kbproc.log.record import Position, Record

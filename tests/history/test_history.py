@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbproc.events import codec
-from kbproc.events.codec import ChunkText, DocChanged, DocDeleted, DocWritten
+from kbproc.events.document import ChunkText, DocChanged, DocDeleted, DocWritten
 from kbproc.health import doctor
 from kbproc.history.revert import revert
 from kbproc.history.timeline import DocumentState, Unknown, fold
@@ -220,7 +220,7 @@ def test_a_live_document_goes_back_to_a_revision(session: Session) -> None:
     session.data("doc.update", id=id, title="D")
     session.data("doc.restore", ids=[id], revision=4)
     last = next(iter(session.store.log.read(session.store.seq - 1, session.store.seq)))
-    assert [codec.tag_of(event) for event in codec.decode(last.events)] == ["doc.changed"]
+    assert [event.tag() for event in codec.decode(last.events)] == ["doc.changed"]
 
 
 def test_restoring_twice_changes_nothing(session: Session) -> None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from kbproc.events.codec import (
-    AgentWritten,
-    ChunkText,
-    DocWritten,
-    EntryFacts,
-    EntryRevived,
-    EntrySuperseded,
-    Event,
-)
+from kbproc.events.agent import AgentWritten
+from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 from kbproc.store.store import Store
 from tests.kit.talk import Session
 

@@ -15,7 +15,7 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
 from kbproc.events import codec
-from kbproc.events.codec import DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.methods.note import PutNote
 from kbproc.notefiles import hidden as notehidden
 from kbproc.notes import notes

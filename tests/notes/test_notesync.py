@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kbproc.base import failpoints
 from kbproc.events import codec
-from kbproc.events.codec import DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.health import doctor
 from kbproc.notefiles import hidden
 from kbproc.notefiles.folder import MOST_BYTES, digest

@@ -21,7 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import AgentDeleted, ChunkText, DocDeleted, DocWritten, KbCreated
+from kbproc.events.agent import AgentDeleted
+from kbproc.events.document import ChunkText, DocDeleted, DocWritten
+from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.sql import query as sqlquery
 from kbproc.sql import views

@@ -17,7 +17,8 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams, WriteParams
-from kbproc.events.codec import Event, KbCreated, KbDeleted
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted
 from kbproc.store import pipeline
 from kbproc.store.decision import Decide, Decision, Here, Request, Target
 from kbproc.store.pipeline import LongWrite, Outcome

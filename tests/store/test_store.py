@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import KbCreated
+from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.store.store import Store
 from tests.conftest import OpenSession

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from kbproc.events.codec import AgentDeleted, DocDeleted, EntryRevived, EntrySuperseded, Event
+from kbproc.events.agent import AgentDeleted
+from kbproc.events.document import DocDeleted
+from kbproc.events.entry import EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 from tests.kit.lifecycle import agent, check, entry, links, note, put, revive, supersede
 from tests.kit.talk import Session
 

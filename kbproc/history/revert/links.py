@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kbproc.documents.chains import Chains
 from kbproc.documents.documents import is_purged, targets_of
-from kbproc.events.codec import EntryRevived, EntrySuperseded, Event
+from kbproc.events.entry import LINK_TAGS, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
 from kbproc.history.revert.undoing import Undoing, by
 from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
 from kbproc.store.decision import Here
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 LinksOf = Callable[[int], dict[int, int | None]]
 _KEPT_RECORDS = 16
-TYPES = frozenset({"entry.superseded", "entry.revived"})
 
 
 class LinkLine:
@@ -33,7 +33,7 @@ class LinkLine:
 
     def __init__(self, links: LinksOf, id: int, rows: Sequence[EventRow]) -> None:
         """`links`: what a record leaves its entries linked with."""
-        self.touches = touches_of([row for row in rows if row.type in TYPES])
+        self.touches = touches_of([row for row in rows if row.type in LINK_TAGS])
         self._states: list[int | None] = []
         for touch in self.touches:
             before = self._states[-1] if self._states else None
@@ -83,7 +83,7 @@ class _Links:
         lines = {
             id: LinkLine(self._links, id, rows)
             for id, rows in rows_of.items()
-            if any(row.type in TYPES and row.seq in seqs for row in rows)
+            if any(row.type in LINK_TAGS and row.seq in seqs for row in rows)
         }
         rows = self._queries.documents_by_id(lines)
         there = [id for id in lines if id in rows and not is_purged(rows[id])]

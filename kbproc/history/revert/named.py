@@ -16,7 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from kbproc.base.wording import plural
-from kbproc.events.codec import AgentDeleted, AgentWritten, Event, KbCreated, KbDeleted, KbUpdated
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.history.revert.undoing import Undoing, by
 from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
 from kbproc.settings.config import DEFAULT_KB
@@ -28,11 +30,9 @@ if TYPE_CHECKING:
 
 _ALL = 1_000_000_000
 
-Kb = KbCreated | KbUpdated | KbDeleted
-Agent = AgentWritten | AgentDeleted
 TYPES = {
-    "kb": frozenset({"kb.created", "kb.updated", "kb.deleted"}),
-    "agent": frozenset({"agent.written", "agent.deleted"}),
+    "kb": frozenset(kind.tag() for kind in (KbCreated, KbUpdated, KbDeleted)),
+    "agent": frozenset(kind.tag() for kind in (AgentWritten, AgentDeleted)),
 }
 KNOWN = TYPES["kb"] | TYPES["agent"]
 
@@ -63,12 +63,12 @@ def _state(event: Event) -> Any:
 
 def _lines(queries: Queries, records: PastRecords, kind: str) -> dict[str, _Line]:
     lines: dict[str, _Line] = {}
-    wanted = Kb if kind == "kb" else Agent
     seqs = queries.matching_records(0, _ALL, sorted(TYPES[kind]), None, None)
     for touch in touches_of(queries.events_of_records(seqs)):
         for event in records.events(touch.seq) or ():
-            if isinstance(event, wanted):
-                line = lines.setdefault(event.slug, _Line())
+            slug = getattr(event.concerns(), kind)
+            if slug is not None:
+                line = lines.setdefault(slug, _Line())
                 line.touches.append(touch)
                 line.states.append(_state(event))
     return lines

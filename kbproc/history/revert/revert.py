@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.wording import plural
 from kbproc.documents.documents import is_bulk, targets_of
-from kbproc.events.codec import DocDeleted, Event
+from kbproc.events.codec import KINDS
+from kbproc.events.document import DocDeleted
+from kbproc.events.entry import LINK_TAGS
+from kbproc.events.event import Event
 from kbproc.history.restore import kind_of_source, taken_by
 from kbproc.history.revert import links, named
 from kbproc.history.revert.undoing import Undoing, by
@@ -44,14 +47,6 @@ if TYPE_CHECKING:
 _FEW_DOCUMENTS = 100
 _BLOCK = 10_000
 
-_STAYS = {
-    "purge.ended": "what a purge has erased can't come back",
-    "text.erased": "what a purge has erased can't come back",
-    "file.failed": "it only notes a file that could not be read; ingest it again",
-    "file.cleared": "it only notes a file that had failed before; ingest it again",
-    "log.repaired": "damaged records that were given up can't come back",
-    "model.used": "switch back with model.use",
-}
 _A_NOTE = "is a note: put its earlier text back with note.put; note.get with as_of shows it"
 
 
@@ -113,7 +108,7 @@ class _Revert:
         documents = self._queries.documents_by_id(found)
         backs = []
         for id, rows in found.items():
-            kept = [row for row in rows if row.type not in links.TYPES]
+            kept = [row for row in rows if row.type not in LINK_TAGS]
             line = Timeline(self._records, id, kept)
             back = self._unwound(line, documents.get(id))
             if back is not None:
@@ -201,5 +196,5 @@ class _Revert:
             if known or (row.seq, row.type) in seen:
                 continue
             seen.add((row.seq, row.type))
-            why = f"{row.type}: {_STAYS.get(row.type, 'such a record can not be undone')}"
+            why = f"{row.type}: {KINDS.get(row.type, Event).stays}"
             self._undoing.keep_record(row.seq, why, row.kb)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.events.codec import Event
+from kbproc.events.event import Event
 from kbproc.history.timeline import Touch
 from kbproc.store.decision import Decision, Target
 

@@ -15,7 +15,8 @@ import msgspec
 from kbproc.agents import agent
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import AgentWritten, Event
+from kbproc.events.agent import AgentWritten
+from kbproc.events.event import Event
 from kbproc.moving.incoming.contents import Emit
 from kbproc.moving.portable import lines
 from kbproc.store.decision import Decision, Here

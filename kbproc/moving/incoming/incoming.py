@@ -17,7 +17,10 @@ import msgspec
 from kbproc.base.wording import plural
 from kbproc.documents.documents import require_kb
 from kbproc.documents.revision import Ids, written
-from kbproc.events.codec import DocWritten, EntryFacts, Event, KbCreated
+from kbproc.events.document import DocWritten
+from kbproc.events.entry import EntryFacts
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated
 from kbproc.moving.incoming import agents as agents_
 from kbproc.moving.incoming import links as more
 from kbproc.moving.incoming import notes as notes_
@@ -40,7 +43,7 @@ def planned(contents: Contents, work: Import, here: Here) -> list[str]:
     """Lines of a plan."""
     if work.kb is not None:
         return []
-    created = [event.slug for event in agents(here, contents, work).events]  # type: ignore[union-attr]
+    created = [event.concerns().agent for event in agents(here, contents, work).events]
     changes = [f"create agent {slug}" for slug in created][:_MOST_CHANGES]
     if contents.notes:
         changes.append(f"write the files of {contents.notes} notes that are not there yet")

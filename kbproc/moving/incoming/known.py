@@ -19,7 +19,7 @@ from msgspec import Struct
 from kbproc.base.values import canonical
 from kbproc.documents.documents import whole_text
 from kbproc.documents.revision import Content
-from kbproc.events.codec import ChunkText
+from kbproc.events.document import ChunkText
 from kbproc.moving.outgoing import chunks_of
 from kbproc.moving.portable import lines
 from kbproc.moving.portable.lines import Document

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbproc.documents.chains import Chains
+from kbproc.events.entry import LINK_TAGS
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kbproc.moving.incoming.known import Outcome
 
 _BATCH_LINKS = 1000
-_LINKED = {"entry.superseded", "entry.revived"}
 
 
 # ---------------------------------------------------------------------------- links
@@ -67,4 +67,4 @@ class Links:
         """Whoever was here before may have been linked otherwise by somebody since."""
         if id not in self._were_here:
             return True
-        return not any(row.type in _LINKED for row in here.queries.events_of_document(id))
+        return not any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))

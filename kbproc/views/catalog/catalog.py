@@ -18,26 +18,19 @@ import msgspec
 
 from kbproc.base.failpoints import reach
 from kbproc.events import codec
-from kbproc.events.codec import (
-    AgentDeleted,
-    AgentWritten,
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.document import (
     ChunkDeleted,
     DocChanged,
     DocDeleted,
-    DocPurged,
     DocWritten,
-    EntryFacts,
-    EntryRevived,
-    EntrySuperseded,
-    Erased,
-    Event,
     FileCleared,
     FileFailed,
-    KbCreated,
-    KbDeleted,
-    KbUpdated,
-    LogRepaired,
 )
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.events.upkeep import DocPurged, Erased, LogRepaired
 from kbproc.log.record import START, Position, Record
 from kbproc.views.catalog.folds import lifecycle
 from kbproc.views.catalog.tables import CATALOG_VERSION, SCHEMA, TABLES
@@ -194,8 +187,8 @@ class _Fold:
 
     def note(self, record: Record, index: int, event: Event) -> None:
         """One row of the table of events: what happened, never what it said."""
-        ids: list[int | None] = [*codec.documents_of(event)]
-        for id in ids or [None]:
+        about, tag = event.concerns(), event.tag()
+        for id in about.documents or (None,):
             self._events.append(
                 (
                     record.seq,
@@ -203,10 +196,10 @@ class _Fold:
                     record.ts,
                     record.actor,
                     record.method,
-                    codec.tag_of(event),
-                    getattr(event, "kb", None),
+                    tag,
+                    about.within,
                     id,
-                    getattr(event, "revision", None),
+                    about.revision,
                 )
             )
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import duckdb
 import msgspec
 
-from kbproc.events.codec import AgentDeleted, AgentWritten
+from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.log.record import Record
 
 Link = tuple[int, int, int]  # an entry, what supersedes it, the record's seq

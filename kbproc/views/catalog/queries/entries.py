@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbproc.events.codec import EntryFacts
+from kbproc.events.entry import EntryFacts
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.reader import NOTES, Reader
 from kbproc.views.catalog.rows import AgentRow, ChainRow, DocumentRow, EntryRow, Roster

@@ -1,0 +1,137 @@
+"""What happens to documents, their chunks, and files that can't become one.
+
+Owns: a document's events, with the extracted text of every chunk.
+Refuses to know: how a file is read and cut, and what an entry is worth (entry.py).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from kbproc.base.values import Scalar
+from kbproc.base.wording import plural
+from kbproc.events.entry import EntryFacts
+from kbproc.events.event import Concerned, Event
+
+
+class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A chunk as the parser of its day cut it: a later parser never changes history.
+
+    The first `overlap` characters of `text` repeat the chunk before.
+    """
+
+    text: str
+    page: int | None = None
+    section: str | None = None
+    overlap: int = 0
+
+
+class DocWritten(Event, frozen=True, tag="doc.written"):
+    """A document's whole content. `revision` 1 is a new document.
+
+    Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
+    type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
+    slug can name, under its own slug as `source_id`.
+    """
+
+    id: int
+    kb: str
+    revision: int
+    title: str
+    doc_type: str
+    source_sha256: str
+    size_bytes: int
+    first_chunk: int
+    chunks: list[ChunkText]
+    parser: int
+    path: str | None = None
+    url: str | None = None
+    source_id: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Scalar] = {}
+    pages: int | None = None
+    created_at: str | None = None  # of a document that was made before it came here
+    created_by: str | None = None
+    entry: EntryFacts | None = None
+
+    def summary(self) -> str:
+        verb = "add" if self.revision == 1 else "replace"
+        return f"{verb} document {self.id} “{self.title}” ({plural(len(self.chunks), 'chunk')})"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.id, within=self.kb, revision=self.revision)
+
+
+class DocChanged(Event, frozen=True, tag="doc.changed"):
+    """New title, tags or metadata; the text stays."""
+
+    id: int
+    revision: int
+    title: str
+    tags: list[str]
+    metadata: dict[str, Scalar]
+
+    def summary(self) -> str:
+        return f"change document {self.id} “{self.title}”"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.id, revision=self.revision)
+
+
+class DocDeleted(Event, frozen=True, tag="doc.deleted"):
+    """Hidden, not erased."""
+
+    id: int
+
+    def summary(self) -> str:
+        return f"hide document {self.id}"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.id)
+
+
+class ChunkDeleted(Event, frozen=True, tag="chunk.deleted"):
+    document_id: int
+    revision: int
+    ids: list[int]
+
+    def summary(self) -> str:
+        return f"hide {plural(len(self.ids), 'chunk')} of document {self.document_id}"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.document_id, revision=self.revision)
+
+
+class FileFailed(Event, frozen=True, tag="file.failed"):
+    """A file that could not be read, so that a check can name it."""
+
+    stays: ClassVar[str] = "it only notes a file that could not be read; ingest it again"
+
+    kb: str
+    path: str
+    error: str
+    message: str
+    sha256: str | None = None
+
+    def summary(self) -> str:
+        return f"note that {self.path} can't be read"
+
+    def concerns(self) -> Concerned:
+        return Concerned(within=self.kb)
+
+
+class FileCleared(Event, frozen=True, tag="file.cleared"):
+    """A file that had failed is gone or can be read now."""
+
+    stays: ClassVar[str] = "it only notes a file that had failed before; ingest it again"
+
+    kb: str
+    path: str
+
+    def summary(self) -> str:
+        return f"forget that {self.path} could not be read"
+
+    def concerns(self) -> Concerned:
+        return Concerned(within=self.kb)

@@ -1,0 +1,55 @@
+"""What every event can say of itself.
+
+Owns: the base of all events, and Concerned: what an event is about.
+Refuses to know: which events there are.
+
+Whoever shows, filters or lists events asks them. So a new event is written in the
+file of its noun, and needs a line in the union (codec.py) and one in the table of
+folds (views/catalog/fold.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
+
+
+class Concerned(NamedTuple):
+    """What an event is about.
+
+    `document`: the one document; `listed`: documents, where the event names a list of
+    them. `kb` and `agent`: the one that it makes, changes or ends; `within`: the
+    knowledge base in which it happened. `revision`: what it makes of its subject.
+    """
+
+    document: int | None = None
+    listed: Sequence[int] = ()
+    kb: str | None = None
+    agent: str | None = None
+    within: str | None = None
+    revision: int | None = None
+
+    @property
+    def documents(self) -> Sequence[int]:
+        """All documents that it concerns."""
+        return self.listed if self.document is None else (self.document,)
+
+
+class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
+    """Something that happened. Its tag and its members are in logs: they never change."""
+
+    # Why a revert leaves it as it is, if there is more to say than that it can't be undone.
+    stays: ClassVar[str] = "such a record can not be undone"
+
+    @classmethod
+    def tag(cls) -> str:
+        return str(cls.__struct_config__.tag)
+
+    def summary(self) -> str:
+        """One line for a plan: names, never contents."""
+        raise NotImplementedError
+
+    def concerns(self) -> Concerned:
+        return Concerned()

@@ -1,0 +1,81 @@
+"""What happens to the store as a whole: purges, repairs, another model.
+
+Owns: the events of its upkeep, and what stands where a purge took an event away.
+Refuses to know: how texts are erased, and lines mended.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kbproc.base.wording import plural
+from kbproc.events.event import Concerned, Event
+
+_ERASED = "what a purge has erased can't come back"
+
+
+class DocPurged(Event, frozen=True, tag="doc.purged"):
+    """Erased for good: from here on nothing but their ids is left of these documents."""
+
+    ids: list[int]
+
+    def summary(self) -> str:
+        return f"erase {plural(len(self.ids), 'document')} for good"
+
+    def concerns(self) -> Concerned:
+        return Concerned(listed=self.ids)
+
+
+class PurgeEnded(Event, frozen=True, tag="purge.ended"):
+    """Every file has been rewritten without what the record `purge` names."""
+
+    stays: ClassVar[str] = _ERASED
+
+    purge: int
+
+    def summary(self) -> str:
+        return f"finish the purge of record {self.purge}"
+
+
+class Erased(Event, frozen=True, tag="text.erased"):
+    """Stands where a purge took an event away; `next_*` keep ids from being used again."""
+
+    stays: ClassVar[str] = _ERASED
+
+    was: str
+    purge: int
+    document_id: int | None = None
+    next_document: int = 1
+    next_chunk: int = 1
+
+    def summary(self) -> str:
+        return f"{self.was}, erased by record {self.purge}"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.document_id)
+
+
+class ModelUsed(Event, frozen=True, tag="model.used"):
+    """store.toml named another embedding model."""
+
+    stays: ClassVar[str] = "switch back with model.use"
+
+    kind: str
+    name: str
+
+    def summary(self) -> str:
+        return f"embed with {self.name}"
+
+
+class LogRepaired(Event, frozen=True, tag="log.repaired"):
+    """Records that were damaged beyond reading were given up; `next_*` as in `Erased`."""
+
+    stays: ClassVar[str] = "damaged records that were given up can't come back"
+
+    lost: list[tuple[int, int]]
+    aside: str
+    next_document: int = 1
+    next_chunk: int = 1
+
+    def summary(self) -> str:
+        return f"give up {plural(len(self.lost), 'damaged stretch', 'damaged stretches')}"
