@@ -9,7 +9,7 @@ import pytest
 
 from kbproc.calls.method import Example, Method
 from kbproc.methods.registry import registry
-from tests.conversations.conversations import make_files
+from tests.conversations.scripts import make_files
 from tests.kit.talk import Session
 
 CASES = [(m, e) for m in registry().methods.values() for e in m.examples]

@@ -25,7 +25,7 @@ from kbproc.base.values import SLUG, Instant, Slug
 from kbproc.calls.method import Method
 from kbproc.health import doctor
 from kbproc.methods.registry import registry
-from tests.conversations.conversations import make_files
+from tests.conversations.scripts import make_files
 from tests.kit.talk import Session, as_bytes, cancel, request
 
 METHODS = list(registry().methods.values())

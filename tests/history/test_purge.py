@@ -15,10 +15,10 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.health import doctor
 from tests.conftest import OpenSession
+from tests.kit.corpus import answers, fill
 from tests.kit.faults import as_killed
 from tests.kit.lifecycle import agent, check, entry, note, revive, supersede
 from tests.kit.talk import Session
-from tests.store.test_store import answers, fill
 
 PHRASE = "xylophone quarantine"
 WORDS = ("xylophone", "quarantine", "Xylophone")

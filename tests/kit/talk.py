@@ -349,3 +349,10 @@ def parsed(line: bytes) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
+
+
+def assert_log_lines(told: str) -> None:
+    """stderr holds log lines and no trace of a crash."""
+    for line in told.splitlines():
+        assert list(json.loads(line))[:3] == ["ts", "level", "msg"]
+    assert "Traceback" not in told

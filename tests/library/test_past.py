@@ -10,8 +10,8 @@ import pytest
 
 from kbproc.library import past
 from tests.conftest import OpenSession
+from tests.kit.corpus import QUESTIONS, change, confirmed, fill
 from tests.kit.talk import Session
-from tests.store.test_store import QUESTIONS, change, confirmed, fill
 
 READS: list[tuple[str, dict[str, Any]]] = [
     *(("search", question) for question in QUESTIONS),

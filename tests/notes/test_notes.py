@@ -14,12 +14,9 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
-from kbproc.events import codec
-from kbproc.events.document import DocWritten
 from kbproc.methods.note import PutNote
 from kbproc.notefiles import hidden as notehidden
 from kbproc.notes import notes
-from kbproc.notes.notebooks import Notebooks
 from kbproc.notes.revision import content_of, note_written
 from kbproc.notes.sync import Notebook
 from kbproc.store import pipeline
@@ -27,17 +24,8 @@ from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.pipeline import Outcome
 from tests.conftest import OpenSession
+from tests.kit.notes import approved, attach, get, history, put, slugs
 from tests.kit.talk import PATIENCE, Session
-
-
-def attach(session: Session) -> Notebooks:
-    """Notebooks of the test's own, which watch nothing until they are started."""
-    earlier: Notebooks | None = getattr(session.store, "notebooks", None)
-    if earlier is not None:
-        earlier.close()
-    books = Notebooks(session.store)
-    session.store.notebooks = books  # type: ignore[attr-defined,unused-ignore]
-    return books
 
 
 @pytest.fixture
@@ -59,38 +47,6 @@ def folder(session: Session) -> Path:
 def disarmed() -> Iterator[None]:
     yield
     failpoints.arm(None)
-
-
-def put(session: Session, slug: str, text: str, **more: Any) -> Any:
-    return session.data("note.put", agent="gitea", slug=slug, text=text, **more)
-
-
-def get(session: Session, slug: str, **more: Any) -> Any:
-    return session.data("note.get", agent="gitea", slug=slug, **more)
-
-
-def slugs(session: Session, **more: Any) -> list[str]:
-    return [note["slug"] for note in session.data("note.list", agent="gitea", **more)]
-
-
-def approved(session: Session, method: str, **params: Any) -> Any:
-    """As a person would who reads the plan and approves it."""
-    answer = session.ask(method, **params)
-    if "error" in answer and (plan := answer["error"]["data"].get("plan")):
-        return session.data(method, **params, confirm=plan["plan_hash"])
-    assert "result" in answer, answer
-    return answer["result"]["data"]
-
-
-def history(session: Session, id: int) -> list[tuple[str, str]]:
-    """Actor and text of every revision of a document, from the log."""
-    store = session.store
-    return [
-        (record.actor, store.blobs.get(event.source_sha256).decode())
-        for record in store.log.read(0, store.seq)
-        for event in codec.decode(record.events)
-        if isinstance(event, DocWritten) and event.id == id
-    ]
 
 
 # ------------------------------------------------------------------ put

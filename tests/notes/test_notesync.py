@@ -29,8 +29,8 @@ from kbproc.notes.sync import Notebook
 from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
+from tests.kit.notes import approved, attach, get, history, put, slugs
 from tests.kit.talk import PATIENCE, Session, cancel, request
-from tests.notes.test_notes import approved, attach, get, history, put, slugs
 
 LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 EXAMPLES, STEPS = (300, 60) if LONG else (5, 40)

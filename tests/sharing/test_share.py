@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import stat
@@ -16,18 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbproc import __version__
-from kbproc.methods.registry import registry as all_methods
 from kbproc.settings.config import SCOPES
 from tests.conftest import OpenSession
-from tests.conversations import test_golden
-from tests.conversations.conversations import CONVERSATIONS, Conversation, make_files
 from tests.kit.crowd import (
     LONG,
     Client,
@@ -43,12 +36,10 @@ from tests.kit.crowd import (
     until,
 )
 from tests.kit.faults import faults_of, note
-from tests.kit.talk import Process, Step, Transcript
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 
 compared = faults_of("share")
-folder = test_golden.folder
 
 WRITERS, EACH = (8, 200) if LONG else (4, 40)
 AT_ONCE = 50 if LONG else 12
@@ -59,90 +50,6 @@ LATER = "a process that comes later is served by the one that has the store open
 def crowd(tmp_path: Path) -> Iterator[Crowd]:
     with Crowd(tmp_path) as crowd:
         yield crowd
-
-
-# ------------------------------------------------------------- as over its own stdio
-
-# `store_locked` is about a lock that is held by something that does not listen.
-ATTACHED = [name for name in test_golden.PIPED if name != "store_locked"]
-QUICK = [
-    "requests",
-    "batches",
-    "tokens",
-    "scopes",
-    "waiting",
-    "overloaded",
-    "too_large",
-    "ingest",
-    "store_damaged",
-]
-
-WRITES = {name for name, m in all_methods().methods.items() if m.kind != "read"}
-# Under a token they leave a record of their own, even where nothing has changed.
-RECORDED = {name for name in WRITES if all_methods().methods[name].streams} | {"doc.delete"}
-NAMES = re.compile(r'"token":"[^"]*"|"hash":"[0-9a-f]{32}"')
-
-
-@contextmanager
-def held(store: Path, cwd: Path, model: str) -> Iterator[Process]:
-    """By a process that allows itself nothing, so that whatever leaks is seen."""
-    holder = Process(
-        store, cwd=cwd, model=model, scopes="", actor="holder", max_in_flight=1, max_line_bytes=9999
-    )
-    try:
-        assert holder.message()["params"]["type"] == "init"
-        holder.message()
-        yield holder
-    finally:
-        holder.stop()
-
-
-def attached(talk: Conversation, folder: Path, tmp_path: Path) -> Transcript:
-    with talk.around(folder), held(folder / "store", tmp_path, talk.model):
-        return test_golden.over_pipes(talk._replace(around=lambda folder: nullcontext()), folder)
-
-
-def with_tokens(script: list[Step]) -> list[Step]:
-    """As an attached process asks the owner: every write carries a token."""
-    numbers = itertools.count(1)
-
-    def given(line: Any) -> Any:
-        if isinstance(line, list):
-            return [given(member) for member in line]
-        if not isinstance(line, dict) or line.get("method") not in WRITES:
-            return line
-        params = line["params"]
-        if params.get("dry_run") or "client_token" in params:
-            return line
-        token = f"attached-{'0' * 16}-{next(numbers)}"
-        return {**line, "params": {**params, "client_token": token}}
-
-    def step(line: Step) -> Step:
-        return (lambda last: given(line(last))) if callable(line) else given(line)
-
-    return [step(line) for line in script]
-
-
-@pytest.mark.parametrize("name", ATTACHED if LONG else QUICK)
-def test_byte_for_byte_as_over_its_own_stdio(name: str, folder: Path, tmp_path: Path) -> None:
-    """Where tokens leave records, positions differ from the golden ones: what is compared with
-    then is a client that gives tokens itself."""
-    talk = CONVERSATIONS[name]
-    want = test_golden.golden(f"test_over_pipes[{name}]")
-    got = attached(talk, folder, tmp_path)
-    test_golden.check(got, test_golden.SCHEMAS)
-    if any(f'"method": "{method}"' in want for method in RECORDED):
-        shutil.rmtree(folder)
-        folder.mkdir()
-        make_files(folder)
-        own = test_golden.over_pipes(talk._replace(script=with_tokens(talk.script)), folder)
-        assert plain(got.received) == plain(own.received)
-    else:
-        assert got.text() == want
-
-
-def plain(lines: list[bytes]) -> list[str]:
-    return [NAMES.sub("", line.decode()) for line in lines]
 
 
 def test_no_made_token_is_shown_where_it_could_be_repeated(crowd: Crowd) -> None:

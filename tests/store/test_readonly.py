@@ -22,7 +22,7 @@ from kbproc.methods.registry import registry
 from kbproc.store import readonly
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
-from tests.conversations.conversations import make_files
+from tests.conversations.scripts import make_files
 from tests.kit.faults import as_killed, flip
 from tests.kit.fixed import FixedHost
 from tests.kit.talk import Process, Session

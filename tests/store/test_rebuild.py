@@ -14,8 +14,8 @@ from kbproc.base import failpoints
 from kbproc.store.store import Store
 from kbproc.wire.connection import Connection
 from tests.conftest import OpenSession
+from tests.kit.corpus import answers, confirmed, fill
 from tests.kit.talk import PATIENCE, Session, as_bytes, request
-from tests.store.test_store import answers, confirmed, fill
 
 
 @contextmanager

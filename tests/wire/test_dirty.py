@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.calls import schema
-from tests.conversations.test_golden import fit
+from tests.kit.schemas import fit
 from tests.kit.talk import Message, Session, as_bytes, request
 
 DATA = os.environ.get("KBPROC_TEST_DATA")

@@ -28,9 +28,18 @@ from kbproc.wire.connection import Connection, serve_lines
 from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
 from tests.conftest import OpenSession
-from tests.conversations.test_golden import assert_log_lines, fit
 from tests.kit import toys
-from tests.kit.talk import Message, Process, Session, as_bytes, cancel, parsed, request
+from tests.kit.schemas import fit
+from tests.kit.talk import (
+    Message,
+    Process,
+    Session,
+    as_bytes,
+    assert_log_lines,
+    cancel,
+    parsed,
+    request,
+)
 
 ERROR = schema.error_schema()
 PING = {"jsonrpc": "2.0", "id": "next", "method": "ping"}
