@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbproc.events import codec
-from kbproc.events.codec import DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.notes.notebooks import Notebooks
 from tests.kit.talk import Session
 
