@@ -1,17 +1,30 @@
-"""Bytes that are on the disk when a call returns.
+"""Bytes and names that are on the disk when a call returns.
 
-Owns: writing all of them, and making a folder's names durable.
-Refuses to know: what the bytes mean.
+Owns: writing all of them, new files, files that take another's place, folders, renames.
+Refuses to know: what the bytes mean, and how a surface tells of a disk that refuses: every
+function here raises OSError.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+from kbproc.base.failpoints import reach
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Writes the whole of `data`; raises BrokenPipeError if nobody reads."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in it durable. Raises OSError."""
+    """Makes the names in it durable."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -19,8 +32,90 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Writes the whole of `data`; raises BrokenPipeError if nobody reads."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def make_folder(folder: Path) -> None:
+    """Makes it with its parents, mode 0700, each durable before anything is put in it."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def rename(old: Path, new: Path) -> None:
+    """What `old` names is called `new` from now on; a file that had this name is gone."""
+    old.rename(new)
+    sync_folder(new.parent)
+    if old.parent != new.parent:
+        sync_folder(old.parent)
+
+
+@contextlib.contextmanager
+def create(path: Path) -> Iterator[BinaryIO]:
+    """A new file of mode 0600; its bytes are durable once the block has ended, its name is not.
+
+    Nothing is left of a file whose block fails. Raises FileExistsError.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(fd)
+    except BaseException:
+        _remove(path)
+        raise
+
+
+@contextlib.contextmanager
+def replacing(
+    path: Path,
+    *,
+    beside: Path | None = None,
+    written: str | None = None,
+    named: str | None = None,
+    name_is_durable: bool = True,
+) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` once the block has ended; else all is as before.
+
+    `beside`: the new file's name until then, in the same folder. The default one is good for
+    one writer at a time. `written` and `named`: the failpoints before and after the renaming.
+    `name_is_durable` False: after a power failure the old file may be there again.
+    """
+    temporary = beside or path.with_name(f"{path.name}.tmp")
+    temporary.unlink(missing_ok=True)  # of a process that died while it wrote
+    try:
+        with create(temporary) as file:
+            yield file
+        _reach(written)
+        temporary.replace(path)
+    finally:
+        _remove(temporary)
+    _reach(named)
+    if name_is_durable:
+        sync_folder(path.parent)
+
+
+def replace(
+    path: Path,
+    data: bytes,
+    *,
+    beside: Path | None = None,
+    written: str | None = None,
+    named: str | None = None,
+    name_is_durable: bool = True,
+) -> None:
+    """The file holds `data` and nothing else, mode 0600; see `replacing`."""
+    with replacing(
+        path, beside=beside, written=written, named=named, name_is_durable=name_is_durable
+    ) as file:
+        write_all(file.fileno(), data)
+
+
+def _reach(failpoint: str | None) -> None:
+    if failpoint is not None:
+        reach(failpoint)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

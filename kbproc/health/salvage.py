@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import sync_folder
+from kbproc.base.durable import rename, sync_folder, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
@@ -209,9 +209,7 @@ class _Bench:
         for sha256 in self.damage.blobs:
             path = blobs.Blobs(self._folder / "blobs").path(sha256)
             (aside / "blobs").mkdir(exist_ok=True, mode=0o700)
-            path.rename(aside / "blobs" / sha256)
-            sync_folder(path.parent)
-            sync_folder(aside / "blobs")
+            rename(path, aside / "blobs" / sha256)
 
     def _mend_log(self, aside: Path) -> list[str]:
         again, ids = self._remembered()
@@ -224,8 +222,7 @@ class _Bench:
         _write(making, self._lines(said))
         Log.open(making).close()  # reads it all: a repair that is wrong is worse than none
         reach("salvage.written")
-        making.rename(aside / "repaired")
-        sync_folder(aside)
+        rename(making, aside / "repaired")
         reach("salvage.decided")
         finish(self._folder)
         return [event.summary() for one in again for event in one.events]
@@ -330,10 +327,8 @@ def _write(folder: Path, lines: Iterable[tuple[int, bytes]]) -> None:
             path = folder / f"{first:012d}.ndjson"
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             size = 0
-        data = memoryview(line + b"\n")
-        size += len(data)
-        while data:
-            data = data[os.write(fd, data) :]
+        write_all(fd, line + b"\n")
+        size += len(line) + 1
     _sync_and_close(fd)
     sync_folder(folder)
 

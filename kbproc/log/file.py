@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbproc.base import failpoints
-from kbproc.base.durable import sync_folder
+from kbproc.base.durable import make_folder, sync_folder, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.wording import plural
@@ -56,9 +56,7 @@ class Log:
         holds another record there, has lost acknowledged records.
         Raises store.corrupt, store.io.
         """
-        if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            sync_folder(folder.parent)
+        make_folder(folder)
         log = cls(folder, START, "")
         segments = log.segments()
         if not segments:
@@ -182,10 +180,11 @@ class Log:
         reach("log.write")
         view = memoryview(data)
         if failpoints.armed():
-            view = view[os.write(self._fd, view[: len(view) // 2]) :]
+            half = len(view) // 2
+            write_all(self._fd, view[:half])
+            view = view[half:]
             reach("log.torn")
-        while view:
-            view = view[os.write(self._fd, view) :]
+        write_all(self._fd, view)
 
     def mark(self) -> Mark:
         """Where the log stands, for `rollback` of what was appended since and not synced.

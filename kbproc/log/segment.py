@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from kbproc.base.durable import sync_folder
+from kbproc.base.durable import create, rename
 from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
 from kbproc.log.record import Position, Record
@@ -79,19 +79,16 @@ def rewrite(segment: Path, change: Callable[[Record], Record], written: Callable
     beside = segment.with_suffix(".tmp")
     differs = False
     try:
-        with beside.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
+        beside.unlink(missing_ok=True)
+        with create(beside) as file:
             for offset, line in lines_from(segment):
                 record = decode_line(segment, offset, line)
                 other = change(record)
                 differs |= other is not record
                 file.write(line if other is record else records.encode(other) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
         if differs:
             written()
-            beside.replace(segment)
-            sync_folder(segment.parent)
+            rename(beside, segment)
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)

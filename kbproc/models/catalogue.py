@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
 from kbproc.models.export import (
     DEFAULT_MODEL,
@@ -183,6 +184,4 @@ def _recall(path: Path) -> ModelInfo | None:
 
 def _note(path: Path, info: ModelInfo) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_bytes(msgspec.json.encode(info))
-    beside.replace(path)
+    replace(path, msgspec.json.encode(info), beside=path.with_suffix(f".{os.getpid()}.tmp"))

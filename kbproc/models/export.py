@@ -22,12 +22,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-import kbproc
+from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
+from kbproc.base.pipes import claim
+from kbproc.base.sandbox import Child
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
 
 if TYPE_CHECKING:
@@ -205,19 +207,19 @@ def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
     with tempfile.TemporaryFile() as log, _spawn(job, log) as child:
         while True:
             try:
-                child.wait(timeout=0.2)
+                status = child.process.wait(timeout=0.2)
                 break
             except subprocess.TimeoutExpired:
                 if cancelled() or time.monotonic() > deadline:
-                    child.kill()
-        if child.returncode == 0:
+                    child.process.kill()
+        if status == 0:
             return
         if cancelled():
             raise KbprocError("operation.cancelled", f"The export of {job.name} was stopped.")
         log.seek(0)
         printed = log.read().decode(errors="replace")[-2000:]
-        reason = child.stdout.read().decode(errors="replace").strip() if child.stdout else ""
-    reason = reason or f"its process ended with {child.returncode}"
+        reason = (child.stdout.read() or b"").decode(errors="replace").strip()
+    reason = reason or f"its process ended with {status}"
     raise KbprocError(
         "model.unavailable",
         f"Exporting {job.name} failed: {reason.rstrip('.')}.",
@@ -225,26 +227,19 @@ def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
     )
 
 
-def _spawn(job: _Job, log: Any) -> subprocess.Popen[bytes]:
-    """stdin stays open for as long as this process lives: the child ends with it."""
-    root = str(Path(kbproc.__file__).resolve().parents[1])
-    return subprocess.Popen(
-        # -P and a fixed folder: a torch.py where the user works is not imported.
-        [sys.executable, "-P", "-m", "kbproc.models.export", msgspec.json.encode(job).decode()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        cwd="/",
-        env={
-            "PYTHONPATH": root,
-            "LC_ALL": "C.UTF-8",
+def _spawn(job: _Job, log: IO[bytes]) -> Child:
+    """Its stdin stays open for as long as this process lives: the child ends with it."""
+    return Child(
+        "kbproc.models.export",
+        msgspec.json.encode(job).decode(),
+        environment={
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "TQDM_DISABLE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         },
-        start_new_session=True,
+        stderr=log,
     )
 
 
@@ -254,20 +249,18 @@ def _spawn(job: _Job, log: Any) -> subprocess.Popen[bytes]:
 def main() -> None:
     """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
     job = msgspec.json.decode(sys.argv[1], type=_Job)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    reader, writer = claim()
+    threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     warnings.simplefilter("ignore")
     try:
         _export(job, Path(job.target))
     except KbprocError as error:
-        print(error.message, file=answers, flush=True)
+        write_all(writer, error.message.encode())
         sys.exit(1)
 
 
-def _end_with_parent() -> None:
-    # Not sys.stdin: a thread waiting in it aborts the interpreter's own end.
-    os.read(0, 1)
+def _end_with_parent(reader: int) -> None:
+    os.read(reader, 1)
     os._exit(1)
 
 

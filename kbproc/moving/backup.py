@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kbproc.base.durable import sync_folder
+from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.events import codec
@@ -189,7 +189,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
     held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        _write(folder / _SETTINGS, _UNFINISHED)
+        durable.replace(folder / _SETTINGS, _UNFINISHED)
         yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -233,7 +233,9 @@ def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> l
                     damaged.append(str(part.sha256))
                 done += part.size
                 tell(done, inventory.size, part.source.name)
-            for _ in pool.map(sync_folder, [Path(below) for below, _, _ in os.walk(folder)]):
+            for _ in pool.map(
+                durable.sync_folder, [Path(below) for below, _, _ in os.walk(folder)]
+            ):
                 check()
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -245,7 +247,7 @@ def _copy(folder: Path, part: Part) -> str | None:
     """Durable when it returns the sha256 of what was copied, where it matters."""
     copied = folder / (part.name if part.name != _SETTINGS else _SETTINGS_TO_BE)
     digest = None if part.sha256 is None else hashlib.sha256()
-    with part.source.open("rb") as source, _new(copied) as file:
+    with part.source.open("rb") as source, durable.create(copied) as file:
         left = part.size
         while left and (block := source.read(min(left, _BLOCK))):
             file.write(block)
@@ -254,8 +256,6 @@ def _copy(folder: Path, part: Part) -> str | None:
                 digest.update(block)
         if left:
             raise OSError(f"{part.source.name} is shorter than it was")
-        file.flush()
-        os.fsync(file.fileno())
     return None if digest is None else digest.hexdigest()
 
 
@@ -266,18 +266,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
 
 
-def _new(path: Path) -> BinaryIO:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with _new(path) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _finish(folder: Path, target: Path) -> None:
     """From here on it is a store, and then it gets its name."""
     if os.path.lexists(target):
@@ -286,7 +274,5 @@ def _finish(folder: Path, target: Path) -> None:
             f"{target} exists and is not overwritten.",
             field="$.params.path",
         )
-    (folder / _SETTINGS_TO_BE).replace(folder / _SETTINGS)
-    sync_folder(folder)
-    folder.rename(target)
-    sync_folder(target.parent)
+    durable.rename(folder / _SETTINGS_TO_BE, folder / _SETTINGS)
+    durable.rename(folder, target)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import msgspec
 
 from kbproc.agents.agent import Quotas
 from kbproc.agents.quotas import quotas_of
-from kbproc.base.durable import sync_folder
+from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.document import DocType
 from kbproc.moving.portable.lines import (
@@ -250,15 +249,10 @@ def write_new(target: Path, parts: Iterable[bytes]) -> None:
 
     Raises resource.already_exists, store.io.
     """
-    temporary: Path | None = None
+    temporary = target.with_name(f"{target.name[:100]}.partial-{os.urandom(4).hex()}")
     try:
-        fd, name = tempfile.mkstemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(fd, "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+        with create(temporary) as file:
+            file.writelines(parts)
         _name(temporary, target)
         sync_folder(target.parent)
     except OSError as error:
@@ -266,9 +260,8 @@ def write_new(target: Path, parts: Iterable[bytes]) -> None:
             "store.io", f"{target} could not be written: {error.strerror or error}."
         ) from error
     finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _name(temporary: Path, target: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base import paths
+from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import rename
@@ -219,9 +220,7 @@ def stage(fd: int, slug: str, data: bytes, mode: int) -> str:
     """The bytes, durable, under a name of worthless parts."""
     part, opened = _new_part(fd, slug)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(opened, view) :]
+        write_all(opened, data)
         os.fchmod(opened, mode)
         os.fsync(opened)
     except OSError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.agents.agent import notes_folder
-from kbproc.base.durable import sync_folder
+from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
 from kbproc.events.document import DocDeleted
@@ -132,8 +132,7 @@ class Notebook:
 
     def _make_folder(self) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            sync_folder(self.folder.parent)
+            make_folder(self.folder)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The notes folder {self.folder} could not be made: {error.strerror}."

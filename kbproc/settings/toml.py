@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
 
 MOST_BYTES = 1 << 16  # more than anybody writes by hand
@@ -138,32 +139,12 @@ def string(value: str) -> str:
 
 def write(path: Path, text: str) -> None:
     """All of it or nothing, mode 0600; a symlink stays one. Raises store.io."""
-    import tempfile
-
     target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        fd, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
-        sync_folder(target.parent)
+        replace(target, text.encode(), beside=beside)
     except OSError as error:
         raise failed(path, error) from None
-
-
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,14 @@ whatever is not plain is left to the usual way, as if nothing had been tried.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.settings.config import Config, environment, load
 from kbproc.sharing import reach
@@ -86,9 +87,5 @@ def _print(response: dict[str, Any], profile: str | None) -> int:
 
 
 def _write(fd: int, value: Any) -> None:
-    view = memoryview(msgspec.json.encode(value) + b"\n")
-    try:
-        while view:
-            view = view[os.write(fd, view) :]
-    except BrokenPipeError:  # a reader that has gone away is no error
-        return
+    with contextlib.suppress(BrokenPipeError):  # a reader that has gone away is no error
+        write_all(fd, msgspec.json.encode(value) + b"\n")

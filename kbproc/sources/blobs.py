@@ -11,7 +11,7 @@ import os
 import threading
 from pathlib import Path
 
-from kbproc.base.durable import sync_folder
+from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
@@ -42,16 +42,11 @@ class Blobs:
         # Two threads may store the same bytes at once: each writes a file of its own.
         temporary = target.with_name(f"{sha256}.{os.getpid()}-{threading.get_ident()}.tmp")
         try:
-            _make_folder(target.parent)
-            try:
-                reach("blob.write")
-                _write(temporary, data)
-                reach("blob.written")
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
-            reach("blob.named")
-            sync_folder(target.parent)
+            durable.make_folder(target.parent)
+            reach("blob.write")
+            durable.replace(
+                target, data, beside=temporary, written="blob.written", named="blob.named"
+            )
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The source could not be stored: {error.strerror}."
@@ -68,7 +63,7 @@ class Blobs:
         path = self.path(sha256)
         if path.exists():
             path.unlink()
-            sync_folder(path.parent)
+            durable.sync_folder(path.parent)
 
     def sweep(self) -> None:
         """Removes what a process left unfinished when it died; raises OSError."""
@@ -92,23 +87,3 @@ class Blobs:
                 "store.corrupt", f"The source {sha256[:12]}… is damaged.", detail={"blob": sha256}
             )
         return data
-
-
-def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fdatasync(fd)
-    finally:
-        os.close(fd)
-
-
-def _make_folder(folder: Path) -> None:
-    """With its parents, each durable before anything is put in it."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True, mode=0o700)
-    sync_folder(folder.parent)

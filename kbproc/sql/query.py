@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-import kbproc
 from kbproc.base.errors import KbprocError
+from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
@@ -38,7 +35,9 @@ MOST_BYTES = 8 << 20
 RUNNING = 2
 WAITING = 2  # more would take the threads of all other reads
 
+_WORKER = "kbproc.sql.worker"
 _POLL_SECONDS = 0.1
+_PIECE = 1 << 18
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
 
 _running = threading.Semaphore(RUNNING)
@@ -230,51 +229,20 @@ def _state(catalog: Path) -> str:
 # --------------------------------------------------------------------- the process
 
 
-class _Process:
+class _Process(Child):
     """One process for one query: nothing of it is left for the next."""
 
-    def __init__(self, patience: Patience, memory_bytes: int) -> None:
+    def __init__(self, patience: Patience, memory_bytes: int, module: str = _WORKER) -> None:
+        # Its own end comes a second after ours, so that ours is told.
+        given = (str(os.getpid()), str(patience.seconds + 1))
+        super().__init__(module, *given, environment={"TZ": "UTC", "MALLOC_ARENA_MAX": "1"})
         self._patience = patience
         self._memory = memory_bytes
-        root = str(Path(kbproc.__file__).resolve().parents[1])
-        given = [str(os.getpid()), str(patience.seconds + 1)]
-        # -P and a fixed folder: a duckdb.py where the user works is not imported.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbproc.sql.worker", *given],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={
-                "PYTHONPATH": root,
-                "PYTHONWARNINGS": "ignore",
-                "LC_ALL": "C.UTF-8",
-                "TZ": "UTC",
-                "MALLOC_ARENA_MAX": "1",
-            },
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Kill, reap, close: afterwards nothing of the process is left."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in self._pipes():
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdin and self._process.stdout  # noqa: S101 both are PIPE
-        return self._process.stdin, self._process.stdout
 
     def step(self, name: str, *given: Any) -> Any:
         """Raises what the step was refused with, or why there is no answer."""
         try:
-            self._pipes()[0].write(msgspec.json.encode([name, *given]) + b"\n")
-            self._pipes()[0].flush()
+            self.send(msgspec.json.encode([name, *given]) + b"\n", self._patience.next)
             answer = msgspec.json.decode(self._line())
         except (EOFError, BrokenPipeError):
             raise self._death() from None
@@ -283,15 +251,9 @@ class _Process:
         return answer
 
     def _line(self) -> bytearray:
-        pipe, line = self._pipes()[1].fileno(), bytearray()
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if ready.select(self._patience.next()):
-                    piece = os.read(pipe, 1 << 18)
-                    if not piece:
-                        raise EOFError
-                    line += piece
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            line += self.receive(_PIECE, self._patience.next)
         return line
 
     def _refusal(self, told: dict[str, Any]) -> KbprocError:
@@ -303,11 +265,11 @@ class _Process:
         return f"needs more than {self._memory >> 20} MiB of memory"
 
     def _death(self) -> KbprocError:
-        status = self._process.wait()
+        status = self.process.wait()
         if status == -signal.SIGALRM:
             return self._patience.over()
-        how = signal.Signals(-status).name if status < 0 else f"exit {status}"
+        how = signal_name(status)
         message = f"The query ended its process ({how})."
-        if status in (-signal.SIGABRT, -signal.SIGKILL):
+        if may_lack_memory(status):
             message = f"The query ended its process ({how}): most likely it {self._much()}."
         return KbprocError("operation.failed", message, hint=_SMALLER)

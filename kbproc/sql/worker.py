@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.durable import write_all
 from kbproc.base.pipes import claim
+from kbproc.base.sandbox import end_with, limit
 from kbproc.sql.views import SHOW, VIEWS
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ _NO_FUNCTIONS = frozenset(
 )
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _DEEPEST = 200  # values: whoever reads the answer has a limit, too
-_PR_SET_PDEATHSIG = 1
 _QUOTED = re.compile(r'"([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
 _READ_ONLY = "The views can only be read; documents change through doc.*"
@@ -124,12 +124,7 @@ def _die_with(parent: int, seconds: float) -> None:
     """End after `seconds` whatever happens, and with the parent where the kernel can see to it."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    end_with(parent)
 
 
 # ------------------------------------------------------------------------ the copy
@@ -169,25 +164,8 @@ def open_limited(target: str, memory_bytes: int) -> DuckDBPyConnection:
     # Last: a temporary directory would be left as one that is allowed.
     db.execute("set enable_external_access = false; set lock_configuration = true")
     db.execute("select 1 where ? = 1", [1]).fetchall()  # what is imported late is imported now
-    _limit(memory_bytes)
+    limit(memory_bytes, may_open=False)
     return db
-
-
-def _limit(memory_bytes: int) -> None:
-    import resource
-
-    sys.dont_write_bytecode = True
-    for kind, most in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_NOFILE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (ValueError, OSError):
-            # macOS does not know RLIMIT_AS; a harder limit that is set already stays.
-            continue
 
 
 # ------------------------------------------------------------------- the statement

@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
 
 FORMAT = 1
@@ -115,15 +116,6 @@ def write_settings(path: Path, model: dict[str, Any]) -> None:
     """Names the model, atomically and durably. Raises OSError."""
     import json
 
-    from kbproc.base.durable import sync_folder
-
     lines = [f"format = {FORMAT}", "", "[model]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write("\n".join(lines) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
+    replace(path, ("\n".join(lines) + "\n").encode())

@@ -567,9 +567,8 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
         name="m", source=str(source.folder), target=str(tmp_path), sha256=source.sha256
     )
     with (tmp_path / "log").open("wb") as log, export._spawn(job, log) as child:
-        assert child.stdin is not None
         child.stdin.close()
-        assert child.wait(timeout=20) == 1
+        assert child.process.wait(timeout=20) == 1
     assert not (tmp_path / MODEL).exists()
 
 

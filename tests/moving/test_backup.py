@@ -351,10 +351,8 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
 
 
 def test_a_running_backup_is_no_leftover(session: Session, tmp_path: Path) -> None:
-    # DROPPED
-
     fill(session, 2)
-    with backup._unfinished(tmp_path / "copy") as running:
+    with backup_module._unfinished(tmp_path / "copy") as running:
         session.data("store.backup", path="copy")
         assert running.is_dir()
 
@@ -400,10 +398,8 @@ def test_lost_sources_are_told(session: Session, tmp_path: Path) -> None:
 
 
 def test_stopped_between_two_files(session: Session, tmp_path: Path) -> None:
-    # DROPPED
-
     fill(session, 3)
-    stock = backup.take_stock(session.store, lambda: None)
+    stock = backup_module.take_stock(session.store, lambda: None)
     told: list[int] = []
 
     def check() -> None:
@@ -412,6 +408,6 @@ def test_stopped_between_two_files(session: Session, tmp_path: Path) -> None:
             raise KbprocError("operation.cancelled", "Enough.")
 
     with pytest.raises(KbprocError, match="Enough"):
-        backup.copy(stock, tmp_path / "copy", tell=lambda *_: told.append(1), check=check)
+        backup_module.copy(stock, tmp_path / "copy", tell=lambda *_: told.append(1), check=check)
     assert not (tmp_path / "copy").exists()
     assert left_over(tmp_path) == []

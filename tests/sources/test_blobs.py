@@ -81,7 +81,7 @@ def test_a_failed_fsync_names_nothing(blobs: Blobs, monkeypatch: pytest.MonkeyPa
     def fail(fd: int) -> None:
         raise OSError(errno.EIO, "no")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(KbprocError):
         blobs.put(b"hello")
     assert not blobs.path(digest(b"hello")).exists()
@@ -92,18 +92,13 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
 ) -> None:
     blobs.put(b"another")
     order: list[tuple[str, bool]] = []
-    data_sync, folder_sync, target = os.fdatasync, os.fsync, blobs.path(digest(b"hello"))
-
-    def fdatasync(fd: int) -> None:
-        order.append(("data", target.exists()))
-        data_sync(fd)
+    real, target = os.fsync, blobs.path(digest(b"hello"))
 
     def fsync(fd: int) -> None:
         kind = "folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "data"
         order.append((kind, target.exists()))
-        folder_sync(fd)
+        real(fd)
 
-    monkeypatch.setattr(os, "fdatasync", fdatasync)
     monkeypatch.setattr(os, "fsync", fsync)
     blobs.put(b"hello")
     assert ("data", True) not in order

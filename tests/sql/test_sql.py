@@ -74,19 +74,13 @@ def rows(session: Session, sql: str, **params: Any) -> Any:
 
 @contextlib.contextmanager
 def process(
-    session: Session, memory_bytes: int = sqlquery.MEMORY_BYTES, program: str | None = None
+    session: Session,
+    memory_bytes: int = sqlquery.MEMORY_BYTES,
+    module: str = "kbproc.sql.worker",
 ) -> Iterator[sqlquery._Process]:
     """One process for many statements, on the copy as it is."""
-    with sqlquery._Process(Patience(20_000, lambda: False), memory_bytes) as running:
-        if program is not None:
-            running.__exit__()
-            running._process = subprocess.Popen(
-                [sys.executable, "-c", program, str(os.getpid()), "20"],
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={"PYTHONPATH": str(REPO)},
-            )
+    patience = Patience(600_000, lambda: False)
+    with sqlquery._Process(patience, memory_bytes, module) as running:
         copy = sqlquery._copy(sqlquery.live(session.store), running)
         running.step("open", str(copy), memory_bytes)
         yield running
@@ -479,17 +473,6 @@ def test_hostile_statements_are_refused(world: Session) -> None:
     assert rows(world, "select count(*) from documents") == [[4]]
 
 
-# Without the check: only what the process and its connection are left to do.
-UNCHECKED = """
-import json
-from kbproc.sql import worker
-
-def raw(db, sql, *rest):
-    return json.dumps([[str(v)[:80] for v in row] for row in db.execute(sql).fetchmany(3)]).encode()
-
-worker.query = raw
-raise SystemExit(worker.main())
-"""
 _OUT = re.compile(r"outside|\{copy\}|/etc/|glob|http|s3://bucket|parquet|json\(|extension")
 REACHING_OUT = (
     [sql for sql in HOSTILE if _OUT.search(sql)]
@@ -536,7 +519,7 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
     """Statements as they are on the worker's own connection."""
     outside = world.store.folder.parent
     before = state(world)
-    with process(world, program=UNCHECKED) as running:
+    with process(world, module="tests.sql.unchecked") as running:
         copy = next(sqlquery.copies_of(world.store.folder).iterdir())
         content = copy.read_bytes()
         for told in REACHING_OUT:
@@ -547,7 +530,7 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
         told = running.step("query", "select table_name from duckdb_tables() order by 1")
         assert [name for (name,) in told] == ["agents", "chunks", "documents"]
         if LINUX:
-            kept = Path(f"/proc/{running._process.pid}/limits").read_text()
+            kept = Path(f"/proc/{running.process.pid}/limits").read_text()
             assert re.search(r"Max open files +0 +0", kept)
             assert re.search(r"Max file size +0 +0", kept)
     assert copy.read_bytes() == content
@@ -667,8 +650,8 @@ def test_memory_is_bounded(world: Session, sql: str) -> None:
         with pytest.raises(KbprocError) as caught:
             running.step("query", sql, [], 10, 8 * MIB)
         assert caught.value.type in ("input.too_large", "operation.failed"), caught.value.message
-        if running._process.poll() is None:
-            told = Path(f"/proc/{running._process.pid}/status").read_text()
+        if running.process.poll() is None:
+            told = Path(f"/proc/{running.process.pid}/status").read_text()
             peak = re.search(r"VmPeak:\s+(\d+) kB", told)
             assert peak
             assert int(peak[1]) << 10 <= most
@@ -684,7 +667,7 @@ def test_a_result_that_is_too_large(world: Session) -> None:
 def test_a_process_that_dies_fails_its_query_alone(world: Session) -> None:
     for signum, word in ((signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "memory")):
         with process(world) as running:
-            running._process.send_signal(signum)
+            running.process.send_signal(signum)
             with pytest.raises(KbprocError, match=word) as caught:
                 running.step("query", "select 1", [], 10, MIB)
         assert caught.value.type == "operation.failed"

@@ -7,20 +7,17 @@ document kills them. Refuses to know: formats, what is in a frame's chunks.
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from pathlib import Path
-from typing import IO
 
 import msgspec
 
-import kbproc
 from kbproc.base.errors import KbprocError
+from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 from kbproc.sources.parse.worker import (
     LENGTH,
     OUT_OF_MEMORY,
@@ -32,7 +29,6 @@ from kbproc.sources.parse.worker import (
     size,
 )
 
-_PIECE = 1 << 18
 _SPLIT = "Split the file, or convert it to a simpler format."
 
 
@@ -174,74 +170,50 @@ class _Died(Exception):
     """The worker is gone or has been given up; the text completes "<name> …"."""
 
 
-class _Worker:
-    """One process and its two pipes, used by one thread."""
+class _Worker(Child):
+    """One process, used by one thread. `end` leaves nothing of it."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._first = frame(setup)
-        root = str(Path(kbproc.__file__).resolve().parents[1])
-        # -P and a fixed folder: a docx.py where the user works is not imported.
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbproc.sources.parse.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={
-                "PYTHONPATH": root,
-                "PYTHONWARNINGS": "ignore",
-                "LC_ALL": "C.UTF-8",
+        super().__init__(
+            "kbproc.sources.parse.worker",
+            environment={
                 "TOKENIZERS_PARALLELISM": "false",
                 "RAYON_NUM_THREADS": "1",
                 "OMP_NUM_THREADS": "1",
                 # Each arena of glibc takes 64 MiB of the address space that is limited.
                 "MALLOC_ARENA_MAX": "2",
             },
-            start_new_session=True,
         )
-        for pipe in self._pipes():
-            os.set_blocking(pipe.fileno(), False)
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self.process.stdin and self.process.stdout  # noqa: S101 both are PIPE
-        return self.process.stdin, self.process.stdout
 
     def ask(self, job: Job) -> Answer:
         """Send a job, wait for its answer. Raises _Died, with the reason."""
-        message = frame(job)
         deadline = time.monotonic() + self._setup.timeout_s
+
+        def patience() -> float:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            return left
+
         try:
-            self._send(self._first, deadline)
+            self.send(self._first, patience)
             self._first = bytearray()
-            self._send(message, deadline)
-            head = self._receive(LENGTH.size, deadline)
-            body = self._receive(LENGTH.unpack(head)[0], deadline)
+            self.send(frame(job), patience)
+            head = self._receive(LENGTH.size, patience)
+            body = self._receive(LENGTH.unpack(head)[0], patience)
             return msgspec.msgpack.decode(body, type=Answer)
         except TimeoutError:
             raise _Died(f"took longer than {self._setup.timeout_s:g} s to read") from None
         except (EOFError, OSError, msgspec.DecodeError) as error:
             raise _Died(self._reason()) from error
 
-    def _send(self, message: bytearray, deadline: float) -> None:
-        pipe, rest = self._pipes()[0], memoryview(message)
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_WRITE)
-            while rest:
-                _wait(ready, deadline)
-                rest = rest[os.write(pipe.fileno(), rest[:_PIECE]) :]
-
-    def _receive(self, length: int, deadline: float) -> bytes:
-        pipe, body = self._pipes()[1], bytearray()
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_READ)
-            while len(body) < length:
-                _wait(ready, deadline)
-                piece = os.read(pipe.fileno(), min(_PIECE, length - len(body)))
-                if not piece:
-                    raise EOFError
-                body += piece
-        return bytes(body)
+    def _receive(self, length: int, patience: Callable[[], float]) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            data += self.receive(length - len(data), patience)
+        return bytes(data)
 
     def _reason(self) -> str:
         """Why the process went: its wait status tells."""
@@ -255,31 +227,6 @@ class _Worker:
         memory = f"needed more than {size(limits.memory_bytes)} of memory to be read"
         if status == OUT_OF_MEMORY:
             return memory
-        if status in (-signal.SIGABRT, -signal.SIGKILL):
-            # An allocation that fails in native code aborts; the kernel's
-            # out-of-memory killer kills.
-            return f"ended its parser ({_signal(status)}): most likely it {memory}"
-        return f"crashed its parser ({_signal(status)})"
-
-    def end(self) -> None:
-        """Kill, reap, close: afterwards nothing of the process is left."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in self._pipes():
-            try:
-                pipe.close()
-            except OSError:
-                continue
-
-
-def _wait(ready: selectors.BaseSelector, deadline: float) -> None:
-    left = deadline - time.monotonic()
-    if left <= 0 or not ready.select(left):
-        raise TimeoutError
-
-
-def _signal(status: int) -> str:
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"exit {status}"
+        if may_lack_memory(status):
+            return f"ended its parser ({signal_name(status)}): most likely it {memory}"
+        return f"crashed its parser ({signal_name(status)})"

@@ -8,24 +8,22 @@ Refuses to know: paths, the store, the user's files.
 
 from __future__ import annotations
 
-import math
 import os
-import signal
 import struct
-import sys
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.pipes import claim
+from kbproc.base.sandbox import end_with, limit, limit_processor
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, token_counter
 from kbproc.sources.parse.blocks import Scalar, clean_title
 from kbproc.sources.parse.formats import parse
 
 LENGTH = struct.Struct(">I")
 OUT_OF_MEMORY = 12
-_PR_SET_PDEATHSIG = 1
 _T = TypeVar("_T")
 
 
@@ -82,8 +80,9 @@ def frame(message: object) -> bytearray:
 
 def main() -> int:
     """Serve until stdin ends. Returns the exit status."""
+    reader, writer = claim()
     try:
-        return _serve(*_claim_pipes())
+        return _serve(os.fdopen(reader, "rb"), os.fdopen(writer, "wb"))
     except MemoryError:
         # A frame, not a document, was too large to hold.
         return OUT_OF_MEMORY
@@ -93,27 +92,17 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
     setup = _receive(source, Setup)
     if setup is None:
         return 0
-    _die_with(setup.parent)
-    _limit(setup.memory_bytes)
+    end_with(setup.parent)
+    limit(setup.memory_bytes)
     count = _lazy_counter(setup.tokenizer)
     while job := _receive(source, Job):
-        _limit_cpu(setup.timeout_s)
+        limit_processor(setup.timeout_s)
         answer = _answer(job, setup, count)
         sink.write(frame(answer))
         sink.flush()
         if answer.failure and answer.failure.last:
             return OUT_OF_MEMORY
     return 0
-
-
-def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the pipes to ourselves: a library's print goes to stderr, its input() finds nothing."""
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return source, sink
 
 
 def _receive(source: BinaryIO, type: type[_T]) -> _T | None:
@@ -123,44 +112,6 @@ def _receive(source: BinaryIO, type: type[_T]) -> _T | None:
     size = LENGTH.unpack(head)[0]
     body = source.read(size)
     return msgspec.msgpack.decode(body, type=type) if len(body) == size else None
-
-
-def _die_with(parent: int) -> None:
-    """End with the parent even while busy; while idle, stdin's end does it everywhere."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-
-def _limit(memory_bytes: int) -> None:
-    import resource
-
-    # A module compiled here could not be written, and would leave an empty file.
-    sys.dont_write_bytecode = True
-    for kind, most in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (ValueError, OSError):
-            # macOS does not know RLIMIT_AS; a harder limit that is set already stays.
-            continue
-
-
-def _limit_cpu(seconds: float) -> None:
-    """Processor time for the next job: the limit counts from the process's start."""
-    import resource
-
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    most = math.ceil(used.ru_utime + used.ru_stime + seconds) + 2
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    if hard == resource.RLIM_INFINITY or most < hard:
-        resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
 
 
 def _lazy_counter(tokenizer: str | None) -> TokenCounter:

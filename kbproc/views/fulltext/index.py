@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tantivy
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
@@ -215,12 +215,8 @@ class FullText:
             "version": [SCHEMA_VERSION, ANALYSIS_VERSION],
             "schema": schema_sum(self._folder / self._name),
         }
-        beside = self._folder / f"{_CURRENT}.new"
-        with beside.open("w") as file:
-            json.dump(sealed(current), file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._folder / _CURRENT)
+        data = json.dumps(sealed(current)).encode()
+        replace(self._folder / _CURRENT, data, name_is_durable=False)
         self.position, self._staged = position, None
 
     def _next_name(self) -> str:

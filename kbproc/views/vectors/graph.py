@@ -7,20 +7,20 @@ Refuses to know: chunks, restrictions beyond a bitmap, and the final scores.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.base.durable import create
 from kbproc.views.vectors.pack import VectorPack
 
 _LINKS = 32
@@ -107,7 +107,7 @@ def write_graph(folder: Path, graph: Graph) -> GraphFile:
     faiss = _faiss()
     name = f"vectors-{os.urandom(4).hex()}.faiss"
     crc = 0
-    with replacing(folder / name) as stream:
+    with create(folder / name) as stream:
 
         def write(data: bytes) -> None:
             nonlocal crc
@@ -140,19 +140,6 @@ def drop_stale(folder: Path, current: GraphFile | None) -> None:
     for path in folder.glob("vectors-*.faiss"):
         if current is None or path.name != current.name:
             path.unlink()
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A stream beside `path`, mode 0600, renamed over it at the end; raises OSError."""
-    beside = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
-    try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as stream:
-            yield stream
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _faiss() -> Any:

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
@@ -30,7 +31,6 @@ from kbproc.views.vectors.graph import (
     build_graph,
     drop_stale,
     read_graph,
-    replacing,
     write_graph,
 )
 from kbproc.views.vectors.pack import VectorPack
@@ -217,9 +217,12 @@ class Vectors:
             # Rows that the view names must outlast it.
             self.pack.sync()
             body = msgspec.msgpack.encode(saved)
-            with replacing(self.folder / MANIFEST) as stream:
-                stream.write(_digest(body) + body)
-                reach("vectors.saved")
+            replace(
+                self.folder / MANIFEST,
+                _digest(body) + body,
+                written="vectors.saved",
+                name_is_durable=False,
+            )
             drop_stale(self.folder, saved.graph)
         except OSError as error:
             raise KbprocError("store.io", f"cannot save {self.folder}: {error.strerror}") from error

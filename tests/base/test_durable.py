@@ -1,0 +1,116 @@
+"""Files that take another's place: whole and durable, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbproc.base import durable, failpoints
+
+
+class Steps:
+    """What is asked of the disk, in order: each with the names that stand in the folder then."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.seen = folder, list[tuple[str, list[str]]]()
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr(failpoints, "_armed", self.note)
+
+    def note(self, step: str) -> None:
+        self.seen.append((step, sorted(path.name for path in self.folder.iterdir())))
+
+    def fsync(self, fd: int) -> None:
+        self.note("sync folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync file")
+        self._fsync(fd)
+
+
+def fail(error: int) -> Callable[..., None]:
+    def failing(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    return failing
+
+
+def test_the_bytes_are_synced_then_named_then_the_name_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(tmp_path, monkeypatch)
+    durable.replace(tmp_path / "one", b"new", written="before", named="after")
+    assert steps.seen == [
+        ("sync file", ["one.tmp"]),
+        ("before", ["one.tmp"]),
+        ("after", ["one"]),
+        ("sync folder", ["one"]),
+    ]
+    assert (tmp_path / "one").read_bytes() == b"new"
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    (tmp_path / "one").write_bytes(b"old")
+    monkeypatch.setattr(os, call, fail(errno.ENOSPC))
+    with pytest.raises(OSError, match="space"):
+        durable.replace(tmp_path / "one", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert (tmp_path / "one").read_bytes() == b"old"
+
+
+def test_a_block_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"old")
+    with pytest.raises(RuntimeError), durable.replacing(tmp_path / "one") as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert (tmp_path / "one").read_bytes() == b"old"
+
+
+def test_what_a_dead_process_left_is_neither_followed_nor_kept(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"somebody's")
+    (tmp_path / "one.tmp").symlink_to(tmp_path / "other")
+    durable.replace(tmp_path / "one", b"new")
+    assert (tmp_path / "other").read_bytes() == b"somebody's"
+    assert not (tmp_path / "one").is_symlink()
+
+
+def test_a_new_file_takes_nobodys_place(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"old")
+    with pytest.raises(FileExistsError), durable.create(tmp_path / "one"):
+        pass
+    assert (tmp_path / "one").read_bytes() == b"old"
+
+
+def test_folders_are_private_and_each_is_durable_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(tmp_path, monkeypatch)
+    durable.make_folder(tmp_path / "one" / "two")
+    assert [step for step, _ in steps.seen] == ["sync folder", "sync folder"]
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "one" / "two").stat().st_mode) == 0o700
+    durable.make_folder(tmp_path / "one" / "two")
+
+
+def test_a_file_may_be_renamed_over_another(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"1")
+    (tmp_path / "new").write_bytes(b"2")
+    durable.rename(tmp_path / "old", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert (tmp_path / "new").read_bytes() == b"1"
+
+
+def test_write_all_goes_on_where_a_write_was_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
+    durable.replace(tmp_path / "one", b"0123456789")
+    assert (tmp_path / "one").read_bytes() == b"0123456789"
