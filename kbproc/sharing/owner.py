@@ -1,8 +1,9 @@
-"""The process that has the store open, for itself and for those that attach.
+"""The process that owns a store: it has the store open, for itself and for others.
 
-Owns: opening the store under the lock, listening, each attached process's
-connection, and handing over at the end.
-Refuses to know: requests (server.py), and how others find it (share.py).
+Owns: opening the store under the lock, listening for other processes, and sending them
+away at the end.
+Refuses to know: requests, how one attached process is served (guest.py), and how others
+find this one (reach.py).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Owner:
-    """The store of this process, and whoever attaches to it."""
+    """The store of this process, and the processes that attach to it."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Owner:
             )
         except KbprocError as error:
             self.opened.error = error
-        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             self.opened.error = messages.unexpected(error)
         self.opened.settled.set()
 
@@ -88,7 +89,7 @@ class Owner:
         return self._listener.path
 
     def close(self) -> None:
-        """Others take over from here."""
+        """From here on another process may own the store."""
         if self._listener is not None:
             self._listener.close()
         self.service.close()
@@ -97,7 +98,7 @@ class Owner:
 
 
 class Listener:
-    """The store's socket. Bound at once, so that whoever comes waits for the store to open."""
+    """The store's socket. It is bound at once: who connects waits until the store is open."""
 
     def __init__(self, owner: Owner, lock: int) -> None:
         self._owner = owner
@@ -114,7 +115,7 @@ class Listener:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            guest = Guest(self._owner, connection, self._left)
+            guest = Guest(connection, self._owner.service, self._owner.opened, self._left)
             with self._changing:
                 if self._closing:
                     connection.close()
@@ -127,7 +128,7 @@ class Listener:
             self._guests.discard(guest)
 
     def close(self) -> None:
-        """Nobody new comes in; who is here is told to go to the next owner."""
+        """Lets nobody in any more, and sends every guest to the next owner."""
         with self._changing:
             self._closing = True
             guests = list(self._guests)

@@ -1,8 +1,9 @@
 """Reaching the process that owns a store.
 
-Owns: where the owner listens, the first line each way, whole lines after it, and
-taking the lock where nobody listens.
-Refuses to know: what is said. Light: whoever attaches imports no more.
+Owns: where the owner listens, the first line in each direction, whole lines after it,
+and taking the lock where nobody listens.
+Refuses to know: what is said after the first lines. Light: an attached process imports
+no more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.store.folder import holder, take_folder
 from kbproc.store.readonly import is_read_only
 
-SHARE = 1  # what is spoken between processes; no other number is understood
+SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
 _LONGEST_PATH = 100  # bytes; the kernel takes 107
@@ -36,7 +37,7 @@ _BLOCK = 1 << 16
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """Who attaches; relative paths mean `cwd`."""
+    """A client and its limits; relative paths mean `cwd`."""
 
     share: int
     version: str
@@ -49,13 +50,14 @@ class Hello(Struct, frozen=True, kw_only=True):
     max_line_bytes: int
     max_in_flight: int
     allow_private_addresses: bool = False
-    named: bool = False  # as an agent, which then must be there
+    named: bool = False  # `actor` is the slug of an agent, which must be there
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
-    """`writes`: methods that must carry a token, to happen once whoever answers them.
+    """The owner's answer to a hello; `error` says why it is not `ok`.
 
-    `reads`: methods that do nothing but answer.
+    `writes`: methods that must carry a token, so that they happen once, whichever owner
+    answers them. `reads`: methods that do nothing but answer.
     """
 
     share: int
@@ -70,36 +72,26 @@ class Gone(Exception):
     """The owner ended or died; another will take its place."""
 
 
-def hello(
-    config: Config,
-    cwd: Path,
-    *,
-    surface: str = "call",
-    scopes: Iterable[str] = SCOPES,
-    root: str | None = None,
-    max_line_bytes: int = _MAX_LINE_BYTES,
-    max_in_flight: int = MAX_IN_FLIGHT,
-    allow_private_addresses: bool = False,
-) -> Hello:
-    """What a process of this version says of itself."""
+def hello(config: Config, cwd: Path) -> Hello:
+    """What a command of this version says of itself; `serve` says more (serving.py)."""
     return Hello(
         share=SHARE,
         version=__version__,
-        surface=surface,
+        surface="call",
         cwd=str(cwd),
         actor=config.actor,
         kb=config.kb,
-        scopes=sorted(scopes),
-        root=root,
-        max_line_bytes=max_line_bytes,
-        max_in_flight=max_in_flight,
-        allow_private_addresses=allow_private_addresses,
+        scopes=sorted(SCOPES),
+        max_line_bytes=_MAX_LINE_BYTES,
+        max_in_flight=MAX_IN_FLIGHT,
         named=config.agent_named,
     )
 
 
 def socket_paths(store: Path, runtime: Path) -> Iterator[Path]:
-    """In the store; elsewhere if that path is too long, or its file system has no sockets.
+    """Where the socket may lie, the better place first.
+
+    That is the store, unless its path is too long or its file system has no sockets.
 
     Raises OSError and store.io once it comes to that.
     """
@@ -139,7 +131,7 @@ def connect(store: Path) -> socket.socket | None:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """True too where it can't be told any more: the end is noticed soon enough."""
+    """True, too, for an owner that has just gone: its end is noticed soon enough."""
     try:
         return peer_uid(connection) == os.getuid()
     except OSError:
@@ -157,7 +149,7 @@ def connect_to(path: Path) -> socket.socket | None:
 
 
 def reach(store: Path, pid: int) -> socket.socket | int | None:
-    """A connection to the owner, or the lock: then this process is the owner.
+    """A connection to the owner, or the lock, with which this process is the owner.
 
     None: the store is read-only, and every process opens it for itself.
     Raises store.io; store.locked if somebody holds the lock for long and does not listen.
@@ -173,7 +165,7 @@ def reach(store: Path, pid: int) -> socket.socket | int | None:
             return take_folder(store, pid)
         except KbprocError as error:
             found, now = holder(store), time.monotonic()
-            if found != known:  # each owner gets its time: one may long have ended the last
+            if found != known:  # each owner gets its time
                 known, since = found, now
             patience = _PATIENCE if found[1] else _SHORT_PATIENCE
             if error.type != "store.locked" or now > since + patience:
@@ -182,7 +174,7 @@ def reach(store: Path, pid: int) -> socket.socket | int | None:
 
 
 def greet(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
-    """What the owner answers, and what it has said since.
+    """The owner's welcome, and the bytes that came after it.
 
     Raises Gone, and what the owner refused with; then the connection is closed.
     """
@@ -203,12 +195,15 @@ def _greeted(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
         raise Gone
     welcome = msgspec.json.decode(line, type=Welcome)
     if not welcome.ok:
-        raise refusal(welcome.error or {})
+        raise _refusal(welcome.error or {})
     return welcome, rest
 
 
 def first_line(connection: socket.socket) -> tuple[bytes, bytes]:
-    """Without its newline, and what came with it; empty at the end or after too many bytes."""
+    """The line without its newline, and what came after it.
+
+    Both are empty at the end of the connection, and after too many bytes.
+    """
     data = b""
     while b"\n" not in data:
         block = connection.recv(HELLO_BYTES)
@@ -220,7 +215,7 @@ def first_line(connection: socket.socket) -> tuple[bytes, bytes]:
 
 
 class Link:
-    """An owner that has let this process in, a line at a time. Any method may raise Gone."""
+    """A connection to an owner that has let this process in. Any method may raise Gone."""
 
     def __init__(self, connection: socket.socket, hello: Hello) -> None:
         """Raises what the owner refuses with."""
@@ -235,7 +230,7 @@ class Link:
             raise Gone from error
 
     def line(self) -> bytes:
-        """Without its newline."""
+        """The next line, without its newline."""
         while b"\n" not in self._parts[-1]:
             try:
                 block = self._socket.recv(_BLOCK)
@@ -252,7 +247,7 @@ class Link:
         self._socket.close()
 
 
-def refusal(error: dict[str, Any]) -> KbprocError:
+def _refusal(error: dict[str, Any]) -> KbprocError:
     return KbprocError(
         error.get("type", "internal.error"),
         error.get("message", "The owner of the store refused the connection."),
@@ -266,8 +261,8 @@ def refusal(error: dict[str, Any]) -> KbprocError:
 def peer_uid(connection: socket.socket) -> int:
     """The user at the other end. Raises OSError."""
     if sys.platform == "linux":
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", told)[1])
+        ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", ucred)[1])
     # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid.
-    told = connection.getsockopt(0, 1, 76)
-    return int(struct.unpack_from("2I", told)[1])
+    xucred = connection.getsockopt(0, 1, 76)
+    return int(struct.unpack_from("2I", xucred)[1])

@@ -1,170 +1,79 @@
 """`kbproc serve` up to its first line, which comes before anything heavy is imported.
 
-Owns: what the first line says, and refusing what can't be served.
-Refuses to know: everything after it (coprocess.py).
+Owns: what the first line says, and which way `serve` goes on: as the owner of the store
+(coprocess.py) or attached to the owner (relay.py).
+Refuses to know: how requests are answered or passed on.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc import PROTOCOL, __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.settings.config import CAPABILITIES, SCOPES, Config
-from kbproc.sharing import reach as share
-from kbproc.sharing.reach import Hello
-from kbproc.store.readonly import refusal
+from kbproc.settings.config import CAPABILITIES, Config
+from kbproc.sharing import reach
+from kbproc.sharing.serving import Serving, parse_scopes
 from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
 
-if TYPE_CHECKING:
-    from kbproc.sharing.owner import Owner
 
-PROTOCOLS = ("1",)
-
-
-def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[str]:
-    """All if `text` is None; raises input.invalid_params for scopes that don't exist."""
-    known = tuple(valid)
-    if text is None:
-        return frozenset(known)
-    wanted = {scope.strip() for scope in text.split(",") if scope.strip()}
-    if unknown := sorted(wanted.difference(known)):
-        raise KbprocError(
-            "input.invalid_params",
-            f"There is no scope {unknown[0]!r}.",
-            field="--scopes",
-            valid_values=known,
-        )
-    return frozenset(wanted)
-
-
-def check_protocol(protocol: str | None) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise KbprocError(
-            "input.invalid_params",
-            f"Protocol {protocol!r} is not spoken here.",
-            field="--protocol",
-            valid_values=PROTOCOLS,
-            hint=f"Ask for {PROTOCOLS[-1]}, or use a kbproc version that speaks {protocol}.",
-        )
-
-
-def run(
-    config: Config,
-    pipes: tuple[int, int],
-    *,
-    protocol: str | None = None,
-    root: str | None = None,
-    scopes: str | None = None,
-    max_line_bytes: int,
-    max_in_flight: int,
-    allow_private_addresses: bool = False,
-    host: Host | None = None,
-    model: dict[str, Any] | None = None,
-) -> int:
+def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -> int:
     """Serves until stdin ends or a signal comes; returns the exit code."""
     host = host or Host()
+    config = serving.config
     reader, writer = pipes
     outbox = Outbox(writer)
     try:
-        check_protocol(protocol)
-        allowed = parse_scopes(scopes)
+        serving.check()
     except KbprocError as error:
-        return _refuse(error, outbox, max_line_bytes)
+        return _refuse(error, outbox, serving.max_line_bytes)
     signals = Signals()
     signals.install()
-    outbox.send(first_line(config, allowed, host))
-    lines = Lines(reader, max_line_bytes, signals)
-    found = _found(config, host)
-    if isinstance(found, socket.socket):
-        hello = share.hello(
-            config,
-            host.cwd(),
-            surface="serve",
-            scopes=allowed,
-            root=_root(host, root),
-            max_line_bytes=max_line_bytes,
-            max_in_flight=max_in_flight,
-            allow_private_addresses=allow_private_addresses,
-        )
+    outbox.send(first_line(config, parse_scopes(serving.scopes), host))
+    lines = Lines(reader, serving.max_line_bytes, signals)
+    owner = _reach_owner(config, host)
+    if isinstance(owner, socket.socket):
         try:
-            return _attached(config, host, hello, found, lines, outbox)
+            return _serve_attached(serving, owner, lines, outbox, host)
         except KbprocError as error:
-            found = error
+            owner = error
     from kbproc.sharing import coprocess
     from kbproc.wire.logs import log_to_stderr
 
     log_to_stderr(config.log_level, host)
-    return coprocess.run(
-        config,
-        lines,
-        outbox,
-        signals=signals,
-        root=root,
-        scopes=allowed,
-        max_line_bytes=max_line_bytes,
-        max_in_flight=max_in_flight,
-        allow_private_addresses=allow_private_addresses,
-        host=host,
-        model=model,
-        lock=found,
-    )
+    return coprocess.run(serving, lines, outbox, lock=owner, host=host)
 
 
-def _found(config: Config, host: Host) -> socket.socket | int | KbprocError | None:
-    """What `share.reach` has found, or why nothing can be had."""
+def _reach_owner(config: Config, host: Host) -> socket.socket | int | KbprocError | None:
+    """What `reach.reach` finds, or why neither the owner nor the lock can be had."""
     try:
-        return share.reach(config.store, host.pid())
+        return reach.reach(config.store, host.pid())
     except KbprocError as error:
         return error
 
 
-def _root(host: Host, root: str | None) -> str:
-    return os.path.realpath(host.cwd() / Path(root or ".").expanduser())
-
-
-def _attached(
-    config: Config,
-    host: Host,
-    hello: Hello,
-    found: socket.socket,
-    lines: Lines,
-    outbox: Outbox,
+def _serve_attached(
+    serving: Serving, owner: socket.socket, lines: Lines, outbox: Outbox, host: Host
 ) -> int:
-    """Raises Gone, and what the owner refused with, before anything was read."""
+    """Raises what the owner refused with; no line of the client has been read then."""
     from kbproc.sharing.relay import Relay
+    from kbproc.sharing.takeover import Takeover
 
-    def own(lock: int) -> Owner:
-        from kbproc.sharing.owner import Owner
-        from kbproc.wire.logs import log_to_stderr
-
-        log_to_stderr(config.log_level, host)
-        owner = Owner(config, host)
-        owner.open(lock)
-        return owner
-
-    def reach() -> socket.socket | int:
-        found = share.reach(config.store, host.pid())
-        if found is None:  # it could be written when this process attached
-            raise refusal(config.store)
-        return found
-
-    relay = Relay(outbox, hello, reach=reach, own=own)
-    code = relay.run(found, lines)
+    takeover = Takeover(serving.config, host)
+    relay = Relay(outbox, serving.hello(host), takeover)
+    code = relay.run(owner, lines)
+    takeover.close()
     outbox.close()
     return code
 
 
 def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:
-    """Not checked against its schema, as what checks is heavy; a test does it."""
+    """The event `init`. It is not checked against its schema, as what checks is heavy."""
     params = {
         "type": "init",
         "protocol": PROTOCOL,

@@ -192,10 +192,10 @@ class Shell:
         pipes = self._pipes or claim()
         _log_notes(options.config)
         from kbproc.sharing import serve
+        from kbproc.sharing.serving import Serving
 
-        return serve.run(
-            options.bound,
-            pipes,
+        serving = Serving(
+            config=options.bound,
             protocol=parsed.last("--protocol"),
             root=parsed.last("--root"),
             scopes=parsed.last("--scopes"),
@@ -203,6 +203,7 @@ class Shell:
             max_in_flight=numbers["--max-in-flight"],
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
         )
+        return serve.run(serving, pipes)
 
     def bind(self, name: str, args: list[str]) -> int:
         """`profile …`, `link`, `unlink`."""

@@ -65,7 +65,7 @@ class Lines:
         self._first = first
         self._fd = fd
         self._limit = limit
-        self._signals = signals
+        self.signals = signals
         self._hangup = select.poll()
         self._hangup.register(fd, 0)
         self._poll = select.poll()
@@ -75,14 +75,14 @@ class Lines:
 
     def ended(self) -> bool:
         """True if the client has closed its end, or a signal has come."""
-        return self._signals.pending is not None or bool(self._hangup.poll(0))
+        return self.signals.pending is not None or bool(self._hangup.poll(0))
 
     def _read(self) -> bytes:
         if self._first:
             first, self._first = self._first, b""
             return first
         self._poll.poll()
-        self._signals.check()
+        self.signals.check()
         return os.read(self._fd, 1 << 16)
 
     def __iter__(self) -> Iterator[bytes | int]:

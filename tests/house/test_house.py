@@ -43,7 +43,6 @@ BOUNDARIES = {
     "views/fulltext/search.py",
     "wire/in_flight.py",
     "wire/messages.py",
-    "wire/parking.py",
 }
 
 # Names of folders that exist only on the machines of those who wrote this.

@@ -21,6 +21,7 @@ from kbproc.health.doctor import OPTIONAL
 from kbproc.log import file
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.sharing import serve
+from kbproc.sharing.serving import Serving
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -100,7 +101,7 @@ def config_of(store: Path, options: dict[str, str]) -> Config:
 
 
 def main() -> int:
-    """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are serve.run's.
+    """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are Serving's.
 
     `real=1`: with the clocks, pids and salts of every day.
     """
@@ -119,18 +120,17 @@ def main() -> int:
 
 
 def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
-    return serve.run(
-        config_of(store, options),
-        pipes,
+    serving = Serving(
+        config=config_of(store, options),
         protocol=options.get("protocol"),
         root=options.get("root"),
         scopes=options.get("scopes"),
         max_line_bytes=int(options.get("max_line_bytes", MAX_LINE_BYTES)),
         max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
         allow_private_addresses="allow_private" in options,
-        host=Host() if "real" in options else FixedHost(),
         model=model_of(model),
     )
+    return serve.run(serving, pipes, host=Host() if "real" in options else FixedHost())
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ import msgspec
 from kbproc.calls.method import Registry
 from kbproc.methods.registry import registry as all_methods
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
-from kbproc.sharing.coprocess import _tell_ready, peer_of
+from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.owner import Owner
-from kbproc.sharing.serve import first_line, parse_scopes
+from kbproc.sharing.serve import first_line
+from kbproc.sharing.serving import Serving, parse_scopes
 from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection, too_large
@@ -192,17 +193,23 @@ class Session:
         methods = registry or all_methods()
         self.outbox: Any = outbox or _List()
         self.wire = messages.Wire(max_line_bytes)
-        peer = peer_of(config, host, parse_scopes(scopes, methods.scopes), str(cwd))
-        peer = msgspec.structs.replace(peer, cwd=cwd, root=cwd)
-        self.outbox.send(first_line(config, peer.scopes, host))
+        serving = Serving(
+            config=config,
+            max_line_bytes=max_line_bytes,
+            max_in_flight=max_in_flight,
+            allow_private_addresses=allow_private,
+        )
+        allowed = parse_scopes(scopes, methods.scopes)
+        self.outbox.send(first_line(config, allowed, host))
         owner = Owner(config, host, model=model_of(model), registry=methods)
         owner.open()
         self.opened, self.service = owner.opened, owner.service
         self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
-        _tell_ready(self.opened, self.outbox, self.wire, peer)
-        self.connection = Connection(
-            self.service, peer, self.outbox, settings={"allow_private_addresses": allow_private}
+        hello = msgspec.structs.replace(
+            serving.hello(host), cwd=str(cwd), root=str(cwd), scopes=sorted(allowed)
         )
+        self.connection = connection_of(self.service, hello, self.outbox)
+        begin(self.opened, self.connection)
 
     def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
         """A second connection to the same open store, by somebody else."""

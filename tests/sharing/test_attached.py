@@ -22,7 +22,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.settings import config
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone
-from kbproc.sharing.relay import Request
+from kbproc.sharing.unanswered import Asked
 from kbproc.store import folder
 from tests.conftest import OpenSession
 from tests.kit.crowd import Crowd, check_answers, said
@@ -312,7 +312,7 @@ def test_where_a_subscription_goes_on(said: int | None, seen: int, after: int) -
     """Its own after_seq, which may be 0; else where the store stood; never what it has seen."""
     params = {} if said is None else {"after_seq": said}
     line = {"jsonrpc": "2.0", "id": 1, "method": "events.subscribe", "params": params}
-    request = Request(json.dumps(line).encode(), "events.subscribe")
+    request = Asked(json.dumps(line).encode(), "events.subscribe")
     request.seq = seen
     assert json.loads(request.asked_again(7))["params"] == {"after_seq": after}
 

@@ -20,6 +20,7 @@ from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
 from kbproc.methods.registry import registry
 from kbproc.settings import config, profiles, toml
 from kbproc.settings.profiles import LINK, SETTINGS, Profiles
+from kbproc.sharing.serving import Serving
 from kbproc.shell.arguments import parse
 from kbproc.shell.cli import main
 from kbproc.shell.commands import BINDING
@@ -707,8 +708,8 @@ def test_what_serve_is_told(
     run("profile", "save", "work", "--agent", "mine")
     told: list[config.Config] = []
 
-    def run_instead(config: Any, pipes: Any, **more: Any) -> int:
-        told.append(config)
+    def run_instead(serving: Serving, pipes: Any) -> int:
+        told.append(serving.config)
         return 0
 
     monkeypatch.setattr("kbproc.sharing.serve.run", run_instead)

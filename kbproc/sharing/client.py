@@ -1,0 +1,85 @@
+"""One client of the store that this process owns.
+
+Owns: what a hello means for a connection, and the event that tells a client that the
+store is ready.
+Refuses to know: over which descriptors a client speaks, and when it leaves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kbproc.agents.sight import require_agent, sight_of
+from kbproc.base.errors import KbprocError
+from kbproc.calls.call import Peer
+from kbproc.sharing.opened import Opened
+from kbproc.sharing.reach import Hello
+from kbproc.store.store import Store
+from kbproc.store.visible import narrowed
+from kbproc.wire import messages
+from kbproc.wire.connection import Connection
+from kbproc.wire.outbox import Outbox
+from kbproc.wire.service import Service
+
+
+def connection_of(
+    service: Service, hello: Hello, outbox: Outbox, *, profiles: tuple[str, ...] = ()
+) -> Connection:
+    """`profiles`: the names that `describe` lists."""
+    return Connection(
+        service,
+        _peer_of(hello, frozenset(service.registry.scopes)),
+        outbox,
+        wire=service.wire.limited(hello.max_line_bytes),
+        max_in_flight=hello.max_in_flight,
+        settings={
+            "allow_private_addresses": hello.allow_private_addresses,
+            "profiles": profiles,
+        },
+    )
+
+
+def _peer_of(hello: Hello, known: frozenset[str]) -> Peer:
+    return Peer(
+        actor=hello.actor,
+        scopes=frozenset(hello.scopes) & known,
+        cwd=Path(hello.cwd),
+        root=None if hello.root is None else Path(hello.root),
+        kb=hello.kb,
+        surface=hello.surface,
+        named=hello.named,
+    )
+
+
+def begin(opened: Opened, connection: Connection) -> None:
+    """Tells the client that the store is ready, or why it is not; background work begins."""
+    wire, store = connection.wire, opened.store
+    if store is None:
+        connection.outbox.send(_error(wire, opened.why_not()))
+        return
+    connection.outbox.send(_ready(store, wire, connection.peer))
+    store.embedding.start()
+    store.start_upkeep()
+
+
+def _ready(store: Store, wire: messages.Wire, peer: Peer) -> bytes:
+    """The event `ready`, which tells an agent what it may do; an error for an unknown agent."""
+    try:
+        agent = require_agent(store.published.roster, peer.actor, peer.named)
+    except KbprocError as error:
+        return _error(wire, error)
+    scopes, bound = peer.scopes, dict[str, Any]()
+    if agent is not None:
+        scopes = scopes if agent.scopes is None else scopes & set(agent.scopes)
+        bound = {"agent": agent.slug, "scopes": sorted(scopes)}
+    seen = narrowed(store, sight_of(agent, scopes))
+    with seen.reading() as snapshot:
+        freshness = seen.freshness(snapshot)
+    return wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness, **bound})
+
+
+def _error(wire: messages.Wire, error: KbprocError) -> bytes:
+    return wire.plain_event("error", {"error": msgspec.to_builtins(messages.error_data(error))})

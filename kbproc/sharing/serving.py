@@ -1,0 +1,84 @@
+"""What `kbproc serve` was asked for.
+
+Owns: the flags of `serve` and what they may say.
+Refuses to know: who owns the store, and how a client is served. Light.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, SCOPES, Config
+from kbproc.sharing import reach
+from kbproc.sharing.reach import Hello
+
+PROTOCOLS = ("1",)
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """The settings and the flags of one `kbproc serve`, as a person gave them.
+
+    `model`: the model of a store that is new; a person can't choose it here.
+    """
+
+    config: Config
+    protocol: str | None = None
+    root: str | None = None
+    scopes: str | None = None
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_in_flight: int = MAX_IN_FLIGHT
+    allow_private_addresses: bool = False
+    model: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Raises input.invalid_params for what can't be served."""
+        _check_protocol(self.protocol)
+        parse_scopes(self.scopes)
+
+    def hello(self, host: Host) -> Hello:
+        """The client as whoever owns the store is told of it."""
+        cwd = host.cwd()
+        return replace(
+            reach.hello(self.config, cwd),
+            surface="serve",
+            scopes=sorted(parse_scopes(self.scopes)),
+            root=os.path.realpath(cwd / Path(self.root or ".").expanduser()),
+            max_line_bytes=self.max_line_bytes,
+            max_in_flight=self.max_in_flight,
+            allow_private_addresses=self.allow_private_addresses,
+        )
+
+
+def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[str]:
+    """All if `text` is None; raises input.invalid_params for scopes that don't exist."""
+    known = tuple(valid)
+    if text is None:
+        return frozenset(known)
+    wanted = {scope.strip() for scope in text.split(",") if scope.strip()}
+    if unknown := sorted(wanted.difference(known)):
+        raise KbprocError(
+            "input.invalid_params",
+            f"There is no scope {unknown[0]!r}.",
+            field="--scopes",
+            valid_values=known,
+        )
+    return frozenset(wanted)
+
+
+def _check_protocol(protocol: str | None) -> None:
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise KbprocError(
+            "input.invalid_params",
+            f"Protocol {protocol!r} is not spoken here.",
+            field="--protocol",
+            valid_values=PROTOCOLS,
+            hint=f"Ask for {PROTOCOLS[-1]}, or use a kbproc version that speaks {protocol}.",
+        )
