@@ -9,7 +9,7 @@ Refuses to know: how a request is narrowed to its agent (sight.py), quotas' refu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -226,6 +226,11 @@ def check_revision(row: AgentRow, expected: int | None) -> None:
 _FIELD = "$.params.notes_folder"
 
 
+def located(folder: str | None, *, cwd: Path, root: Path | None) -> Path | None:
+    """Raises input.invalid_params, path.outside_root."""
+    return None if folder is None else paths.locate(folder, cwd=cwd, root=root, field=_FIELD)
+
+
 def placed(store: Store, slug: str, folder: Path | None) -> str | None:
     """What the log says of `folder`, which is absolute and without links; None: the default.
 
@@ -313,6 +318,13 @@ def make_folder(store: Store, folder: Path) -> None:
         raise KbprocError(
             "store.io", f"{paths.shown(folder)} could not be made: {error.strerror}.", field=_FIELD
         ) from error
+
+
+def folder_made(store: Store, queries: Queries, row: AgentRow) -> Callable[[], None]:
+    """What makes the agent's folder. Raises resource.already_exists if another agent has it."""
+    folder = notes_folder(store, row)
+    check_folder(store, folder, row.slug, queries.agents())
+    return lambda: make_folder(store, folder)
 
 
 # ------------------------------------------------------------------ what it becomes

@@ -1,8 +1,8 @@
 """How much an agent may keep.
 
-Owns: the quotas there are, and refusing what would exceed one.
-Refuses to know: how anything is counted. Checked when deciding only: a quota that is
-lowered later takes nothing away.
+Owns: the quotas there are, what counts against each, and refusing what would exceed one.
+Refuses to know: what is kept. A quota is checked when deciding only: one that is lowered
+later takes nothing away.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import msgspec
 from kbproc.base.errors import KbprocError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kbproc.views.catalog.queries.queries import Queries
     from kbproc.views.catalog.rows import AgentRow
 
 QUOTAS = ("knowledge_stored", "notes_stored")
@@ -21,6 +24,16 @@ QUOTAS = ("knowledge_stored", "notes_stored")
 
 def quotas_of(agent: AgentRow) -> dict[str, int]:
     return msgspec.json.decode(agent.quotas, type=dict[str, int])
+
+
+def used(queries: Queries, agent: AgentRow, scopes: Collection[str]) -> dict[str, int]:
+    """What counts against each quota, as far as these scopes let it be seen."""
+    counted = {}
+    if "knowledge:read" in scopes:
+        counted["knowledge_stored"] = queries.entries_owned(agent.slug)
+    if "note:read" in scopes:
+        counted["notes_stored"] = queries.notes_count(agent.slug)
+    return counted
 
 
 def check_quota(agent: AgentRow | None, name: str, used: int, *, instead: str) -> None:

@@ -79,6 +79,19 @@ class Wait(Struct, frozen=True, kw_only=True):
     tail: Tail | None = None
 
 
+def once(
+    ready: Callable[[], bool],
+    answer: Callable[[], Reply],
+    *,
+    timeout_ms: int | None,
+    expired: Callable[[], KbprocError],
+) -> Reply | Wait:
+    """The answer, at once if it can be given now."""
+    if ready():
+        return answer()
+    return Wait(ready=ready, resume=answer, timeout_ms=timeout_ms, expired=expired)
+
+
 class Parked(Struct, frozen=True, kw_only=True):
     """A request that waits: it holds no thread and no place until `ready` is true.
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MAX_BODY = 32_000
 
 EntryId = Annotated[DocumentId, Meta(description="knowledge entry, by id")]
+Replaced = Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
+Successor = Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
+Owner = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
 TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, by your own name")]
 
 
@@ -147,6 +150,12 @@ def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[Ent
             detail={"missing": missing[:100]},
         )
     return [found[id] for id in dict.fromkeys(ids)]
+
+
+def require_both(queries: Queries, old_id: int, new_id: int) -> tuple[EntryRow, EntryRow]:
+    """The entry that is replaced, and the one that takes its place. Raises resource.not_found."""
+    old = require(queries, old_id, field="$.params.old_id")
+    return old, require(queries, new_id, field="$.params.new_id")
 
 
 def targets_of(rows: Collection[EntryRow]) -> list[Target]:

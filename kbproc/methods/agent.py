@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from kbproc.agents import agent
 from kbproc.agents import check as agentcheck
 from kbproc.agents.agent import Agent
 from kbproc.agents.check import Finding
-from kbproc.agents.quotas import quotas_of
+from kbproc.agents.quotas import quotas_of, used
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.paging import decode_cursor, encode_cursor, page
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from kbproc.views.catalog.rows import AgentRow
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
-_NOBODY = Example(params={"slug": "nobody"}, what="one that does not exist", exit=5)
 
 
 class CreateAgent(WriteParams, kw_only=True, frozen=True):
@@ -52,6 +50,14 @@ class ListAgents(ListParams, kw_only=True, frozen=True):
 
 
 class GetAgent(ReadParams, kw_only=True, frozen=True):
+    slug: agent.AgentSlug
+
+
+class StatusOfAgent(ReadParams, kw_only=True, frozen=True):
+    slug: agent.AgentSlug
+
+
+class CheckAgent(ReadParams, kw_only=True, frozen=True):
     slug: agent.AgentSlug
 
 
@@ -138,7 +144,8 @@ def create(call: Call, params: CreateAgent) -> Decide:
     clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     agent.check_slug(params.slug, call.peer.actor)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
-    folder = _located(call, params.notes_folder)
+    peer = call.peer
+    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
     def decide(here: Here) -> Decision:
         agent.refuse_taken(here.queries, params.slug)
@@ -156,24 +163,10 @@ def create(call: Call, params: CreateAgent) -> Decide:
         return Decision(
             events=[event],
             data=agent.shown(call.store, row),
-            effect=_folder_made(call, here.queries, row),
+            effect=agent.folder_made(call.store, here.queries, row),
         )
 
     return decide
-
-
-def _located(call: Call, folder: str | None) -> Path | None:
-    if folder is None:
-        return None
-    peer = call.peer
-    return paths.locate(folder, cwd=peer.cwd, root=peer.root, field="$.params.notes_folder")
-
-
-def _folder_made(call: Call, queries: Queries, row: AgentRow) -> Callable[[], None]:
-    """Raises resource.already_exists if another agent has it."""
-    folder = agent.notes_folder(call.store, row)
-    agent.check_folder(call.store, folder, row.slug, queries.agents())
-    return lambda: agent.make_folder(call.store, folder)
 
 
 @method(
@@ -210,7 +203,10 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
     when_to_use="To read its instructions, its revision, or where its notes lie.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "gitea"}, what="what it sees and may do"), _NOBODY],
+    examples=[
+        Example(params={"slug": "gitea"}, what="what it sees and may do"),
+        Example(params={"slug": "nobody"}, what="one that does not exist", exit=5),
+    ],
 )
 def get(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
@@ -240,7 +236,8 @@ def get(call: Call, params: GetAgent) -> Reply:
 def update(call: Call, params: UpdateAgent) -> Decide:
     given = _given(params)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
-    folder = _located(call, params.notes_folder)
+    peer = call.peer
+    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
     def decide(here: Here) -> Decision:
         row = agent.require(here.queries, params.slug)
@@ -253,7 +250,7 @@ def update(call: Call, params: UpdateAgent) -> Decide:
             data=agent.shown(call.store, new),
             targets=[agent.target_of(row)],
             changes=[f"new {name}" for name in given] + [f"clear {name}" for name in params.clear],
-            effect=_folder_made(call, here.queries, new) if moved else None,
+            effect=agent.folder_made(call.store, here.queries, new) if moved else None,
         )
 
     return decide
@@ -318,7 +315,10 @@ def _changed(
     "any more; a new agent of the same name takes its notes up again from their files.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "gitea", "dry_run": True}, what="only the plan"), _NOBODY],
+    examples=[
+        Example(params={"slug": "gitea", "dry_run": True}, what="only the plan"),
+        Example(params={"slug": "nobody"}, what="one that does not exist", exit=5),
+    ],
 )
 def delete(call: Call, params: DeleteAgent) -> Decide:
     def decide(here: Here) -> Decision:
@@ -343,26 +343,29 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
 
 @method(
     "agent.status",
-    params=GetAgent,
+    params=StatusOfAgent,
     result=AgentStatus,
     summary="Count an agent's notes and entries against its quotas; cheap.",
     when_to_use="To see how much it keeps and may still keep, and what it sees.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "gitea"}, what="how much it keeps"), _NOBODY],
+    examples=[
+        Example(params={"slug": "gitea"}, what="how much it keeps"),
+        Example(params={"slug": "nobody"}, what="one that does not exist", exit=5),
+    ],
 )
-def status(call: Call, params: GetAgent) -> Reply:
+def status(call: Call, params: StatusOfAgent) -> Reply:
     with call.store.reading() as snapshot:
         queries = snapshot.queries
         row = agent.require(queries, params.slug, only=call.agent)
-        used = _used(call, queries, row)
+        counted = used(queries, row, call.scopes)
         known = queries.kb_slugs()
         data = AgentStatus(
             slug=row.slug,
-            notes=used.get("notes_stored"),
-            entries=used.get("knowledge_stored"),
+            notes=counted.get("notes_stored"),
+            entries=counted.get("knowledge_stored"),
             quotas=[
-                Quota(name=name, limit=limit, used=used.get(name))
+                Quota(name=name, limit=limit, used=counted.get(name))
                 for name, limit in sorted(quotas_of(row).items())
             ],
             kbs=known if row.kbs is None else [slug for slug in row.kbs if slug in known],
@@ -371,28 +374,21 @@ def status(call: Call, params: GetAgent) -> Reply:
         return Reply(data=data, seq=snapshot.seq)
 
 
-def _used(call: Call, queries: Queries, row: AgentRow) -> dict[str, int]:
-    """What counts against each quota, as far as whoever asks may see it."""
-    used = {}
-    if "knowledge:read" in call.scopes:
-        used["knowledge_stored"] = queries.entries_owned(row.slug)
-    if "note:read" in call.scopes:
-        used["notes_stored"] = queries.notes_count(row.slug)
-    return used
-
-
 @method(
     "agent.check",
-    params=GetAgent,
+    params=CheckAgent,
     result=AgentCheck,
     summary="Look into an agent's notes folder, scopes, knowledge bases and quotas.",
     when_to_use="When an agent misses notes or knowledge, or before relying on it: files that are "
     "skipped or not synchronised yet are named.",
     errors=["resource.not_found"],
     positional=["slug"],
-    examples=[Example(params={"slug": "gitea"}, what="whether all is well with it"), _NOBODY],
+    examples=[
+        Example(params={"slug": "gitea"}, what="whether all is well with it"),
+        Example(params={"slug": "nobody"}, what="one that does not exist", exit=5),
+    ],
 )
-def check(call: Call, params: GetAgent) -> Reply:
+def check(call: Call, params: CheckAgent) -> Reply:
     with call.store.reading() as snapshot:
         row = agent.require(snapshot.queries, params.slug, only=call.agent)
         found = agentcheck.examine(
@@ -400,7 +396,7 @@ def check(call: Call, params: GetAgent) -> Reply:
             snapshot.queries,
             row,
             scopes=call.registry.scopes,
-            used=_used(call, snapshot.queries, row),
+            used=used(snapshot.queries, row, call.scopes),
             notes="note:read" in call.scopes,
             alone=call.agent is not None,
         )

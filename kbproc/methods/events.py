@@ -14,7 +14,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Tail, Wait
 from kbproc.history import feed
-from kbproc.history.feed import ShownRecord, Subscription, Verified, Wanted
+from kbproc.history.feed import ShownRecord, Subscription, Verified
 
 Types = Annotated[
     list[Annotated[str, Meta(max_length=64)]],
@@ -52,16 +52,6 @@ class Subscribe(ReadParams, kw_only=True, frozen=True):
     full: Full = False
 
 
-def _wanted(call: Call, params: ReadEvents | Subscribe) -> Wanted:
-    return Wanted(
-        types=feed.check_types(params.types),
-        actor=params.actor,
-        document_id=params.document_id,
-        full=params.full,
-        most_bytes=feed.bytes_in_a_line(call.max_line_bytes),
-    )
-
-
 @method(
     "events.read",
     scope="admin",
@@ -78,7 +68,13 @@ def _wanted(call: Call, params: ReadEvents | Subscribe) -> Wanted:
     ],
 )
 def read(call: Call, params: ReadEvents) -> Reply:
-    wanted = _wanted(call, params)
+    wanted = feed.Wanted(
+        types=feed.check_types(params.types),
+        actor=params.actor,
+        document_id=params.document_id,
+        full=params.full,
+        most_bytes=feed.bytes_in_a_line(call.max_line_bytes),
+    )
     after_seq = max(params.after_seq, decode_cursor(params.cursor, int))
     page = feed.scan(
         call.store, after_seq, wanted, limit=params.limit, most_bytes=wanted.most_bytes
@@ -123,9 +119,16 @@ def verify(call: Call, params: VerifyEvents) -> Reply:
 )
 def subscribe(call: Call, params: Subscribe) -> Wait:
     store = call.store
+    wanted = feed.Wanted(
+        types=feed.check_types(params.types),
+        actor=params.actor,
+        document_id=params.document_id,
+        full=params.full,
+        most_bytes=feed.bytes_in_a_line(call.max_line_bytes),
+    )
     subscription = Subscription(
         store,
-        _wanted(call, params),
+        wanted,
         after_seq=store.seq if params.after_seq is None else params.after_seq,
         emit=call.emit,
         crowded=call.crowded,

@@ -56,6 +56,14 @@ class GetKb(ReadParams, kw_only=True, frozen=True):
     slug: KbSlug
 
 
+class StatusOfKb(ReadParams, kw_only=True, frozen=True):
+    slug: KbSlug
+
+
+class CheckKb(ReadParams, kw_only=True, frozen=True):
+    slug: KbSlug
+
+
 class UpdateKb(WriteParams, kw_only=True, frozen=True):
     slug: KbSlug
     name: Name | None = None
@@ -317,7 +325,7 @@ def delete(call: Call, params: DeleteKb) -> Decide:
 
 @method(
     "kb.status",
-    params=GetKb,
+    params=StatusOfKb,
     result=KbStatus,
     summary="Count a knowledge base's documents and chunks; cheap.",
     when_to_use="To see whether there is anything to search, and whether it is all indexed.",
@@ -325,7 +333,7 @@ def delete(call: Call, params: DeleteKb) -> Decide:
     positional=["slug"],
     examples=[Example(params={"slug": "default"}, what="counts")],
 )
-def status(call: Call, params: GetKb) -> Reply:
+def status(call: Call, params: StatusOfKb) -> Reply:
     with call.store.reading() as snapshot:
         row = _require(snapshot.queries, params.slug)
         documents, chunks, size = snapshot.queries.kb_counts([row.slug]).get(row.slug, (0, 0, 0))
@@ -342,7 +350,7 @@ def status(call: Call, params: GetKb) -> Reply:
 
 @method(
     "kb.check",
-    params=GetKb,
+    params=CheckKb,
     result=KbCheck,
     summary="Look for files that failed, have changed or are gone.",
     when_to_use="Before relying on a knowledge base, or when an answer looks outdated.",
@@ -350,7 +358,7 @@ def status(call: Call, params: GetKb) -> Reply:
     positional=["slug"],
     examples=[Example(params={"slug": "default"}, what="failures, pending and stale files")],
 )
-def check(call: Call, params: GetKb) -> Reply:
+def check(call: Call, params: CheckKb) -> Reply:
     with call.store.reading() as snapshot:
         row = _require(snapshot.queries, params.slug)
         failures = snapshot.queries.failures(row.slug)

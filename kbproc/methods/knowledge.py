@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,6 +15,7 @@ from kbproc.base.params import DestructiveParams, PastListParams, PastParams, Wr
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import found_reply
 from kbproc.calls.reply import Reply
 from kbproc.documents import documents, entries, revision
 from kbproc.documents.content import content_of_text
@@ -22,18 +23,11 @@ from kbproc.documents.entries import EntryId, EntryText, Superseded, TaskId, Tas
 from kbproc.events.document import DocDeleted
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
-from kbproc.methods.search import found_reply
 from kbproc.search import params as asked
 from kbproc.search import search as service
 from kbproc.search.search import Results
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import EntryRow
-
-Actor = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
-_NO_SUCH = Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5)
 
 
 class StoreEntry(WriteParams, kw_only=True, frozen=True):
@@ -71,7 +65,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     tags: Tags | None = None
     tags_mode: documents.TagsMode = "all"
     task_id: TaskId | None = None
-    owner: Actor | None = None
+    owner: entries.Owner | None = None
     created_after: documents.CreatedAfter | None = None
     created_before: documents.CreatedBefore | None = None
     include_superseded: asked.IncludeSuperseded = False
@@ -93,7 +87,7 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
 class ListEntries(PastListParams, kw_only=True, frozen=True):
     kb: asked.Where | None = None
     task_id: TaskId | None = None
-    owner: Actor | None = None
+    owner: entries.Owner | None = None
     tags: Tags | None = None
     tags_mode: documents.TagsMode = "all"
     min_confidence: asked.MinConfidence | None = None
@@ -101,9 +95,14 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     include_expired: asked.IncludeExpired = False
 
 
-class Link(WriteParams, kw_only=True, frozen=True):
-    old_id: Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
-    new_id: Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
+class Supersede(WriteParams, kw_only=True, frozen=True):
+    old_id: entries.Replaced
+    new_id: entries.Successor
+
+
+class Unsupersede(WriteParams, kw_only=True, frozen=True):
+    old_id: entries.Replaced
+    new_id: entries.Successor
 
 
 class DeleteEntries(DestructiveParams, kw_only=True, frozen=True):
@@ -305,7 +304,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     "knowledge.supersede",
     kind="write",
     idempotent=True,
-    params=Link,
+    params=Supersede,
     result=Superseded,
     summary="Let one entry take the place of another.",
     when_to_use="When an entry is outdated or wrong and a newer one says it right: searches find "
@@ -313,11 +312,14 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     errors=["resource.not_found", "knowledge.cycle", "auth.not_owner"],
     more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
-    examples=[Example(params={"old_id": 3, "new_id": 4}, what="the newer one holds"), _NO_SUCH],
+    examples=[
+        Example(params={"old_id": 3, "new_id": 4}, what="the newer one holds"),
+        Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5),
+    ],
 )
-def supersede(call: Call, params: Link) -> Decide:
+def supersede(call: Call, params: Supersede) -> Decide:
     def decide(here: Here) -> Decision:
-        old, new = _both(here, params)
+        old, new = entries.require_both(here.queries, params.old_id, params.new_id)
         data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
         if old.superseded_by == new.id:
             return Decision(events=[], data=data)
@@ -333,26 +335,24 @@ def supersede(call: Call, params: Link) -> Decide:
     return decide
 
 
-def _both(here: Here, params: Link) -> tuple[EntryRow, EntryRow]:
-    old = entries.require(here.queries, params.old_id, field="$.params.old_id")
-    return old, entries.require(here.queries, params.new_id, field="$.params.new_id")
-
-
 @method(
     "knowledge.unsupersede",
     kind="write",
-    params=Link,
+    params=Unsupersede,
     result=Superseded,
     summary="Undo that one entry took the place of another.",
     when_to_use="When the older entry was right after all: searches find it again.",
     errors=["resource.not_found", "auth.not_owner"],
     more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
-    examples=[Example(params={"old_id": 5, "new_id": 4}, what="it holds again"), _NO_SUCH],
+    examples=[
+        Example(params={"old_id": 5, "new_id": 4}, what="it holds again"),
+        Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5),
+    ],
 )
-def unsupersede(call: Call, params: Link) -> Decide:
+def unsupersede(call: Call, params: Unsupersede) -> Decide:
     def decide(here: Here) -> Decision:
-        old, new = _both(here, params)
+        old, new = entries.require_both(here.queries, params.old_id, params.new_id)
         entries.check_owner(old, new, call.peer.actor, call.scopes)
         if old.superseded_by != new.id:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"

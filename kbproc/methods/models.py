@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -14,11 +14,10 @@ from kbproc.calls.reply import Reply
 from kbproc.documents import ingest
 from kbproc.events.upkeep import ModelUsed
 from kbproc.library import switch
+from kbproc.models.interface import Kind
 from kbproc.store.decision import Decision
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.plan import plan_of
-
-Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 
 
 class ListModels(ReadParams, kw_only=True, frozen=True):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -14,7 +13,7 @@ from kbproc.base.params import DestructiveParams, PastListParams, PastParams, Wr
 from kbproc.base.values import SLUG, clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply, Wait
+from kbproc.calls.reply import Reply, Wait, once
 from kbproc.documents import ingest
 from kbproc.events.document import DocDeleted
 from kbproc.notes import notes
@@ -29,9 +28,6 @@ from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.plan import Plan, confirm, plan_of
 
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import AgentRow
-
 AgentSlug = Annotated[
     str,
     Meta(
@@ -40,7 +36,6 @@ AgentSlug = Annotated[
     ),
 ]
 NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
-_NOBODY = Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5)
 
 
 class SearchNotes(PastParams, kw_only=True, frozen=True):
@@ -121,7 +116,15 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     ],
 )
 def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
-    return _when_synced(call, params, lambda: _searched(call, params))
+    if params.as_of is not None:
+        return _searched(call, params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    return once(
+        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: _searched(call, params),
+        timeout_ms=params.timeout_ms,
+        expired=lambda: notes.still_read(agent),
+    )
 
 
 def _searched(call: Call, params: SearchNotes) -> Reply:
@@ -157,6 +160,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
         for hit in found.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
+    warnings = call.store.notebooks.warnings(agent) if params.as_of is None else None
     empty = f"{agent.slug} has no notes yet: note.put writes one."
     return Reply(
         data=hits,
@@ -164,7 +168,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
         count=len(hits),
         has_more=found.has_more,
         hint=found.hint if some else empty,
-        notice=[*found.notice, *(_notice(call, params, agent) or [])] or None,
+        notice=[*found.notice, *(warnings or [])] or None,
         freshness=found.freshness,
     )
 
@@ -179,12 +183,20 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
     positional=["slug"],
     examples=[
         Example(params={"agent": "gitea", "slug": "gitea-webhooks"}, what="one with its text"),
-        _NOBODY,
+        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
         Example(params={"slug": "To Do"}, what="no slug", exit=1),
     ],
 )
 def get_note(call: Call, params: GetNote) -> Reply | Wait:
-    return _when_synced(call, params, lambda: _got(call, params))
+    if params.as_of is not None:
+        return _got(call, params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    return once(
+        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: _got(call, params),
+        timeout_ms=params.timeout_ms,
+        expired=lambda: notes.still_read(agent),
+    )
 
 
 def _got(call: Call, params: GetNote) -> Reply:
@@ -193,7 +205,8 @@ def _got(call: Call, params: GetNote) -> Reply:
         row = notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
         note = notes.whole(snapshot.queries, row, agent.slug, data)
-        return Reply(data=note, seq=snapshot.seq, notice=_notice(call, params, agent))
+        warnings = call.store.notebooks.warnings(agent) if params.as_of is None else None
+        return Reply(data=note, seq=snapshot.seq, notice=warnings)
 
 
 @method(
@@ -210,7 +223,15 @@ def _got(call: Call, params: GetNote) -> Reply:
     ],
 )
 def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
-    return _when_synced(call, params, lambda: _listed(call, params))
+    if params.as_of is not None:
+        return _listed(call, params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    return once(
+        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: _listed(call, params),
+        timeout_ms=params.timeout_ms,
+        expired=lambda: notes.still_read(agent),
+    )
 
 
 def _listed(call: Call, params: ListNotes) -> Reply:
@@ -226,7 +247,7 @@ def _listed(call: Call, params: ListNotes) -> Reply:
             total=snapshot.queries.notes_count(agent.slug),
             has_more=more,
             next_cursor=encode_cursor(str(rows[-1].source_id)) if more else None,
-            notice=_notice(call, params, agent),
+            notice=call.store.notebooks.warnings(agent) if params.as_of is None else None,
         )
 
 
@@ -251,9 +272,10 @@ def _listed(call: Call, params: ListNotes) -> Reply:
 )
 def put_note(call: Call, params: PutNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
-    agent = _agent(call, params.agent)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     data = notes.bytes_of(params.text)
-    book = _book(call, agent, params)
+    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    book = books.book(agent) if params.dry_run else books.ensure(agent)
     change = notes.Put(
         book,
         params.slug,
@@ -280,12 +302,14 @@ def put_note(call: Call, params: PutNote) -> Decide:
             what="without a person's approval",
             exit=10,
         ),
-        _NOBODY,
+        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
     ],
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")
-    book = _book(call, _agent(call, params.agent), params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    book = books.book(agent) if params.dry_run else books.ensure(agent)
     change = notes.Delete(book, params.slug, confirmed=params.confirm is not None)
     change.prepare(dry_run=params.dry_run)
     return change
@@ -311,7 +335,10 @@ def delete_note(call: Call, params: DeleteNote) -> Decide:
 def sync_notes(call: Call, params: SyncNotes, write: LongWrite) -> Reply:
     everyone = params.agent is None and call.agent is None
     roster = call.store.published.roster
-    agents = notes.agents_seen(roster, None) if everyone else [_agent(call, params.agent)]
+    if everyone:
+        agents = notes.agents_seen(roster, None)
+    else:
+        agents = [notes.require_agent(roster, params.agent, call.agent)]
     books = [call.store.notebooks.book(agent) for agent in agents]
     if params.dry_run:
         return Reply(data=None, plan=_plan(call, books, params, write))
@@ -372,47 +399,3 @@ def _plan(call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite
     changes = [*asked.changes, *foretold_of(books, restore=params.restore)]
     asks = msgspec.structs.replace(write.request, destructive=asked.bulk)
     return plan_of(asks, msgspec.structs.replace(asked, changes=changes))
-
-
-# ------------------------------------------------------------------ whose
-
-
-def _agent(call: Call, slug: str | None) -> AgentRow:
-    return notes.require_agent(call.store.published.roster, slug, call.agent)
-
-
-def _book(call: Call, agent: AgentRow, params: WriteParams) -> Notebook:
-    """With what was done by hand before; a dry run records nothing."""
-    books = call.store.notebooks
-    return books.book(agent) if params.dry_run else books.ensure(agent)
-
-
-Reading = SearchNotes | GetNote | ListNotes
-
-
-def _when_synced(call: Call, params: Reading, answer: Callable[[], Reply]) -> Reply | Wait:
-    """What was done by hand before this process began is seen first."""
-    if params.as_of is not None:
-        return answer()
-    agent, books = _agent(call, params.agent), call.store.notebooks
-
-    def ready() -> bool:
-        return books.ready(agent.slug)
-
-    def expired() -> KbprocError:
-        return KbprocError(
-            "operation.timeout",
-            f"The notes of {agent.slug} are still being read.",
-            field="$.params.timeout_ms",
-        )
-
-    if ready():
-        return answer()
-    return Wait(ready=ready, resume=answer, timeout_ms=params.timeout_ms, expired=expired)
-
-
-def _notice(call: Call, params: Reading, agent: AgentRow) -> list[str] | None:
-    """What the last sync could not do."""
-    if params.as_of is not None or call.store.read_only:
-        return None
-    return call.store.notebooks.book(agent).warnings or None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import found_reply
 from kbproc.calls.reply import Reply
 from kbproc.search import search as service
 from kbproc.search.params import Search
-from kbproc.search.search import Found, Results
+from kbproc.search.search import Results
 
 
 @method(
@@ -31,18 +32,3 @@ def search(call: Call, params: Search) -> Reply:
     with call.state(params) as state:
         found = service.run(state, params, now=call.moment(params))
     return found_reply(found)
-
-
-def found_reply(found: Found) -> Reply:
-    """What a search answers, with its meta."""
-    results = found.results
-    return Reply(
-        data=results,
-        seq=found.freshness.seq,
-        count=results.returned,
-        total=results.total_matches,
-        has_more=found.has_more,
-        hint=found.hint,
-        notice=found.notice or None,
-        freshness=found.freshness,
-    )

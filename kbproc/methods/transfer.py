@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -29,6 +28,7 @@ from kbproc.moving.incoming import agents as importing_more
 from kbproc.moving.incoming import contents as incoming
 from kbproc.moving.incoming import incoming as incoming_
 from kbproc.moving.incoming.contents import Imported
+from kbproc.moving.place import NewPath, new_place
 from kbproc.moving.portable import lines, reading
 from kbproc.store.decision import Decision, Here
 from kbproc.store.folder import FORMAT
@@ -38,9 +38,6 @@ from kbproc.store.snapshot import Snapshot
 
 # A line that is an event must fit a line of the wire, with room for what is around it.
 _STREAM_BYTES = 8 << 20
-_FIELD = "$.params.path"
-
-NewPath = Annotated[str, Meta(min_length=1, max_length=4096, description="must not exist yet")]
 
 
 class BackUp(WriteParams, kw_only=True, frozen=True):
@@ -110,7 +107,8 @@ class Import(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
-    target = _new_place(call, params.path)
+    peer, own = call.peer, call.store.origin
+    target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
     if not params.dry_run:
         _sync_notes(call)
     with call.store.exclusive(call.check_cancelled):
@@ -164,28 +162,6 @@ def _lost(sources: list[str]) -> list[str] | None:
     return [f"{lost} missing or damaged in the store, and so not in the copy. See kbproc doctor."]
 
 
-def _new_place(call: Call, path: str) -> Path:
-    """Raises resource.already_exists, resource.not_found, path.outside_root."""
-    target = paths.locate(path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
-    if target.is_relative_to(call.store.origin.resolve()):
-        raise KbprocError(
-            "input.invalid_params",
-            f"{target} lies inside the store itself.",
-            field=_FIELD,
-            hint="Name a place outside of it, better still on another disk.",
-        )
-    if os.path.lexists(target):
-        raise outgoing.exists(target)
-    if not target.parent.is_dir():
-        raise KbprocError(
-            "resource.not_found",
-            f"There is no folder {target.parent}.",
-            field=_FIELD,
-            hint="Make that folder first, or name another.",
-        )
-    return target
-
-
 @method(
     "store.export",
     streams=True,
@@ -204,7 +180,10 @@ def _new_place(call: Call, path: str) -> Path:
     ],
 )
 def export(call: Call, params: Export) -> Reply:
-    target = None if params.path is None else _new_place(call, params.path)
+    peer, own = call.peer, call.store.origin
+    target = None
+    if params.path is not None:
+        target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
     with call.store.reading() as snapshot:
         docs.require_kbs(snapshot.queries, params.kb)
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
@@ -304,7 +283,7 @@ def _left_out(result: Exported) -> list[str] | None:
     ],
 )
 def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
-    path = paths.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field=_FIELD)
+    path = paths.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field="$.params.path")
     work = incoming.Import(kb=params.kb, replace=params.replace)
     with reading.open_file(path) as file:
         size = max(1, os.fstat(file.fileno()).st_size)
@@ -345,7 +324,7 @@ def _check_agents(call: Call, params: Import, contents: incoming.Contents) -> No
         raise KbprocError(
             "input.invalid_params",
             f"The file holds an agent {actor!r}, and this very process acts under that name.",
-            field=_FIELD,
+            field="$.params.path",
             hint="It would be bound to that agent: import under another name.",
         )
 

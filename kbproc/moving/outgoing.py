@@ -22,6 +22,7 @@ from kbproc.agents.quotas import quotas_of
 from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.document import DocType
+from kbproc.moving.place import exists
 from kbproc.moving.portable.lines import (
     Agent,
     Chunk,
@@ -274,9 +275,3 @@ def _name(temporary: Path, target: Path) -> None:
         if os.path.lexists(target):
             raise exists(target) from None
         temporary.rename(target)
-
-
-def exists(target: Path) -> KbprocError:
-    return KbprocError(
-        "resource.already_exists", f"{target} exists and is not overwritten.", field="$.params.path"
-    )

@@ -86,6 +86,10 @@ class Notebooks:
             self._first_sync(book)
         return book
 
+    def warnings(self, agent: AgentRow) -> list[str] | None:
+        """What the last sync of the agent's folder could not do; None if there is nothing."""
+        return None if self._store.read_only else self.book(agent).warnings or None
+
     def _first_sync(self, book: Notebook) -> None:
         with book.lock:
             if book.synced:

@@ -129,6 +129,15 @@ def require_note(queries: Queries, agent: str, slug: str) -> DocumentRow:
     )
 
 
+def still_read(agent: AgentRow) -> KbprocError:
+    """For whoever has waited in vain for the first sync of the agent's folder."""
+    return KbprocError(
+        "operation.timeout",
+        f"The notes of {agent.slug} are still being read.",
+        field="$.params.timeout_ms",
+    )
+
+
 def head(row: DocumentRow) -> NoteHead:
     return NoteHead(
         id=row.id,
