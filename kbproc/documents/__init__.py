@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, agents and search.
 
-Offers: chains · content · document · documents · entries · ingest · revision
+Offers: chains · chunk · content · document · documents · entries · ingest · kb · revision
 May import: base · events · sources · views · store · embedding
 Light: yes
 """

@@ -66,14 +66,3 @@ class Document(Struct, kw_only=True, frozen=True):
     created_at: str
     updated_at: str
     pages: int | None = None
-
-
-class ChunkView(Struct, kw_only=True, frozen=True):
-    """A chunk as it is shown: `chunk_index` counts from 0 within its document."""
-
-    id: int
-    document_id: int
-    chunk_index: int
-    text: str
-    page: int | None
-    section: str | None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kbproc.views.catalog.queries.queries import Queries
     from kbproc.views.catalog.rows import ChunkRow, DocumentRow
 
+ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
+
 Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
 MAX_TEXT = 4 << 20

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
@@ -23,6 +23,13 @@ from kbproc.log.record import Record
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
+
+Types = Annotated[
+    list[Annotated[str, Meta(max_length=64)]],
+    Meta(min_length=1, max_length=50, description="only events of these types"),
+]
+Actor = Annotated[str, Meta(max_length=200, description="only what this actor wrote")]
+Full = Annotated[bool, Meta(description="with the events as they stand in the log, texts included")]
 
 TYPES = tuple(codec.KINDS)
 

@@ -1,4 +1,4 @@
-"""Search."""
+"""search: search by words and by meaning."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Refuses to know: who asks for it.
 
 Offers: backup · incoming.agents · incoming.contents · incoming.incoming · outgoing ·
-    portable.lines · portable.reading
+    place · portable.lines · portable.reading
 May import: base · log · events · notefiles · views · store · documents · agents
 Light: yes
 """

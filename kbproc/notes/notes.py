@@ -8,14 +8,15 @@ losing anybody's text (noteedit.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.values import SLUG
 from kbproc.documents.revision import Content, Ids
 from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.notefiles import edit, folder
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
 
     from kbproc.views.catalog.queries.queries import Queries
     from kbproc.views.catalog.rows import AgentRow, DocumentRow, Roster
+
+AgentSlug = Annotated[
+    str,
+    Meta(
+        pattern=SLUG,
+        description="whose notes; a process that is bound to an agent may leave it out",
+    ),
+]
+NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
 
 MOST_BYTES = folder.MOST_BYTES
 _ROUNDS = 5  # of looking at a file again that is being edited

@@ -198,8 +198,8 @@ def test_while_four_threads_write(
 
 def create(session: Session, token: str) -> tuple[int, int]:
     """As doc.create does, but for the wire: the session's belongs to one thread."""
-    from kbproc.methods.doc_add import Create
-    from kbproc.methods.doc_add import create as method
+    from kbproc.methods.doc.create import Create
+    from kbproc.methods.doc.create import create as method
     from kbproc.store.decision import Request
     from kbproc.store.pipeline import write
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbproc.methods.doc_add import Create, create
+from kbproc.methods.doc.create import Create, create
 from kbproc.moving import outgoing
 from kbproc.moving.incoming import agents as more
 from kbproc.moving.incoming import incoming, links

@@ -14,7 +14,7 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
-from kbproc.methods.note import PutNote
+from kbproc.methods.note.put import PutNote
 from kbproc.notefiles import hidden as notehidden
 from kbproc.notes import notes
 from kbproc.notes.revision import content_of, note_written

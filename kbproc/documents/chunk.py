@@ -1,0 +1,49 @@
+"""A chunk as it is shown.
+
+Owns: the ChunkView struct, made from a row, and the answer where there is no such chunk.
+Refuses to know: how a text is cut into chunks (sources/chunk.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.wording import there_is_no
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.rows import ChunkRow
+
+
+class ChunkView(Struct, kw_only=True, frozen=True):
+    """A chunk as it is shown: `chunk_index` counts from 0 within its document."""
+
+    id: int
+    document_id: int
+    chunk_index: int
+    text: str
+    page: int | None
+    section: str | None
+
+
+def shown(row: ChunkRow) -> ChunkView:
+    return ChunkView(
+        id=row.id,
+        document_id=row.document_id,
+        chunk_index=row.idx,
+        text=row.text,
+        page=row.page,
+        section=row.section,
+    )
+
+
+def not_found(ids: list[int], field: str) -> KbprocError:
+    return KbprocError(
+        "resource.not_found",
+        there_is_no("chunk", ids),
+        field=field,
+        hint="Chunk ids change with each new revision of a document: search or list again.",
+        detail={"missing": ids[:100]},
+    )

@@ -1,0 +1,47 @@
+"""A knowledge base as it is shown and found.
+
+Owns: the KnowledgeBase struct, made from a row, and the answer where there is none.
+Refuses to know: what is in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.documents.documents import unknown_kb
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import KbRow
+
+Name = Annotated[str, Meta(min_length=1, max_length=200, description="name for people")]
+Description = Annotated[str, Meta(max_length=2000, description="what belongs in here")]
+
+
+class KnowledgeBase(Struct, kw_only=True, frozen=True):
+    slug: str
+    name: str
+    description: str
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+def shown(row: KbRow) -> KnowledgeBase:
+    return KnowledgeBase(
+        slug=row.slug,
+        name=row.name,
+        description=row.description,
+        revision=row.revision,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def require(queries: Queries, slug: str) -> KbRow:
+    row = queries.kb(slug)
+    if row is None:
+        raise unknown_kb(slug, queries.kb_slugs(), field="$.params.slug")
+    return row

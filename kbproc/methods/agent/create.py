@@ -1,0 +1,73 @@
+"""agent.create: create an agent: what it sees, may do and may keep, and where its notes lie."""
+
+from __future__ import annotations
+
+from kbproc.agents import agent
+from kbproc.agents.agent import Agent
+from kbproc.base.params import WriteParams
+from kbproc.base.values import clean_name
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.events.agent import AgentWritten
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class CreateAgent(WriteParams, kw_only=True, frozen=True):
+    slug: agent.AgentSlug
+    description: agent.Description = ""
+    kbs: agent.KbList | None = None
+    notes_folder: agent.Folder | None = None
+    scopes: agent.Scopes | None = None
+    quotas: agent.Limits | None = None
+    instructions: agent.Instructions | None = None
+
+
+@method(
+    "agent.create",
+    kind="write",
+    whole=True,
+    params=CreateAgent,
+    result=Agent,
+    summary="Create an agent: what it sees, may do and may keep, and where its notes lie.",
+    when_to_use="Before a process is started for an agent with --agent, to give it notes of its "
+    "own and to narrow what it sees. The notes folder is made if it does not exist.",
+    errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
+    positional=["slug"],
+    examples=[
+        Example(
+            params={"slug": "backups", "kbs": ["default"], "quotas": {"notes_stored": 200}},
+            what="an agent that sees one knowledge base",
+        ),
+        Example(params={"slug": "user"}, what="a name that is reserved", exit=1),
+        Example(
+            params={"slug": "backups", "kbs": ["gitee"]}, what="a kb that is not there", exit=5
+        ),
+    ],
+)
+def create(call: Call, params: CreateAgent) -> Decide:
+    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
+    agent.check_slug(params.slug, call.peer.actor)
+    scopes = agent.check_scopes(params.scopes, call.registry.scopes)
+    peer = call.peer
+    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
+
+    def decide(here: Here) -> Decision:
+        agent.refuse_taken(here.queries, params.slug)
+        event = AgentWritten(
+            slug=params.slug,
+            revision=1,
+            description=params.description,
+            kbs=None if params.kbs is None else agent.check_kbs(here.queries, params.kbs),
+            folder=agent.placed(call.store, params.slug, folder),
+            scopes=scopes,
+            quotas={} if params.quotas is None else params.quotas.given(),
+            instructions=params.instructions or "",
+        )
+        row = agent.row_of(event, created_at=here.now, now=here.now)
+        return Decision(
+            events=[event],
+            data=agent.shown(call.store, row),
+            effect=agent.folder_made(call.store, here.queries, row),
+        )
+
+    return decide

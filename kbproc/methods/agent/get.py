@@ -1,0 +1,33 @@
+"""agent.get: show one agent."""
+
+from __future__ import annotations
+
+from kbproc.agents import agent
+from kbproc.agents.agent import Agent
+from kbproc.base.params import ReadParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+
+
+class GetAgent(ReadParams, kw_only=True, frozen=True):
+    slug: agent.AgentSlug
+
+
+@method(
+    "agent.get",
+    params=GetAgent,
+    result=Agent,
+    summary="Show one agent.",
+    when_to_use="To read its instructions, its revision, or where its notes lie.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[
+        Example(params={"slug": "gitea"}, what="what it sees and may do"),
+        Example(params={"slug": "nobody"}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: GetAgent) -> Reply:
+    with call.store.reading() as snapshot:
+        row = agent.require(snapshot.queries, params.slug, only=call.agent)
+        return Reply(data=agent.shown(call.store, row), seq=snapshot.seq)

@@ -1,0 +1,129 @@
+"""agent.update: change what an agent sees, may do or keep, or where its notes lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.agents import agent
+from kbproc.agents.agent import Agent
+from kbproc.agents.quotas import quotas_of
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.events.agent import AgentWritten
+from kbproc.store.decision import Decide, Decision, Here
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import AgentRow
+
+_SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
+
+
+class UpdateAgent(WriteParams, kw_only=True, frozen=True):
+    slug: agent.AgentSlug
+    description: agent.Description | None = None
+    kbs: agent.KbList | None = None
+    notes_folder: agent.Folder | None = None
+    scopes: agent.Scopes | None = None
+    quotas: agent.Limits | None = None
+    instructions: agent.Instructions | None = None
+    clear: agent.Opened = []
+    expected_revision: Annotated[int, Meta(ge=1, description="fail if it has changed")] | None = (
+        None
+    )
+
+
+@method(
+    "agent.update",
+    kind="write",
+    whole=True,
+    idempotent=True,
+    params=UpdateAgent,
+    result=Agent,
+    summary="Change what an agent sees, may do or keep, or where its notes lie.",
+    when_to_use="What is given replaces what was there, quotas one by one; clear opens a side "
+    "again. It holds from each process's next request on. Files stay in the old notes folder: "
+    "move them to a new one before.",
+    errors=["resource.not_found", "resource.already_exists", "path.outside_root"],
+    positional=["slug"],
+    examples=[
+        Example(params={"slug": "gitea", "quotas": {"notes_stored": 50}}, what="a quota"),
+        Example(params={"slug": "nobody", "kbs": []}, what="one that does not exist", exit=5),
+        Example(params={"slug": "nobody"}, what="nothing to change", exit=1),
+    ],
+)
+def update(call: Call, params: UpdateAgent) -> Decide:
+    given = _given(params)
+    scopes = agent.check_scopes(params.scopes, call.registry.scopes)
+    peer = call.peer
+    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
+
+    def decide(here: Here) -> Decision:
+        row = agent.require(here.queries, params.slug)
+        agent.check_revision(row, params.expected_revision)
+        event = _changed(call, here.queries, row, params, scopes=scopes, folder=folder)
+        new = agent.row_of(event, created_at=row.created_at, now=here.now)
+        moved = new.folder != row.folder
+        return Decision(
+            events=[event],
+            data=agent.shown(call.store, new),
+            targets=[agent.target_of(row)],
+            changes=[f"new {name}" for name in given] + [f"clear {name}" for name in params.clear],
+            effect=agent.folder_made(call.store, here.queries, new) if moved else None,
+        )
+
+    return decide
+
+
+def _given(params: UpdateAgent) -> list[str]:
+    """Raises input.invalid_params if nothing is, or what is to be cleared is given, too."""
+    given = [name for name in _SIDES if getattr(params, name) is not None]
+    if not given and not params.clear:
+        raise KbprocError(
+            "input.invalid_params",
+            "There is nothing to change.",
+            field="$.params",
+            valid_values=[*_SIDES, "clear"],
+        )
+    told = {*given, *(params.quotas.given() if params.quotas is not None else {})}
+    for index, name in enumerate(params.clear):
+        if name in told:
+            raise KbprocError(
+                "input.invalid_params",
+                f"{name} is given and to be cleared, too.",
+                field=f"$.params.clear[{index}]",
+                hint="Leave out one of the two.",
+            )
+    return given
+
+
+def _changed(
+    call: Call,
+    queries: Queries,
+    row: AgentRow,
+    params: UpdateAgent,
+    *,
+    scopes: list[str] | None,
+    folder: Path | None,
+) -> AgentWritten:
+    """Knowledge bases that it had before may be gone meanwhile: agent.check tells."""
+    new: dict[str, Any] = {
+        "description": params.description,
+        "instructions": params.instructions,
+        "scopes": scopes,
+        "kbs": None if params.kbs is None else agent.check_kbs(queries, params.kbs),
+    }
+    new = {name: value for name, value in new.items() if value is not None}
+    if folder is not None:
+        new["folder"] = agent.placed(call.store, row.slug, folder)
+    limits = {**quotas_of(row), **(params.quotas.given() if params.quotas else {})}
+    new["quotas"] = {name: n for name, n in limits.items() if name not in params.clear}
+    opened = {"kbs": "kbs", "scopes": "scopes", "notes_folder": "folder"}
+    new |= {opened[name]: None for name in params.clear if name in opened}
+    return msgspec.structs.replace(agent.event_of(row), **new)

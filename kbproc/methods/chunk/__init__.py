@@ -1,0 +1,1 @@
+"""chunk.*: chunks of documents."""

@@ -1,0 +1,64 @@
+"""chunk.delete: hide chunks from search; their documents get a new revision."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import ChunkId
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents.chunk import not_found
+from kbproc.documents.documents import refuse_others, targets_of
+from kbproc.events.document import ChunkDeleted
+from kbproc.events.event import Event
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class DeleteChunks(DestructiveParams, kw_only=True, frozen=True):
+    ids: Annotated[list[ChunkId], Meta(min_length=1, max_length=1000, description="chunks, by id")]
+
+
+class DeletedChunks(Struct, kw_only=True, frozen=True):
+    deleted: int
+    documents: list[int]
+
+
+@method(
+    "chunk.delete",
+    kind="destructive",
+    params=DeleteChunks,
+    result=DeletedChunks,
+    summary="Hide chunks from search; their documents get a new revision.",
+    when_to_use="When a part of a document misleads; ingesting the changed file brings it back.",
+    errors=["resource.not_found"],
+    positional=["ids"],
+    examples=[Example(params={"ids": [1]}, what="without a person's approval", exit=10)],
+)
+def delete(call: Call, params: DeleteChunks) -> Decide:
+    def decide(here: Here) -> Decision:
+        owners = here.queries.document_of_chunks(params.ids)
+        missing = [id for id in params.ids if id not in owners]
+        if missing:
+            raise not_found(missing, "$.params.ids")
+        rows = here.queries.documents_by_id(set(owners.values()))
+        refuse_others(rows.values(), method="chunk.delete", field="$.params.ids")
+        events: list[Event] = [
+            ChunkDeleted(
+                document_id=id,
+                revision=row.revision + 1,
+                ids=sorted(chunk for chunk, owner in owners.items() if owner == id),
+            )
+            for id, row in sorted(rows.items())
+        ]
+        return Decision(
+            events=events,
+            data=DeletedChunks(deleted=len(owners), documents=sorted(rows)),
+            targets=targets_of(rows.values()),
+            changes=[f"hide {plural(len(owners), 'chunk')} of {plural(len(rows), 'document')}"],
+        )
+
+    return decide

@@ -1,0 +1,64 @@
+"""chunk.get: show one chunk, with as many neighbours as asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.params import PastParams
+from kbproc.base.values import ChunkId
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.chunk import ChunkView, not_found, shown
+from kbproc.documents.documents import require
+
+Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
+
+
+class GetChunk(PastParams, kw_only=True, frozen=True):
+    id: ChunkId
+    before: Neighbours = 0
+    after: Neighbours = 0
+
+
+class ChunkInContext(Struct, kw_only=True, frozen=True):
+    """A chunk with its neighbours in the same document, in order."""
+
+    chunk: ChunkView
+    before: list[ChunkView]
+    after: list[ChunkView]
+    title: str
+    total_chunks: int
+
+
+@method(
+    "chunk.get",
+    params=GetChunk,
+    result=ChunkInContext,
+    summary="Show one chunk, with as many neighbours as asked for.",
+    when_to_use="When a search hit needs the text around it.",
+    errors=["resource.not_found"],
+    positional=["id"],
+    examples=[
+        Example(params={"id": 1, "after": 1}, what="a chunk and the one after it"),
+        Example(params={"id": 9_999_999}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: GetChunk) -> Reply:
+    with call.state(params) as state, state.reading() as snapshot:
+        row = snapshot.queries.chunks([params.id]).get(params.id)
+        if row is None:
+            raise not_found([params.id], "$.params.id")
+        document = require(snapshot.queries, row.document_id)
+        around = [shown(chunk) for chunk in snapshot.queries.chunks_of(document.id)]
+        at = next(i for i, chunk in enumerate(around) if chunk.id == params.id)
+        data = ChunkInContext(
+            chunk=around[at],
+            before=around[max(0, at - params.before) : at],
+            after=around[at + 1 : at + 1 + params.after],
+            title=document.title,
+            total_chunks=len(around),
+        )
+        return Reply(data=data, seq=snapshot.seq)

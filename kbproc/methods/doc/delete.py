@@ -1,0 +1,63 @@
+"""doc.delete: hide documents from every read; the log keeps their text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents import documents
+from kbproc.documents.documents import Deleted, DocumentIds, Selection
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class Delete(DestructiveParams, kw_only=True, frozen=True):
+    ids: DocumentIds | None = None
+    where: Annotated[Selection, Meta(description="all documents that match")] | None = None
+
+
+@method(
+    "doc.delete",
+    kind="destructive",
+    params=Delete,
+    result=Deleted,
+    summary="Hide documents from every read; the log keeps their text.",
+    when_to_use="When documents are wrong or no longer wanted. It does not erase anything: "
+    "doc.restore brings them back, store.purge erases for good.",
+    errors=["resource.not_found"],
+    positional=["ids"],
+    examples=[
+        Example(params={"ids": [1]}, what="without a person's approval", exit=10),
+        Example(params={"where": {"tags": ["draft"]}, "dry_run": True}, what="only the plan"),
+    ],
+)
+def delete(call: Call, params: Delete) -> Decide:
+    if (params.ids is None) == (params.where is None):
+        raise KbprocError(
+            "input.invalid_params",
+            "Give either ids or where.",
+            field="$.params",
+            valid_values=["ids", "where"],
+        )
+    if params.where is not None and params.where.is_everything:
+        raise KbprocError(
+            "input.invalid_params",
+            "where names no condition and would delete everything.",
+            field="$.params.where",
+            valid_values=list(Selection.__struct_fields__),
+        )
+
+    def decide(here: Here) -> Decision:
+        if params.ids is not None:
+            rows = documents.require_all(here.queries, params.ids, field="$.params.ids")
+            documents.refuse_others(rows, method="doc.delete", field="$.params.ids")
+        else:
+            documents.require_kbs(here.queries, params.where.kb if params.where else None)
+            rows = here.queries.documents(documents.filter_of(params.where, own_types=False))
+        return documents.deletion(here, rows)
+
+    return decide

@@ -1,0 +1,113 @@
+"""doc.fetch: fetch a web page or file by URL and add it as a document."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.params import WriteParams
+from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import content as content_
+from kbproc.documents import document, documents, revision
+from kbproc.documents.document import Document
+from kbproc.documents.documents import ToKb
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Decision, Here
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class Fetch(WriteParams, kw_only=True, frozen=True):
+    url: Annotated[str, Meta(min_length=8, max_length=4096, description="http or https address")]
+    kb: ToKb = DEFAULT_KB
+    tags: Tags = []
+    metadata: Metadata = {}
+    max_bytes: Annotated[int, Meta(ge=1, le=256 << 20, description="larger pages are refused")] = (
+        16 << 20
+    )
+
+
+@method(
+    "doc.fetch",
+    kind="write",
+    streams=True,
+    params=Fetch,
+    result=Document,
+    summary="Fetch a web page or file by URL and add it as a document.",
+    when_to_use="For a public page; fetching the same URL again makes a new revision if it "
+    "has changed.",
+    errors=[
+        "network.failed",
+        "network.blocked",
+        "input.too_large",
+        "input.unsupported_type",
+        "operation.failed",
+        "resource.not_found",
+    ],
+    positional=["url"],
+    examples=[
+        Example(params={"url": "http://127.0.0.1/secrets"}, what="a private address", exit=6),
+    ],
+)
+def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
+    from kbproc.sources.web import fetch_url, without_password
+
+    tags = clean_tags(params.tags)
+    check_metadata(params.metadata)
+    with call.store.reading() as snapshot:
+        documents.require_kbs(snapshot.queries, params.kb)
+    if params.dry_run:
+        planned = Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
+        return Reply(data=None, plan=plan_of(write.request, planned))
+    page_ = fetch_url(
+        params.url,
+        max_bytes=params.max_bytes,
+        timeout_s=30 if params.timeout_ms is None else params.timeout_ms / 1000,
+        allow_private=bool(call.settings.get("allow_private_addresses")),
+        progress=lambda current, total: call.emit("progress", _fetched(current, total, params.url)),
+        cancelled=call.cancelled,
+    )
+    call.check_cancelled()
+    content = content_.read_content(call.store, page_.data, page_.type, page_.name)
+
+    def decide(here: Here) -> Decision:
+        from kbproc.views.catalog.filters import DocumentFilter
+
+        documents.require_kb(here, params.kb)
+        same = DocumentFilter(kbs=[params.kb], url=params.url)
+        existing = next(iter(here.queries.documents(same, limit=1)), None)
+        if existing is not None and existing.sha256 == content.sha256:
+            return Decision(events=[], data=document.shown(existing, call.store.embedding))
+        event = revision.written(
+            here,
+            content,
+            kb=params.kb,
+            existing=existing,
+            ids=revision.Ids(here),
+            tags=revision.tags_of(content, existing, tags),
+            metadata=revision.metadata_of(content, existing, params.metadata),
+            url=params.url,
+        )
+        created = existing.created_at if existing else here.now
+        status = call.store.embedding.status_when_new
+        made = revision.of_event(event, created_at=created, now=here.now, status=status)
+        return Decision(events=[event], data=made)
+
+    outcome = write.end(write.item(decide))
+    return Reply(data=outcome.data, seq=outcome.seq)
+
+
+def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
+    percent = round(100 * current / total, 1) if total else None
+    return {
+        "stage": "fetch",
+        "current": current,
+        "total": total,
+        "percent": percent,
+        "message": url,
+        "last": current == total,
+    }

@@ -1,0 +1,58 @@
+"""doc.get: show one document, with its text on request."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.params import PastParams
+from kbproc.base.values import DocumentId
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import document, documents
+from kbproc.documents.document import Document
+
+
+class Get(PastParams, kw_only=True, frozen=True):
+    id: DocumentId
+    text: Annotated[bool, Meta(description="the whole text as well")] = False
+    offset: Annotated[int, Meta(ge=0, description="first character of the text")] = 0
+    length: Annotated[int, Meta(ge=1, le=8 << 20, description="most characters of the text")] = (
+        1 << 20
+    )
+
+
+class DocumentText(Document, kw_only=True, frozen=True):
+    """A document; `text` is its chunks, joined, from `offset` on."""
+
+    text: str | None = None
+    text_length: int | None = None
+
+
+@method(
+    "doc.get",
+    params=Get,
+    result=DocumentText,
+    summary="Show one document, with its text on request.",
+    when_to_use="To read a document that a search has found, or to learn its revision.",
+    errors=["resource.not_found"],
+    alias="info",
+    positional=["id"],
+    examples=[
+        Example(params={"id": 1, "text": True}, what="a document and its text"),
+        Example(params={"id": 9_999_999}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: Get) -> Reply:
+    import msgspec
+
+    with call.state(params) as state, state.reading() as snapshot:
+        row = documents.require(snapshot.queries, params.id)
+        fields = msgspec.structs.asdict(document.shown(row, state.embedding))
+        if params.text:
+            text = documents.whole_text(snapshot.queries.chunks_of(row.id))
+            fields["text"] = text[params.offset : params.offset + params.length]
+            fields["text_length"] = len(text)
+        return Reply(data=DocumentText(**fields), seq=snapshot.seq)

@@ -1,0 +1,150 @@
+"""doc.ingest: read files and folders into a knowledge base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.base import paths as files
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import documents, ingest
+from kbproc.documents.documents import ToKb
+from kbproc.documents.ingest import IngestResult
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Here, Request
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import confirm, plan_of
+
+MAX_FILE_BYTES = 64 << 20
+Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
+
+
+class Ingest(DestructiveParams, kw_only=True, frozen=True):
+    paths: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=4096)]],
+        Meta(min_length=1, max_length=1000, description="files and folders"),
+    ]
+    kb: ToKb = DEFAULT_KB
+    recursive: Annotated[bool, Meta(description="go into folders within folders")] = True
+    glob: Annotated[Pattern, Meta(description="only files whose name or path matches")] | None = (
+        None
+    )
+    exclude: Annotated[
+        list[Pattern], Meta(max_length=100, description="patterns to leave out")
+    ] = []
+    tags: Tags = []
+    metadata: Metadata = {}
+    prune: Annotated[bool, Meta(description="remove documents whose files are gone")] = False
+    max_file_bytes: Annotated[
+        int, Meta(ge=1, le=1 << 30, description="larger files are failures")
+    ] = MAX_FILE_BYTES
+
+
+@method(
+    "doc.ingest",
+    kind="write",
+    streams=True,
+    idempotent=True,
+    params=Ingest,
+    result=IngestResult,
+    summary="Read files and folders into a knowledge base.",
+    when_to_use="To add files, or to bring a knowledge base up to date: unchanged files cost "
+    "nothing, and one bad file never stops the rest.",
+    errors=[
+        "operation.partial",
+        "path.outside_root",
+        "resource.not_found",
+        "input.confirmation_required",
+        "resource.plan_stale",
+    ],
+    alias="add",
+    positional=["paths"],
+    examples=[
+        Example(params={"paths": ["docs"]}, what="a folder"),
+        Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),
+        Example(params={"paths": ["nowhere"]}, what="a path that does not exist", exit=5),
+        Example(params={"paths": ["broken"]}, what="a folder with a damaged PDF", exit=3),
+    ],
+)
+def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
+    work = _work(call, params)
+    request = write.request
+    with call.store.reading() as snapshot:
+        here = Here(snapshot.queries, call.now, snapshot.published.head)
+        documents.require_kb(here, work.kb)
+        if params.dry_run:
+            planned = ingest.plan(call.store, work, here)
+            asks = msgspec.structs.replace(request, destructive=bool(planned.targets))
+            return Reply(data=None, seq=snapshot.seq, plan=plan_of(asks, planned))
+        if work.prune:
+            work = _approved(call, work, here, request)
+    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
+    if result.failed:
+        error = ingest.partial(result)
+        write.fail(error)
+        raise error
+    outcome = write.end(result)
+    hint = None if _found_any(result) else "No file was found there that can be read."
+    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
+
+
+def _found_any(result: IngestResult) -> bool:
+    return bool(result.added + result.updated + result.unchanged + result.removed)
+
+
+def _work(call: Call, params: Ingest) -> ingest.Work:
+    root = call.peer.root
+    starts = [_start(call, path, params.prune, i) for i, path in enumerate(params.paths)]
+    check_metadata(params.metadata)
+    return ingest.Work(
+        kb=params.kb,
+        starts=starts,
+        root=root,
+        named=frozenset(starts),
+        recursive=params.recursive,
+        glob=params.glob,
+        exclude=params.exclude,
+        max_file_bytes=params.max_file_bytes,
+        tags=clean_tags(params.tags),
+        metadata=dict(params.metadata),
+        prune=params.prune,
+    )
+
+
+def _start(call: Call, path: str, prune: bool, index: int) -> Path:
+    """What prune removes need not exist. Raises resource.not_found, input.invalid_params."""
+    field, peer = f"$.params.paths[{index}]", call.peer
+    full = files.locate(path, cwd=peer.cwd, root=peer.root, field=field)
+    if full.is_relative_to(call.store.origin):
+        raise KbprocError(
+            "input.invalid_params",
+            f"{full} lies within the store itself.",
+            field=field,
+            hint="Notes are found by note.search and search as they are.",
+        )
+    return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
+
+
+def _approved(call: Call, work: ingest.Work, here: Here, request: Request) -> ingest.Work:
+    """Removing documents is destructive: it needs the scope and a person's approval."""
+    rows = ingest.gone(here, work)
+    if not rows:
+        return work
+    if "admin" not in call.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "prune would remove documents and needs the scope admin.",
+            field="$.params.prune",
+            detail={"needed": "admin"},
+        )
+    removal = ingest.removal(here, work.kb, rows)
+    confirm(msgspec.structs.replace(request, destructive=True), removal)
+    return msgspec.structs.replace(work, approved=frozenset(row.id for row in rows))

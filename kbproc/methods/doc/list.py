@@ -1,0 +1,63 @@
+"""doc.list: list documents by id, filtered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import PastListParams
+from kbproc.base.values import Tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import document, documents
+from kbproc.documents.document import Document
+from kbproc.store.state import IndexStatus
+
+
+class ListDocuments(PastListParams, kw_only=True, frozen=True):
+    kb: Annotated[documents.Kbs, Meta(description="one or several; all if left out")] | None = None
+    types: documents.Types | None = None
+    tags: Tags | None = None
+    tags_mode: documents.TagsMode = "all"
+    status: Annotated[IndexStatus, Meta(description="of embedding")] | None = None
+    path_prefix: documents.PathPrefix | None = None
+    url: documents.Url | None = None
+    source_id: documents.SourceId | None = None
+    title_contains: documents.TitlePart | None = None
+    created_after: documents.CreatedAfter | None = None
+    created_before: documents.CreatedBefore | None = None
+
+
+@method(
+    "doc.list",
+    params=ListDocuments,
+    result=list[Document],
+    summary="List documents by id, filtered.",
+    when_to_use="To see what a knowledge base holds; to find a document by its words use search.",
+    errors=["resource.not_found"],
+    alias="list",
+    examples=[
+        Example(params={"limit": 5}, what="the first five"),
+        Example(params={"tags": ["release"]}, what="those with a tag"),
+        Example(params={"limit": 0}, what="a limit out of range", exit=1),
+    ],
+)
+def list_documents(call: Call, params: ListDocuments) -> Reply:
+    after = decode_cursor(params.cursor, int)
+    with call.state(params) as state, state.reading() as snapshot:
+        embedding = state.embedding
+        documents.require_kbs(snapshot.queries, params.kb)
+        wanted = documents.filter_of(params, **embedding.ids_with_status(params.status))
+        found = snapshot.queries.documents(wanted, after=after, limit=params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[document.shown(row, embedding) for row in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            total=snapshot.queries.count(wanted),
+            has_more=more,
+            next_cursor=encode_cursor(rows[-1].id) if more else None,
+        )

@@ -1,0 +1,90 @@
+"""doc.reparse: cut documents into chunks afresh from their stored bytes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.values import KbSlug
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import content as content_
+from kbproc.documents import documents, ingest
+from kbproc.documents.documents import DocumentIds
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class Reparse(WriteParams, kw_only=True, frozen=True):
+    ids: DocumentIds | None = None
+    kb: Annotated[KbSlug, Meta(description="all documents of this one")] | None = None
+
+
+class Reparsed(Struct, kw_only=True, frozen=True):
+    updated: int
+    unchanged: int
+    failed: int
+    failures: list[ingest.FileFailure]
+
+
+@method(
+    "doc.reparse",
+    kind="write",
+    streams=True,
+    idempotent=True,
+    params=Reparse,
+    result=Reparsed,
+    summary="Cut documents into chunks afresh from their stored bytes.",
+    when_to_use="After an upgrade with a better parser, or a change to a model of another length.",
+    errors=["resource.not_found", "operation.partial"],
+    positional=["ids"],
+    examples=[Example(params={"ids": [1]}, what="one document")],
+)
+def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
+    from kbproc.views.catalog.filters import DocumentFilter
+
+    with call.store.reading() as snapshot:
+        documents.require_kbs(snapshot.queries, params.kb)
+        if params.ids is not None:
+            rows = documents.require_all(snapshot.queries, params.ids, field="$.params.ids")
+        else:
+            only = None if params.kb is None else [params.kb]
+            rows = snapshot.queries.documents(DocumentFilter(kbs=only))
+        if params.dry_run:
+            change = f"parse {plural(len(rows), 'document')} again"
+            targets = documents.targets_of(rows)
+            planned = Decision(events=[], data=None, targets=targets, changes=[change])
+            return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
+    updated, failures = 0, []
+    for number, row in enumerate(rows, 1):
+        call.check_cancelled(updated=updated)
+        try:
+            updated += content_.reparse_one(call.store, row, write)
+        except KbprocError as error:
+            failures.append(
+                ingest.FileFailure(path=row.title, type=error.type, message=error.message)
+            )
+        call.emit("progress", ingest.progress("reparse", number, len(rows), row.title))
+    result = Reparsed(
+        updated=updated,
+        unchanged=len(rows) - updated - len(failures),
+        failed=len(failures),
+        failures=failures[:100],
+    )
+    if failures:
+        partial = KbprocError(
+            "operation.partial",
+            f"{len(failures)} of {plural(len(rows), 'document')} could not be parsed again.",
+            detail=msgspec.to_builtins(result),
+        )
+        write.fail(partial)
+        raise partial
+    outcome = write.end(result)
+    return Reply(data=outcome.data, seq=outcome.seq)

@@ -1,0 +1,100 @@
+"""doc.update: change a document's title, tags, metadata or text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.values import (
+    DocumentId,
+    Metadata,
+    Tags,
+    Title,
+    check_metadata,
+    clean_name,
+    clean_tags,
+)
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents import documents, revision
+from kbproc.documents.content import content_of_text
+from kbproc.documents.document import Document
+from kbproc.store.decision import Decide, Decision, Here
+
+Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
+
+
+class Update(WriteParams, kw_only=True, frozen=True):
+    id: DocumentId
+    title: Title | None = None
+    tags: Tags | None = None
+    metadata: Metadata | None = None
+    text: documents.Text | None = None
+    expected_revision: Revision | None = None
+
+
+@method(
+    "doc.update",
+    kind="write",
+    idempotent=True,
+    params=Update,
+    result=Document,
+    summary="Change a document's title, tags, metadata or text.",
+    when_to_use="To correct a document; new text is cut into chunks and indexed afresh. A file's "
+    "text is better corrected in the file: after new text, the next ingest brings the file's own "
+    "text and title back; tags and metadata stay.",
+    errors=["resource.not_found", "operation.failed"],
+    positional=["id"],
+    examples=[
+        Example(params={"id": 1, "tags": ["guide"]}, what="other tags"),
+        Example(params={"id": 1, "tags": [], "expected_revision": 99}, what="a stale one", exit=7),
+    ],
+)
+def update(call: Call, params: Update) -> Decide:
+    given = [n for n in ("title", "tags", "metadata", "text") if getattr(params, n) is not None]
+    if not given:
+        raise KbprocError(
+            "input.invalid_params",
+            "There is nothing to change.",
+            field="$.params",
+            valid_values=["title", "tags", "metadata", "text"],
+        )
+    title = None if params.title is None else clean_name(params.title, field="$.params.title")
+    tags = None if params.tags is None else clean_tags(params.tags)
+    check_metadata(params.metadata or {})
+    content = _new_content(call, params, title)
+
+    def decide(here: Here) -> Decision:
+        row = documents.require(here.queries, params.id)
+        documents.refuse_others([row], method="doc.update", field="$.params.id")
+        documents.check_revision(row, params.expected_revision)
+        event, made = revision.changed(
+            here,
+            row,
+            content=content,
+            title=title,
+            tags=tags,
+            metadata=None if params.metadata is None else dict(params.metadata),
+            embedding=call.store.embedding,
+        )
+        return Decision(
+            events=[event],
+            data=made,
+            targets=documents.targets_of([row]),
+            changes=[f"new {name}" for name in given],
+        )
+
+    return decide
+
+
+def _new_content(call: Call, params: Update, title: str | None) -> revision.Content | None:
+    """Texts of PDF and DOCX documents come back as plain text."""
+    if params.text is None:
+        return None
+    with call.store.reading() as snapshot:
+        row = documents.require(snapshot.queries, params.id)
+    kind = row.type if row.type in {"markdown", "html", "code"} else "text"
+    return content_of_text(call.store, params.text, kind, title or row.title)

@@ -1,0 +1,70 @@
+"""doc.wait: wait until documents are embedded and so found by meaning, too."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Wait
+from kbproc.documents import documents, ingest
+from kbproc.documents.documents import DocumentIds
+
+
+class WaitFor(ReadParams, kw_only=True, frozen=True):
+    ids: Annotated[DocumentIds, Meta(description="all that are pending if left out")] | None = None
+
+
+class Waited(Struct, kw_only=True, frozen=True):
+    ready: int
+
+
+@method(
+    "doc.wait",
+    streams=True,
+    params=WaitFor,
+    result=Waited,
+    summary="Wait until documents are embedded and so found by meaning, too.",
+    when_to_use="After adding documents, before a hybrid or vector search that must see them all. "
+    "Keyword search finds them at once.",
+    errors=["resource.not_found", "operation.failed", "model.unavailable"],
+    positional=["ids"],
+    examples=[Example(params={"timeout_ms": 60_000}, what="all that are pending")],
+)
+def wait(call: Call, params: WaitFor) -> Wait:
+    store, ids = call.store, params.ids
+    with store.reading() as snapshot:
+        if ids is not None:
+            documents.require_all(snapshot.queries, ids, field="$.params.ids")
+        elif call.sight is not None:
+            ids = sorted(snapshot.queries.chunk_counts())
+    waiting = store.embedding.waiting(ids)
+    total = waiting.chunks
+
+    def ready() -> bool:
+        left: int = waiting.pending()
+        if total:
+            done = max(total - left, 0)
+            call.emit("progress", ingest.progress("embed", done, total, "chunks"))
+        return left == 0
+
+    def expired() -> KbprocError:
+        left = waiting.pending()
+        return KbprocError(
+            "operation.timeout",
+            f"{plural(left, 'chunk')} still {'waits' if left == 1 else 'wait'} to be embedded.",
+            field="$.params.timeout_ms",
+            detail={"pending": left},
+        )
+
+    return Wait(
+        ready=ready,
+        resume=lambda: Reply(data=Waited(ready=waiting.documents)),
+        timeout_ms=params.timeout_ms,
+        expired=expired,
+    )

@@ -1,0 +1,91 @@
+"""doctor: check libraries, store, log, views, model, disk and permissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+
+
+class Doctor(ReadParams, kw_only=True, frozen=True):
+    deep: Annotated[
+        bool, Meta(description="also rebuild every view beside the live one and compare; slow")
+    ] = False
+    repair: Annotated[
+        bool,
+        Meta(description="salvage what can be salvaged; keeps the damaged original aside"),
+    ] = False
+
+
+class Finding(Struct, kw_only=True, frozen=True):
+    name: str
+    status: Literal["pass", "warn", "fail"]
+    message: str
+    hint: str | None = None
+
+
+class Diagnosis(Struct, kw_only=True, frozen=True):
+    """`healthy`: nothing failed; warnings do not count."""
+
+    healthy: bool
+    findings: list[Finding]
+
+
+@method(
+    "doctor",
+    streams=True,
+    params=Doctor,
+    result=Diagnosis,
+    summary="Check libraries, store, log, views, model, disk and permissions.",
+    when_to_use="When something does not work, before asking for help.",
+    scope="store:read",
+    needs_store=False,
+    whole=True,
+    errors=["resource.conflict"],
+    examples=[
+        Example(params={}, what="all checks"),
+        Example(params={"repair": True}, exit=7, what="salvage; refused while a process serves"),
+    ],
+)
+def doctor(call: Call, params: Doctor) -> Reply:
+    from kbproc.health.doctor import examine
+
+    folder: Path | None = call.settings.get("folder")
+    if params.repair:
+        _may_repair(call, folder)
+    findings: list[Finding] = []
+    for found in examine(
+        call.host, lambda: call.store, deep=params.deep, folder=folder, repair=params.repair
+    ):
+        finding = Finding(**found)
+        findings.append(finding)
+        item: dict[str, Any] = msgspec.to_builtins(finding)
+        call.emit("item", {"item": item})
+    healthy = all(finding.status != "fail" for finding in findings)
+    return Reply(data=Diagnosis(healthy=healthy, findings=findings), count=len(findings))
+
+
+def _may_repair(call: Call, folder: Path | None) -> None:
+    """Raises auth.insufficient_scope, resource.conflict."""
+    if "admin" not in call.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "doctor with repair needs the scope admin.",
+            field="$.params.repair",
+            detail={"needed": "admin", "scopes": sorted(call.scopes)},
+        )
+    if folder is None or call.peer.surface == "serve":
+        raise KbprocError(
+            "resource.conflict",
+            "A store can't be repaired while a process serves it.",
+            field="$.params.repair",
+            hint="Stop every kbproc that has the store open, then run kbproc doctor --repair.",
+        )

@@ -1,0 +1,1 @@
+"""events.*: the log as it is read, checked and undone from outside."""

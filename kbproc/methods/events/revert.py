@@ -1,0 +1,107 @@
+"""events.revert: undo records of the log, or all that somebody did since some moment."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base import values
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import Instant
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.history.revert.revert import revert
+from kbproc.history.revert.undoing import Reversal
+from kbproc.store.decision import Decide, Decision, Here
+
+MOST_RECORDS = 1000
+Seq = Annotated[int, Meta(ge=1, le=2**53, description="record of the log, by seq")]
+
+
+class Revert(DestructiveParams, kw_only=True, frozen=True):
+    seqs: (
+        Annotated[list[Seq], Meta(min_length=1, max_length=1000, description="records, by seq")]
+        | None
+    ) = None
+    actor: (
+        Annotated[str, Meta(min_length=1, max_length=200, description="all that they did since")]
+        | None
+    ) = None
+    since: (
+        Annotated[
+            Instant | Annotated[int, Meta(ge=1, le=2**53)],
+            Meta(description="RFC 3339 time, or a seq; itself included"),
+        ]
+        | None
+    ) = None
+
+
+@method(
+    "events.revert",
+    kind="destructive",
+    whole=True,
+    params=Revert,
+    result=Reversal,
+    summary="Undo records of the log, or all that somebody did since some moment.",
+    when_to_use="When somebody, or some agent, did what should not have been done. What was "
+    "changed again by others later is kept, and the plan says so first. A revert is a record, "
+    "too: revert it to do everything again.",
+    errors=["input.too_large"],
+    examples=[
+        Example(params={"seqs": [2]}, what="without a person's approval", exit=10),
+        Example(params={"seqs": [2], "dry_run": True}, what="only the plan"),
+        Example(params={"actor": "nobody", "since": 1}, what="nothing to undo"),
+        Example(params={"seqs": [9_999_999]}, what="a record that is not there", exit=1),
+    ],
+)
+def revert_records(call: Call, params: Revert) -> Decide:
+    given = [getattr(params, name) is not None for name in ("seqs", "actor", "since")]
+    if given not in ([True, False, False], [False, True, True]):
+        raise KbprocError(
+            "input.invalid_params",
+            "Give either seqs, or actor and since.",
+            field="$.params",
+            valid_values=["seqs", "actor", "since"],
+        )
+    since = params.since
+    if isinstance(since, str):
+        since = values.instant(since, field="$.params.since")
+
+    def decide(here: Here) -> Decision:
+        if params.seqs is None:
+            seqs = _seqs_by(here, str(params.actor), since or 1)
+        else:
+            seqs = _existing(here, params.seqs)
+        return revert(here, call.store.log, seqs)
+
+    return decide
+
+
+def _existing(here: Here, seqs: list[int]) -> list[int]:
+    for index, seq in enumerate(seqs):
+        if seq > here.head.seq:
+            raise KbprocError(
+                "input.invalid_params",
+                f"There is no record {seq}: the log ends at seq {here.head.seq}.",
+                field=f"$.params.seqs[{index}]",
+            )
+    return seqs
+
+
+def _seqs_by(here: Here, actor: str, since: str | int) -> list[int]:
+    moment = here.queries.ts_of(since) if isinstance(since, int) else since
+    found = here.queries.records_by(actor, moment)
+    if isinstance(since, int):
+        found = [seq for seq in found if seq >= since]
+    if len(found) > MOST_RECORDS:
+        raise KbprocError(
+            "input.too_large",
+            f"{actor} has written {len(found)} records since then; at most {MOST_RECORDS} are "
+            "undone at once.",
+            field="$.params.since",
+            hint=f"Go back in steps, the newest first: since {found[-MOST_RECORDS]}.",
+            detail={"records": len(found), "since": found[-MOST_RECORDS]},
+        )
+    return found

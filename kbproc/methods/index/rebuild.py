@@ -1,0 +1,74 @@
+"""index.rebuild: rebuild every view from the log and swap it in."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kbproc.base.params import WriteParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import targets_of
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class Rebuild(WriteParams, kw_only=True, frozen=True):
+    pass
+
+
+class Rebuilt(Struct, kw_only=True, frozen=True):
+    seq: int
+    documents: int
+    chunks: int
+
+
+@method(
+    "index.rebuild",
+    kind="write",
+    streams=True,
+    scope="admin",
+    idempotent=True,
+    params=Rebuild,
+    result=Rebuilt,
+    summary="Rebuild every view from the log and swap it in.",
+    when_to_use="When doctor says that a view disagrees with the log. Reads go on meanwhile; "
+    "nothing is embedded again.",
+    examples=[Example(params={}, what="all views")],
+)
+def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
+    store = call.store
+    if params.dry_run:
+        planned = Decision(
+            events=[],
+            data=None,
+            targets=targets_of([]),
+            changes=["rebuild the catalog, the full-text index and the vector index"],
+        )
+        return Reply(data=None, plan=plan_of(write.request, planned))
+    stages = ("catalog", "fulltext", "vectors")
+
+    def tell(stage: str) -> None:
+        number = stages.index(stage)
+        call.emit(
+            "progress",
+            {
+                "stage": "rebuild",
+                "current": number,
+                "total": len(stages),
+                "percent": round(100 * number / len(stages), 1),
+                "message": stage,
+                "last": True,
+            },
+        )
+
+    store.rebuild(tell)
+    with store.reading() as snapshot:
+        data = Rebuilt(
+            seq=snapshot.seq,
+            documents=sum(snapshot.queries.by_type().values()),
+            chunks=snapshot.queries.chunk_total(),
+        )
+    outcome = write.end(data)
+    return Reply(data=outcome.data, seq=max(outcome.seq, data.seq))

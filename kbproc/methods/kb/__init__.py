@@ -1,0 +1,1 @@
+"""kb.*: knowledge bases."""

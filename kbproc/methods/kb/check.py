@@ -1,0 +1,104 @@
+"""kb.check: look for files that failed, have changed or are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from kbproc.base.params import ReadParams
+from kbproc.base.values import KbSlug
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.kb import require
+
+_MOST_LISTED = 100
+
+
+class CheckKb(ReadParams, kw_only=True, frozen=True):
+    slug: KbSlug
+
+
+class FailedFile(Struct, kw_only=True, frozen=True):
+    path: str
+    type: str
+    message: str
+
+
+class StaleFile(Struct, kw_only=True, frozen=True):
+    """A document whose file has changed or is gone."""
+
+    document_id: int
+    path: str
+    state: str
+
+
+class KbCheck(Struct, kw_only=True, frozen=True):
+    """Counts are whole; the lists hold the first hundred."""
+
+    slug: str
+    documents: int
+    pending: int
+    failed: int
+    stale: int
+    failed_files: list[FailedFile]
+    stale_files: list[StaleFile]
+
+
+@method(
+    "kb.check",
+    params=CheckKb,
+    result=KbCheck,
+    summary="Look for files that failed, have changed or are gone.",
+    when_to_use="Before relying on a knowledge base, or when an answer looks outdated.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[Example(params={"slug": "default"}, what="failures, pending and stale files")],
+)
+def check(call: Call, params: CheckKb) -> Reply:
+    with call.store.reading() as snapshot:
+        row = require(snapshot.queries, params.slug)
+        failures = snapshot.queries.failures(row.slug)
+        documents = snapshot.queries.kb_counts([row.slug]).get(row.slug, (0, 0, 0))[0]
+        rows = snapshot.queries.paths(row.slug)
+        seq = snapshot.seq
+    stale = []
+    for path, document in rows.items():
+        call.check_cancelled()
+        if state := _state(Path(path), document.size_bytes, document.sha256):
+            stale.append(StaleFile(document_id=document.id, path=path, state=state))
+    pending = sum(call.store.embedding.status_of(r.id) == "pending" for r in rows.values())
+    data = KbCheck(
+        slug=row.slug,
+        documents=documents,
+        pending=pending,
+        failed=len(failures),
+        stale=len(stale),
+        failed_files=[
+            FailedFile(path=path, type=kind, message=message)
+            for path, (kind, message, _) in list(failures.items())[:_MOST_LISTED]
+        ],
+        stale_files=stale[:_MOST_LISTED],
+    )
+    return Reply(data=data, seq=seq, hint=_hint(data, any(file.state == "gone" for file in stale)))
+
+
+def _hint(found: KbCheck, gone: bool) -> str | None:
+    if gone:
+        return "Run doc.ingest again on their folder; with prune it removes what is gone."
+    return "Run doc.ingest again on their folder." if found.stale or found.failed else None
+
+
+def _state(path: Path, size: int, sha256: str) -> str | None:
+    """None if the file is as it was."""
+    from kbproc.sources.blobs import digest
+
+    try:
+        if path.stat().st_size != size:
+            return "changed"
+        return None if digest(path.read_bytes()) == sha256 else "changed"
+    except FileNotFoundError:
+        return "gone"
+    except OSError:
+        return "unreadable"

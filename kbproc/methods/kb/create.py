@@ -1,0 +1,74 @@
+"""kb.create: create a knowledge base."""
+
+from __future__ import annotations
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.values import KbSlug, clean_name
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents.kb import Description, KnowledgeBase, Name
+from kbproc.events.kb import KbCreated
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class CreateKb(WriteParams, kw_only=True, frozen=True):
+    slug: KbSlug
+    name: Name | None = None
+    description: Description = ""
+
+
+def _check_sight(call: Call, slug: str) -> None:
+    """The same answer whether it exists or not: an agent learns nothing of what it can't see."""
+    if call.sight is not None and not call.sight.sees(slug):
+        raise KbprocError(
+            "auth.insufficient_scope",
+            f"{slug!r} is not among this agent's knowledge bases.",
+            field="$.params.slug",
+            valid_values=call.sight.kbs,
+            hint="Whoever looks after the agents adds it with agent.update.",
+        )
+
+
+@method(
+    "kb.create",
+    kind="write",
+    params=CreateKb,
+    result=KnowledgeBase,
+    summary="Create a knowledge base.",
+    when_to_use="To keep a body of documents apart, such as one project's or one customer's.",
+    errors=["resource.already_exists"],
+    positional=["slug"],
+    examples=[
+        Example(
+            params={"slug": "handbook", "description": "How we work."},
+            what="a knowledge base for a handbook",
+        ),
+        Example(params={"slug": "default"}, what="a slug that is taken", exit=7),
+    ],
+)
+def create(call: Call, params: CreateKb) -> Decide:
+    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
+    name = clean_name(params.name or params.slug, field="$.params.name")
+
+    def decide(here: Here) -> Decision:
+        _check_sight(call, params.slug)
+        if here.queries.kb(params.slug) is not None:
+            raise KbprocError(
+                "resource.already_exists",
+                f"The knowledge base {params.slug!r} exists already.",
+                field="$.params.slug",
+                hint="Use it as it is, change it with kb.update, or choose another slug.",
+            )
+        event = KbCreated(slug=params.slug, name=name, description=params.description)
+        made = KnowledgeBase(
+            slug=params.slug,
+            name=name,
+            description=params.description,
+            revision=1,
+            created_at=here.now,
+            updated_at=here.now,
+        )
+        return Decision(events=[event], data=made)
+
+    return decide

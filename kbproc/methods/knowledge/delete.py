@@ -1,0 +1,65 @@
+"""knowledge.delete: hide knowledge entries from every read; the log keeps their text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.params import DestructiveParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents import documents, entries
+from kbproc.documents.entries import EntryId
+from kbproc.events.document import DocDeleted
+from kbproc.events.event import Event
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class DeleteEntries(DestructiveParams, kw_only=True, frozen=True):
+    ids: Annotated[list[EntryId], Meta(min_length=1, max_length=1000, description="entries, by id")]
+
+
+class DeletedEntries(Struct, kw_only=True, frozen=True):
+    """`revived`: entries that hold again, as the one that superseded them is gone."""
+
+    deleted: int
+    ids: list[int]
+    revived: list[int]
+
+
+@method(
+    "knowledge.delete",
+    kind="destructive",
+    params=DeleteEntries,
+    result=DeletedEntries,
+    summary="Hide knowledge entries from every read; the log keeps their text.",
+    when_to_use="When entries should never have been stored; what is merely outdated is better "
+    "superseded. What a deleted entry had superseded directly holds again.",
+    errors=["resource.not_found"],
+    positional=["ids"],
+    examples=[
+        Example(params={"ids": [3], "dry_run": True}, what="only the plan"),
+        Example(params={"ids": [9_999_999]}, what="one that does not exist", exit=5),
+    ],
+)
+def delete(call: Call, params: DeleteEntries) -> Decide:
+    def decide(here: Here) -> Decision:
+        rows = entries.require_all(here.queries, params.ids, field="$.params.ids")
+        chains = entries.without(here.queries, rows)
+        changes = entries.told(here.queries, chains)
+        gone: list[Event] = [DocDeleted(id=row.id) for row in rows]
+        revived = [id for id in chains.changed if chains.by(id) is None]
+        per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
+        return Decision(
+            events=[*chains.events(), *gone],
+            data=DeletedEntries(
+                deleted=len(rows), ids=[row.id for row in rows], revived=revived[:1000]
+            ),
+            targets=entries.targets_of(rows),
+            changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
+            bound=changes,  # a link that was made since changes what this would do
+            bulk=any(documents.is_bulk(here, kb, count) for kb, count in per_kb.items()),
+        )
+
+    return decide

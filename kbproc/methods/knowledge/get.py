@@ -1,0 +1,41 @@
+"""knowledge.get: show one knowledge entry with its text."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kbproc.base.params import PastParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import entries
+from kbproc.documents.entries import EntryId, EntryText
+
+
+class GetEntry(PastParams, kw_only=True, frozen=True):
+    id: EntryId
+
+
+@method(
+    "knowledge.get",
+    params=GetEntry,
+    result=EntryText,
+    summary="Show one knowledge entry with its text.",
+    when_to_use="To read an entry that a search has found; of a superseded one, head names the "
+    "entry that holds now.",
+    errors=["resource.not_found"],
+    positional=["id"],
+    examples=[
+        Example(params={"id": 4}, what="one with its text"),
+        Example(params={"id": 9_999_999}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: GetEntry) -> Reply:
+    now = call.moment(params)
+    with call.state(params) as state, state.reading() as snapshot:
+        row = entries.require(snapshot.queries, params.id)
+        entry = msgspec.structs.asdict(entries.shown(row, state.embedding, now))
+        before = snapshot.queries.superseded_by([row.id])
+        body = call.store.blobs.get(row.sha256).decode()
+        data = EntryText(**entry, body=body, supersedes=[one.id for one in before[:100]])
+        return Reply(data=data, seq=snapshot.seq)

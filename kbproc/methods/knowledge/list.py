@@ -1,0 +1,59 @@
+"""knowledge.list: list knowledge entries by id, filtered."""
+
+from __future__ import annotations
+
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import PastListParams
+from kbproc.base.values import Tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import documents, entries
+from kbproc.documents.entries import TaskId
+from kbproc.search import params as asked
+
+
+class ListEntries(PastListParams, kw_only=True, frozen=True):
+    kb: asked.Where | None = None
+    task_id: TaskId | None = None
+    owner: entries.Owner | None = None
+    tags: Tags | None = None
+    tags_mode: documents.TagsMode = "all"
+    min_confidence: asked.MinConfidence | None = None
+    include_superseded: asked.IncludeSuperseded = False
+    include_expired: asked.IncludeExpired = False
+
+
+@method(
+    "knowledge.list",
+    params=ListEntries,
+    result=list[entries.Entry],
+    summary="List knowledge entries by id, filtered.",
+    when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
+    errors=["resource.not_found"],
+    examples=[
+        Example(params={"task_id": "T-17"}, what="what has to do with a task"),
+        Example(params={"owner": "user", "limit": 5}, what="the first five of somebody's"),
+    ],
+)
+def list_entries(call: Call, params: ListEntries) -> Reply:
+    after = decode_cursor(params.cursor, int)
+    now = call.moment(params)
+    with call.state(params) as state, state.reading() as snapshot:
+        documents.require_kbs(snapshot.queries, params.kb)
+        wanted = documents.filter_of(
+            params,
+            types=["knowledge"],
+            hide_superseded=not params.include_superseded,
+            valid_at=None if params.include_expired else now,
+        )
+        found = snapshot.queries.entries(wanted, after=after, limit=params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[entries.shown(row, state.embedding, now) for row in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            total=snapshot.queries.count(wanted),
+            has_more=more,
+            next_cursor=encode_cursor(rows[-1].id) if more else None,
+        )

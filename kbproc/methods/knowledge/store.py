@@ -1,0 +1,145 @@
+"""knowledge.store: store what was learned, as a knowledge entry."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.agents.quotas import check_quota
+from kbproc.base import values
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents import documents, entries, revision
+from kbproc.documents.content import content_of_text
+from kbproc.documents.entries import TaskRef
+from kbproc.events.entry import EntryFacts
+from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class StoreEntry(WriteParams, kw_only=True, frozen=True):
+    title: Annotated[str, Meta(min_length=1, max_length=200, description="what it says, in short")]
+    body: Annotated[
+        str, Meta(min_length=1, max_length=entries.MAX_BODY, description="what was learned")
+    ]
+    kb: Annotated[KbSlug, Meta(description="knowledge base to put it in")] = DEFAULT_KB
+    tags: Tags = []
+    confidence: Annotated[int, Meta(ge=0, le=100, description="how sure it is, in percent")] = 80
+    expires_at: (
+        Annotated[Instant, Meta(description="when it ceases to hold: RFC 3339, in the future")]
+        | None
+    ) = None
+    task_ref: Annotated[TaskRef, Meta(description="the task that it has to do with")] | None = None
+    source: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=500,
+                description="where it was learned, such as a URL; else agent or user",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@method(
+    "knowledge.store",
+    kind="write",
+    params=StoreEntry,
+    result=entries.Entry,
+    summary="Store what was learned, as a knowledge entry.",
+    when_to_use="When something was found out that will be needed again. One fact or "
+    "procedure an entry, with a title that says it. To correct an entry, store the right one "
+    "and supersede the wrong one.",
+    errors=["resource.not_found", "quota.exceeded", "operation.failed"],
+    examples=[
+        Example(
+            params={
+                "title": "The CI cache is keyed by lock file",
+                "body": "Deleting the lock file drops the cache; builds take 12 minutes then.",
+                "tags": ["ci"],
+                "confidence": 90,
+                "task_ref": {"task_id": "T-17", "kind": "produced"},
+            },
+            what="something that a task brought to light",
+        ),
+        Example(
+            params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
+            what="one that would have expired already",
+            exit=1,
+        ),
+    ],
+)
+def store(call: Call, params: StoreEntry) -> Decide:
+    title = clean_name(params.title, field="$.params.title")
+    tags = clean_tags(params.tags)
+    facts = _facts(call, params)
+    content = content_of_text(call.store, params.body, "markdown", title, field="$.params.body")
+    content = msgspec.structs.replace(content, doc_type="knowledge")
+
+    def decide(here: Here) -> Decision:
+        documents.require_kb(here, params.kb)
+        if facts.expires_at is not None and facts.expires_at <= here.now:
+            raise KbprocError(
+                "input.invalid_params",
+                f"expires_at is {facts.expires_at}; it is {here.now} now.",
+                field="$.params.expires_at",
+                hint="Give a moment in the future, or leave it out.",
+            )
+        actor = call.peer.actor
+        used = here.queries.entries_owned(actor)
+        instead = "Delete entries that hold no more, with knowledge.delete"
+        check_quota(here.queries.agent(actor), "knowledge_stored", used, instead=instead)
+        event = revision.written(
+            here,
+            content,
+            kb=params.kb,
+            existing=None,
+            ids=revision.Ids(here),
+            tags=tags,
+            metadata={},
+        )
+        event = msgspec.structs.replace(event, entry=facts)
+        made = entries.Entry(
+            id=event.id,
+            kb=event.kb,
+            title=title,
+            tags=tags,
+            confidence=facts.confidence,
+            expires_at=facts.expires_at,
+            expired=False,
+            task_ref=entries.task_ref_of(facts.task_id, facts.task_kind),
+            source=facts.source,
+            created_by=actor,
+            created_at=here.now,
+            superseded_by=None,
+            head=event.id,
+            embedding_status=call.store.embedding.status_when_new,
+        )
+        return Decision(events=[event], data=made)
+
+    return decide
+
+
+def _facts(call: Call, params: StoreEntry) -> EntryFacts:
+    task = params.task_ref
+    field = "$.params.task_ref.task_id"
+    source = "user" if call.agent is None else "agent"
+    if params.source is not None:
+        source = clean_name(params.source, field="$.params.source")
+    expires_at = params.expires_at
+    if expires_at is not None:
+        expires_at = values.instant(expires_at, field="$.params.expires_at")
+    return EntryFacts(
+        confidence=params.confidence,
+        source=source,
+        expires_at=expires_at,
+        task_id=None if task is None else clean_name(task.task_id, field=field),
+        task_kind=None if task is None else task.kind,
+    )

@@ -1,0 +1,51 @@
+"""knowledge.supersede: let one entry take the place of another."""
+
+from __future__ import annotations
+
+from kbproc.base.params import WriteParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.documents import entries
+from kbproc.documents.entries import Superseded
+from kbproc.events.entry import EntrySuperseded
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class Supersede(WriteParams, kw_only=True, frozen=True):
+    old_id: entries.Replaced
+    new_id: entries.Successor
+
+
+@method(
+    "knowledge.supersede",
+    kind="write",
+    idempotent=True,
+    params=Supersede,
+    result=Superseded,
+    summary="Let one entry take the place of another.",
+    when_to_use="When an entry is outdated or wrong and a newer one says it right: searches find "
+    "only the newer one from then on. One of the two must be yours.",
+    errors=["resource.not_found", "knowledge.cycle", "auth.not_owner"],
+    more_scopes=["knowledge:write_others"],
+    positional=["old_id", "new_id"],
+    examples=[
+        Example(params={"old_id": 3, "new_id": 4}, what="the newer one holds"),
+        Example(params={"old_id": 9998, "new_id": 9999}, what="no such entries", exit=5),
+    ],
+)
+def supersede(call: Call, params: Supersede) -> Decide:
+    def decide(here: Here) -> Decision:
+        old, new = entries.require_both(here.queries, params.old_id, params.new_id)
+        data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
+        if old.superseded_by == new.id:
+            return Decision(events=[], data=data)
+        entries.check_owner(old, new, call.peer.actor, call.scopes)
+        entries.check_link(here.queries, old, new)
+        return Decision(
+            events=[EntrySuperseded(id=old.id, by=new.id)],
+            data=data,
+            targets=entries.targets_of([old, new]),
+            changes=[f"“{new.title}” takes the place of “{old.title}”"],
+        )
+
+    return decide

@@ -1,0 +1,1 @@
+"""model.*: embedding models."""

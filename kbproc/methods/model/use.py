@@ -1,0 +1,107 @@
+"""model.use: embed everything with another model and search with it from then on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from kbproc.base.params import WriteParams
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import ingest
+from kbproc.events.upkeep import ModelUsed
+from kbproc.library import switch
+from kbproc.models.interface import Kind
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class UseModel(WriteParams, kw_only=True, frozen=True):
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=500,
+            description="a name of model.list, a folder, or what the endpoint calls its model",
+        ),
+    ]
+    kind: Annotated[
+        Kind, Meta(description="onnx: exported once, then fast; openai: an HTTP endpoint")
+    ] = "onnx"
+    url: Annotated[str, Meta(max_length=2000, description="of an OpenAI-compatible endpoint")] | (
+        None
+    ) = None
+    api_key: Annotated[str, Meta(max_length=1000, description="for that endpoint")] | None = None
+    dim: Annotated[int, Meta(ge=1, le=65_536, description="dimensions, if they can't be asked")] | (
+        None
+    ) = None
+    max_tokens: Annotated[int, Meta(ge=16, le=1 << 20, description="longest text it takes")] | (
+        None
+    ) = None
+
+
+class Used(Struct, kw_only=True, frozen=True):
+    """`embedded` chunks have a vector under the model that is used now, `pending` have none."""
+
+    name: str
+    kind: Kind
+    changed: bool
+    embedded: int
+    pending: int
+
+
+@method(
+    "model.use",
+    kind="write",
+    streams=True,
+    scope="admin",
+    idempotent=True,
+    params=UseModel,
+    result=Used,
+    summary="Embed everything with another model and search with it from then on.",
+    when_to_use="To change models. Searches go on with the old one until the new one is ready; "
+    "chunks stay as they were cut: doc.reparse cuts them to the new model's length.",
+    errors=["model.unavailable"],
+    positional=["name"],
+    examples=[
+        Example(params={"name": "hash", "kind": "hash"}, what="one that needs no download"),
+        Example(params={"name": "/nowhere"}, what="one that does not exist", exit=2),
+    ],
+)
+def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
+    from kbproc.models.catalogue import spec_of
+
+    names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
+    given = {name: getattr(params, name) for name in names}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    store, spec = call.store, spec_of(settings)
+    changed = spec != store.embedding.spec
+    if params.dry_run:
+        chunks = plural(store.chunks, "chunk")
+        planned = Decision(
+            events=[ModelUsed(kind=spec.kind, name=spec.name)] if changed else [],
+            data=None,
+            changes=[f"embed {chunks} with {spec.name}, then search with it"] if changed else [],
+        )
+        return Reply(data=None, plan=plan_of(write.request, planned))
+
+    def tell(done: int, total: int) -> None:
+        call.check_cancelled(embedded=done)
+        if total:
+            call.emit("progress", ingest.progress("embed", done, total, "chunks"))
+
+    with store.exclusive(call.check_cancelled):
+        changed = spec != store.embedding.spec
+        embedded, pending = store.chunks - store.embedding.pending_count, 0
+        if changed:
+            embedded, pending = switch.use(store, settings, tell)
+            write.item(
+                lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
+            )
+    data = Used(name=spec.name, kind=spec.kind, changed=changed, embedded=embedded, pending=pending)
+    outcome = write.end(data)
+    return Reply(data=outcome.data, seq=max(outcome.seq, store.seq))

@@ -1,0 +1,1 @@
+"""note.*: notes of agents."""

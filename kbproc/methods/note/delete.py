@@ -1,0 +1,44 @@
+"""note.delete: hide a note and remove its file; the log keeps its text."""
+
+from __future__ import annotations
+
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import clean_name
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.notes import notes
+from kbproc.notes.notes import AgentSlug, DeletedNote, NoteSlug
+from kbproc.store.decision import Decide
+
+
+class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
+    agent: AgentSlug | None = None
+    slug: NoteSlug
+
+
+@method(
+    "note.delete",
+    kind="destructive",
+    params=DeleteNote,
+    result=DeletedNote,
+    summary="Hide a note and remove its file; the log keeps its text.",
+    when_to_use="When a note is wrong or no longer wanted. store.purge erases it for good.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[
+        Example(
+            params={"agent": "gitea", "slug": "gitea-webhooks"},
+            what="without a person's approval",
+            exit=10,
+        ),
+        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
+    ],
+)
+def delete_note(call: Call, params: DeleteNote) -> Decide:
+    clean_name(params.slug, field="$.params.slug")
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    book = books.book(agent) if params.dry_run else books.ensure(agent)
+    change = notes.Delete(book, params.slug, confirmed=params.confirm is not None)
+    change.prepare(dry_run=params.dry_run)
+    return change

@@ -1,0 +1,51 @@
+"""note.get: show one note with its whole text."""
+
+from __future__ import annotations
+
+from kbproc.base.params import PastParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Wait, once
+from kbproc.notes import notes
+from kbproc.notes.notes import AgentSlug, Note, NoteSlug
+
+
+class GetNote(PastParams, kw_only=True, frozen=True):
+    agent: AgentSlug | None = None
+    slug: NoteSlug
+
+
+@method(
+    "note.get",
+    params=GetNote,
+    result=Note,
+    summary="Show one note with its whole text.",
+    when_to_use="To read a note that a search or a list has named; its revision guards a put.",
+    errors=["resource.not_found"],
+    positional=["slug"],
+    examples=[
+        Example(params={"agent": "gitea", "slug": "gitea-webhooks"}, what="one with its text"),
+        Example(params={"agent": "nobody", "slug": "todo"}, what="an unknown agent", exit=5),
+        Example(params={"slug": "To Do"}, what="no slug", exit=1),
+    ],
+)
+def get_note(call: Call, params: GetNote) -> Reply | Wait:
+    if params.as_of is not None:
+        return _got(call, params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    return once(
+        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: _got(call, params),
+        timeout_ms=params.timeout_ms,
+        expired=lambda: notes.still_read(agent),
+    )
+
+
+def _got(call: Call, params: GetNote) -> Reply:
+    with call.state(params) as state, state.reading() as snapshot:
+        agent = notes.require_agent(state.published.roster, params.agent, call.agent)
+        row = notes.require_note(snapshot.queries, agent.slug, params.slug)
+        data = call.store.blobs.get(row.sha256)
+        note = notes.whole(snapshot.queries, row, agent.slug, data)
+        warnings = call.store.notebooks.warnings(agent) if params.as_of is None else None
+        return Reply(data=note, seq=snapshot.seq, notice=warnings)

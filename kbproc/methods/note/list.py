@@ -1,0 +1,57 @@
+"""note.list: list an agent's notes by slug."""
+
+from __future__ import annotations
+
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import PastListParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply, Wait, once
+from kbproc.notes import notes
+from kbproc.notes.notes import AgentSlug, NoteHead
+
+
+class ListNotes(PastListParams, kw_only=True, frozen=True):
+    agent: AgentSlug | None = None
+
+
+@method(
+    "note.list",
+    params=ListNotes,
+    result=list[NoteHead],
+    summary="List an agent's notes by slug.",
+    when_to_use="To see what there is; to find a note by its words use note.search.",
+    errors=["resource.not_found"],
+    examples=[
+        Example(params={"agent": "gitea"}, what="all of an agent's"),
+        Example(params={"agent": "nobody"}, what="an unknown agent", exit=5),
+        Example(params={"agent": "nobody", "limit": 0}, what="a limit out of range", exit=1),
+    ],
+)
+def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
+    if params.as_of is not None:
+        return _listed(call, params)
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    return once(
+        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: _listed(call, params),
+        timeout_ms=params.timeout_ms,
+        expired=lambda: notes.still_read(agent),
+    )
+
+
+def _listed(call: Call, params: ListNotes) -> Reply:
+    after = decode_cursor(params.cursor, str)
+    with call.state(params) as state, state.reading() as snapshot:
+        agent = notes.require_agent(state.published.roster, params.agent, call.agent)
+        found = snapshot.queries.notes(agent.slug, after=after, limit=params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[notes.head(row) for row in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            total=snapshot.queries.notes_count(agent.slug),
+            has_more=more,
+            next_cursor=encode_cursor(str(rows[-1].source_id)) if more else None,
+            notice=call.store.notebooks.warnings(agent) if params.as_of is None else None,
+        )

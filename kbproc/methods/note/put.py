@@ -1,0 +1,68 @@
+"""note.put: create a note or replace it, and write its file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from kbproc.base.params import WriteParams
+from kbproc.base.values import clean_name
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.notes import notes
+from kbproc.notes.notes import AgentSlug, NoteInfo, NoteSlug
+from kbproc.notes.revision import content_of
+from kbproc.store.decision import Decide
+
+
+class PutNote(WriteParams, kw_only=True, frozen=True):
+    agent: AgentSlug | None = None
+    slug: NoteSlug
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=notes.MOST_BYTES,
+            description="the whole note, Markdown; at most 64 KiB of UTF-8",
+        ),
+    ]
+    expected_revision: (
+        Annotated[int, Meta(ge=1, description="fail if it has changed since")] | None
+    ) = None
+
+
+@method(
+    "note.put",
+    kind="write",
+    idempotent=True,
+    params=PutNote,
+    result=NoteInfo,
+    summary="Create a note or replace it, and write its file.",
+    when_to_use="To write something down for later. An edit of the file that was not seen yet is "
+    "kept as a revision of its own first; expected_revision refuses to write over it.",
+    errors=["resource.not_found", "quota.exceeded", "input.too_large"],
+    positional=["slug", "text"],
+    examples=[
+        Example(
+            params={"agent": "gitea", "slug": "deploys", "text": "# Deploys\n\nOn Friday.\n"},
+            what="a new note",
+        ),
+        Example(params={"agent": "nobody", "slug": "todo", "text": ""}, what="no text", exit=1),
+    ],
+)
+def put_note(call: Call, params: PutNote) -> Decide:
+    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
+    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    data = notes.bytes_of(params.text)
+    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    book = books.book(agent) if params.dry_run else books.ensure(agent)
+    change = notes.Put(
+        book,
+        params.slug,
+        data=data,
+        content=content_of(call.store, params.slug, data),
+        expected_revision=params.expected_revision,
+    )
+    change.prepare(dry_run=params.dry_run)
+    return change

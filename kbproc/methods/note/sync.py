@@ -1,0 +1,120 @@
+"""note.sync: record what people did to the files of notes: added, changed, renamed, removed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import SLUG
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents import ingest
+from kbproc.events.document import DocDeleted
+from kbproc.notes import notes
+from kbproc.notes.diff import Synced, total
+from kbproc.notes.notebooks import foretold_of, removal_of
+from kbproc.notes.sync import Notebook
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import Plan, confirm, plan_of
+
+
+class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
+    agent: (
+        Annotated[str, Meta(pattern=SLUG, description="only this agent's notes; all if left out")]
+        | None
+    ) = None
+    restore: Annotated[
+        bool, Meta(description="write notes whose files are gone again, instead of removing them")
+    ] = False
+
+
+@method(
+    "note.sync",
+    kind="write",
+    streams=True,
+    idempotent=True,
+    params=SyncNotes,
+    result=Synced,
+    summary="Record what people did to the files of notes: added, changed, renamed, removed.",
+    when_to_use="After editing notes by hand, if no process watches the folder; or to have it "
+    "approved that more than half of the files are gone.",
+    errors=["resource.not_found", "input.confirmation_required", "resource.plan_stale"],
+    examples=[
+        Example(params={}, what="all agents"),
+        Example(params={"dry_run": True}, what="what would be recorded"),
+        Example(params={"agent": "nobody"}, what="an unknown agent", exit=5),
+    ],
+)
+def sync_notes(call: Call, params: SyncNotes, write: LongWrite) -> Reply:
+    everyone = params.agent is None and call.agent is None
+    roster = call.store.published.roster
+    if everyone:
+        agents = notes.agents_seen(roster, None)
+    else:
+        agents = [notes.require_agent(roster, params.agent, call.agent)]
+    books = [call.store.notebooks.book(agent) for agent in agents]
+    if params.dry_run:
+        return Reply(data=None, plan=_plan(call, books, params, write))
+    approved = _approved(call, books, params, write)
+    parts = [_synced(call, book, params, approved) for book in books]
+    outcome = write.end(total(parts))
+    return Reply(data=outcome.data, duplicate=outcome.duplicate or None)
+
+
+def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
+    def tell(current: int, count: int, slug: str) -> None:
+        if _may_read(call):
+            call.emit("progress", ingest.progress("sync", current, count, f"{book.agent}/{slug}"))
+
+    done, _ = book.sync(
+        approved=approved, restore=params.restore, tell=tell, check=call.check_cancelled
+    )
+    if not _may_read(call):
+        return Synced(agents=1)
+    for warning in done.warnings:
+        call.emit("warning", {"message": warning})
+    return done
+
+
+def _may_read(call: Call) -> bool:
+    """Who may not read notes learns nothing of what was done to them."""
+    return "note:read" in call.scopes
+
+
+def _approved(
+    call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite
+) -> frozenset[int]:
+    """More than half of an agent's notes goes only with a person's approval.
+
+    Whoever can't be given that leaves them as they are. Raises
+    input.confirmation_required, resource.plan_stale, auth.insufficient_scope.
+    """
+    asked = removal_of([] if params.restore else books)
+    if not asked.events or not _may_read(call):
+        return frozenset()
+    if "admin" not in call.scopes:
+        if params.confirm is None:
+            return frozenset()
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "Removing more than half needs the scope admin.",
+            field="$.params.confirm",
+            detail={"needed": "admin"},
+        )
+    confirm(msgspec.structs.replace(write.request, destructive=True), asked)
+    return frozenset(event.id for event in asked.events if isinstance(event, DocDeleted))
+
+
+def _plan(call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite) -> Plan:
+    if not _may_read(call):
+        return plan_of(write.request, Decision(events=[], data=None, changes=["sync"]))
+    asked = removal_of([] if params.restore else books)
+    changes = [*asked.changes, *foretold_of(books, restore=params.restore)]
+    asks = msgspec.structs.replace(write.request, destructive=asked.bulk)
+    return plan_of(asks, msgspec.structs.replace(asked, changes=changes))

@@ -1,0 +1,47 @@
+"""schema: return one JSON Schema by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ReadParams
+from kbproc.base.suggest import nearest
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+
+
+class Schema(ReadParams, kw_only=True, frozen=True):
+    name: Annotated[str, Meta(max_length=200, description="such as search.result")]
+
+
+@method(
+    "schema",
+    params=Schema,
+    result=dict[str, Any],
+    summary="Return one JSON Schema by name.",
+    when_to_use="To validate what you send or receive.",
+    scope="store:read",
+    needs_store=False,
+    errors=["resource.not_found"],
+    positional=["name"],
+    examples=[
+        Example(params={"name": "search.result"}, what="what search answers"),
+        Example(params={"name": "nothing"}, what="one that does not exist", exit=5),
+    ],
+)
+def schema(call: Call, params: Schema) -> Reply:
+    from kbproc.calls.schema import all_schemas
+
+    found = all_schemas(call.registry.methods.values())
+    if params.name not in found:
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no schema {params.name!r}.",
+            field="$.params.name",
+            valid_values=nearest(params.name, found),
+        )
+    return Reply(data=found[params.name])

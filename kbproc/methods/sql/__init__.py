@@ -1,0 +1,1 @@
+"""sql.*: SQL over the catalog."""

@@ -1,0 +1,76 @@
+"""status: count what the store holds and tell how far its indexes are; cheap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from kbproc import SCHEMA_VERSION
+from kbproc.base.params import ReadParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.store.state import Freshness
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+
+
+class Status(ReadParams, kw_only=True, frozen=True):
+    pass
+
+
+class StoreStatus(Struct, kw_only=True, frozen=True):
+    """`documents`: type → count. `embedding_dim` is null while no model is ready."""
+
+    store: str
+    documents: dict[str, int]
+    total_documents: int
+    total_chunks: int
+    knowledge_bases: int
+    db_size_bytes: int
+    model_name: str | None
+    model_state: str
+    embedding_dim: int | None
+    schema_version: int
+    seq: int
+    freshness: Freshness
+
+
+def _size(call: Call, queries: Queries) -> int:
+    """On disk; for whoever sees a part, the size of what that holds."""
+    if call.sight is None:
+        return call.store.size_bytes()
+    return queries.source_bytes()
+
+
+@method(
+    "status",
+    params=Status,
+    result=StoreStatus,
+    summary="Count what the store holds and tell how far its indexes are; cheap.",
+    when_to_use="To see whether there is anything to search, and whether it is all indexed.",
+    scope="store:read",
+    examples=[Example(params={}, what="counts and freshness")],
+)
+def status(call: Call, params: Status) -> Reply:
+    store = call.store
+    with store.reading() as snapshot:
+        queries, freshness = snapshot.queries, store.freshness(snapshot)
+        documents = queries.by_type()
+        data = StoreStatus(
+            store=str(store.origin),
+            documents=documents,
+            total_documents=sum(documents.values()),
+            total_chunks=queries.chunk_total(),
+            knowledge_bases=len(queries.kb_slugs()),
+            db_size_bytes=call.host.database_size(_size(call, queries)),
+            model_name=store.embedding.model_name,
+            model_state=store.embedding.state,
+            embedding_dim=store.embedding.dim,
+            schema_version=SCHEMA_VERSION,
+            seq=snapshot.seq,
+            freshness=freshness,
+        )
+        return Reply(data=data, seq=snapshot.seq, freshness=freshness)

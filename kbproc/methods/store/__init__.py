@@ -1,0 +1,1 @@
+"""store.*: the store as a whole."""

@@ -1,0 +1,108 @@
+"""store.backup: copy the whole store to a new folder, while writes go on."""
+
+from __future__ import annotations
+
+import contextlib
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.ingest import progress
+from kbproc.moving import backup as copying
+from kbproc.moving.place import NewPath, new_place
+from kbproc.store.decision import Decision
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class BackUp(WriteParams, kw_only=True, frozen=True):
+    path: NewPath
+
+
+class BackedUp(Struct, kw_only=True, frozen=True):
+    """A copy of everything up to `seq`."""
+
+    path: str
+    seq: int
+    files: int
+    bytes: int
+
+
+@method(
+    "store.backup",
+    kind="write",
+    streams=True,
+    scope="admin",
+    params=BackUp,
+    result=BackedUp,
+    elsewhere=True,
+    summary="Copy the whole store to a new folder, while writes go on.",
+    when_to_use="Before an upgrade, and at regular times. Restoring is opening the copy; to move "
+    "documents into another store use store.export.",
+    errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
+    positional=["path"],
+    examples=[
+        Example(params={"path": "backup"}, what="to a new folder"),
+        Example(params={"path": "backup", "dry_run": True}, what="what would be copied"),
+        Example(params={"path": "docs"}, what="to a folder that is there already", exit=7),
+    ],
+)
+def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
+    peer, own = call.peer, call.store.origin
+    target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
+    if not params.dry_run:
+        _sync_notes(call)
+    with call.store.exclusive(call.check_cancelled):
+        stock = copying.take_stock(call.store, call.check_cancelled)
+        if params.dry_run:
+            said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
+            planned = Decision(events=[], data=None, changes=[f"{said}, to {target}"])
+            return Reply(data=None, seq=stock.seq, plan=plan_of(write.request, planned))
+        damaged = copying.copy(
+            stock,
+            target,
+            tell=lambda done, total, name: call.emit(
+                "progress", progress("copy", done, total, name)
+            ),
+            check=call.check_cancelled,
+        )
+    copied = [part for part in stock.parts if part.sha256 not in damaged]
+    data = BackedUp(
+        path=str(target), seq=stock.seq, files=len(copied), bytes=sum(p.size for p in copied)
+    )
+    outcome = write.end(data)
+    return Reply(
+        data=outcome.data,
+        seq=max(outcome.seq, data.seq),
+        hint=_elsewhere(stock.elsewhere)
+        + f"Restoring is opening it: kbproc --store {target} status",
+        notice=_lost([*stock.missing, *damaged]),
+    )
+
+
+def _sync_notes(call: Call) -> None:
+    """What was edited by hand and is not seen yet: the copy has the notes that the log knows."""
+    for agent in call.store.published.roster.agents.values():
+        if agent.deleted_at is None and not call.store.read_only:
+            with contextlib.suppress(KbprocError):  # told on stderr; a backup is wanted anyway
+                call.store.notebooks.book(agent).sync(check=call.check_cancelled)
+    call.check_cancelled()
+
+
+def _elsewhere(agents: list[str]) -> str:
+    if not agents:
+        return ""
+    whose = ", ".join(agents[:10]) + (", …" if len(agents) > 10 else "")
+    return f"The notes of {whose} lie elsewhere: the copy has their texts, not the files. "
+
+
+def _lost(sources: list[str]) -> list[str] | None:
+    if not sources:
+        return None
+    lost = plural(len(sources), "source is", "sources are")
+    return [f"{lost} missing or damaged in the store, and so not in the copy. See kbproc doctor."]

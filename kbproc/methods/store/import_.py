@@ -1,0 +1,132 @@
+"""store.import: bring in what store.export has written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.base.values import KbSlug
+from kbproc.base.wording import plural
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.ingest import progress
+from kbproc.moving.incoming import agents as importing_more
+from kbproc.moving.incoming import contents as incoming
+from kbproc.moving.incoming import incoming as incoming_
+from kbproc.moving.incoming.contents import Imported
+from kbproc.moving.portable import reading
+from kbproc.store.decision import Here
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.plan import plan_of
+
+
+class Import(WriteParams, kw_only=True, frozen=True):
+    path: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="a file from store.export")
+    ]
+    kb: Annotated[KbSlug, Meta(description="put everything into this one")] | None = None
+    replace: Annotated[
+        bool, Meta(description="make a new revision of what is here with other content")
+    ] = False
+
+
+@method(
+    "store.import",
+    kind="write",
+    streams=True,
+    scope="admin",
+    idempotent=True,
+    params=Import,
+    result=Imported,
+    summary="Bring in what store.export has written.",
+    when_to_use="To bring documents, entries, agents and notes from another store; what is here "
+    "already stays as it is, so importing twice changes nothing. Documents and entries get new "
+    "ids; the answer maps them. Notes come in as files, which the next note.sync records.",
+    errors=[
+        "resource.not_found",
+        "path.outside_root",
+        "input.unsupported_type",
+        "input.too_large",
+        "store.incompatible",
+    ],
+    positional=["path"],
+    examples=[
+        Example(params={"path": "nowhere.ndjson"}, what="a file that does not exist", exit=5),
+        Example(params={"path": "docs/git-admin.md"}, what="a file that is no export", exit=1),
+    ],
+)
+def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
+    path = paths.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field="$.params.path")
+    work = incoming.Import(kb=params.kb, replace=params.replace)
+    with reading.open_file(path) as file:
+        size = max(1, os.fstat(file.fileno()).st_size)
+
+        def tell(stage: str, offset: int, message: str) -> None:
+            call.emit("progress", progress(stage, offset, size, message))
+
+        contents = incoming_.survey(file, partial(tell, "check"), call.check_cancelled)
+        _check_agents(call, params, contents)
+        if params.kb is None:
+            agents = importing_more.housed(
+                call.store, contents.agents, root=call.peer.root, emit=call.emit
+            )
+            contents = msgspec.structs.replace(contents, agents=agents)
+        if params.dry_run:
+            with call.store.reading() as snapshot:
+                here = Here(snapshot.queries, call.now, snapshot.published.head)
+                planned = incoming_.plan(file, contents, work, here)
+                return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
+        result = incoming_.run(
+            call.store,
+            file,
+            contents,
+            work,
+            write,
+            tell=partial(tell, "import"),
+            emit=call.emit,
+            check=call.check_cancelled,
+        )
+    outcome = write.end(result)
+    hints = _hints(result, params, contents)
+    return Reply(data=outcome.data, seq=outcome.seq, hint=" ".join(hints) or None)
+
+
+def _check_agents(call: Call, params: Import, contents: incoming.Contents) -> None:
+    actor = call.peer.actor
+    if params.kb is None and any(agent.slug == actor for agent in contents.agents):
+        raise KbprocError(
+            "input.invalid_params",
+            f"The file holds an agent {actor!r}, and this very process acts under that name.",
+            field="$.params.path",
+            hint="It would be bound to that agent: import under another name.",
+        )
+
+
+def _hints(result: Imported, params: Import, contents: incoming.Contents) -> Iterator[str]:
+    if result.conflicts:
+        many = plural(result.conflicts, "document is", "documents are")
+        yield (
+            f"{many} twice in the file once everything is put into {params.kb}; the first won."
+            if params.replace
+            else f"{many} here with other content and stayed so; replace: true takes the file's."
+        )
+    if params.kb is not None and contents.agents:
+        many = plural(len(contents.agents), "agent and its notes", "agents and their notes")
+        yield f"{many} are left out, as everything goes into {params.kb}."
+    if result.agents_kept:
+        many = plural(result.agents_kept, "agent is", "agents are")
+        yield f"{many} here with another description and stayed so."
+    if result.notes_kept:
+        many = plural(result.notes_kept, "note was", "notes were")
+        yield f"{many} not written; the events of type warning say why."
+    if result.notes_added:
+        yield "Notes are in their folders now; note.sync records them."

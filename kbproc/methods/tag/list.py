@@ -1,0 +1,51 @@
+"""tag.list: list the tags in use and how many documents carry each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.paging import decode_cursor, encode_cursor, page
+from kbproc.base.params import PastListParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.documents.documents import Kbs, kbs_of, require_kbs
+
+
+class ListTags(PastListParams, kw_only=True, frozen=True):
+    kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
+        None
+    )
+
+
+class TagCount(Struct, kw_only=True, frozen=True):
+    name: str
+    count: int
+
+
+@method(
+    "tag.list",
+    params=ListTags,
+    result=list[TagCount],
+    summary="List the tags in use and how many documents carry each.",
+    when_to_use="To learn which tags a search can filter by.",
+    scope="doc:read",
+    errors=["resource.not_found"],
+    alias="tags",
+    examples=[Example(params={}, what="all tags")],
+)
+def list_tags(call: Call, params: ListTags) -> Reply:
+    after = decode_cursor(params.cursor, str)
+    with call.state(params) as state, state.reading() as snapshot:
+        require_kbs(snapshot.queries, params.kb)
+        found = snapshot.queries.tags(kbs_of(params.kb), after, params.limit + 1)
+        rows, more = page(found, params.limit)
+        return Reply(
+            data=[TagCount(name=name, count=count) for name, count in rows],
+            seq=snapshot.seq,
+            count=len(rows),
+            has_more=more,
+            next_cursor=encode_cursor(rows[-1][0]) if more else None,
+        )
