@@ -22,11 +22,11 @@ from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
 from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Target
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow
 
 # Names that the log gives to others: a person, a note's file, the program itself.
 RESERVED = {
@@ -346,7 +346,6 @@ def event_of(row: AgentRow) -> AgentWritten:
 
 def row_of(event: AgentWritten, *, created_at: str, now: str) -> AgentRow:
     """The agent as it will be once `event` is committed."""
-    from kbproc.views.catalog.rows import AgentRow
 
     return AgentRow(
         slug=event.slug,

@@ -18,11 +18,11 @@ from kbproc.agents.quotas import quotas_of
 from kbproc.base import paths
 from kbproc.base.wording import plural
 from kbproc.notefiles import folder as notefolder
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 _NEARLY = 0.9  # of a quota
 _MOST_NAMED = 10

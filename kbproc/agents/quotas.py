@@ -7,17 +7,13 @@ later takes nothing away.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow
 
 QUOTAS = ("knowledge_stored", "notes_stored")
 

@@ -6,14 +6,10 @@ Refuses to know: how a store is narrowed to it (store/visible.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.reader import Sight
-    from kbproc.views.catalog.rows import AgentRow, Roster
+from kbproc.views.catalog.reader import EVERYTHING, Sight
+from kbproc.views.catalog.rows import AgentRow, Roster
 
 
 def require_agent(roster: Roster, actor: str, named: bool) -> AgentRow | None:
@@ -42,7 +38,6 @@ def require_agent(roster: Roster, actor: str, named: bool) -> AgentRow | None:
 
 def sight_of(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
     """None: everything. An agent sees its knowledge bases, and no notes but its own."""
-    from kbproc.views.catalog.reader import EVERYTHING, Sight
 
     notes = None if agent is None else (agent.slug,)
     sight = Sight(

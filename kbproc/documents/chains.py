@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
+from kbproc.views.catalog.queries.all import Queries
 
 
 class Chains:

@@ -19,11 +19,11 @@ from kbproc.documents.revision import Content, Ids, written
 from kbproc.events.document import ChunkText
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.sources.parse.worker import ParsedChunks
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import DocumentRow
 
 
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from kbproc.base.values import Scalar
 from kbproc.store.state import IndexStatus
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.state import Model
-    from kbproc.views.catalog.rows import DocumentRow
 
 
 def shown(row: DocumentRow, embedding: Model) -> Document:

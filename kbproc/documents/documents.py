@@ -8,7 +8,7 @@ Refuses to know: ingest, search and the wire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,11 +20,9 @@ from kbproc.base.wording import plural, there_is_no
 from kbproc.documents.document import DocType
 from kbproc.events.document import DocDeleted
 from kbproc.store.decision import Decision, Here, Target
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.filters import DocumentFilter
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import ChunkRow, DocumentRow
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import ChunkRow, DocumentRow
 
 ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
 
@@ -90,7 +88,6 @@ def kbs_of(kb: Kbs | None) -> list[str] | None:
 
 def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     """A filter from params that carry (some of) Selection's members; tags are normalised."""
-    from kbproc.views.catalog.filters import DocumentFilter
 
     given = {
         name: getattr(selection, name)

@@ -21,11 +21,11 @@ from kbproc.base.wording import there_is_no
 from kbproc.documents.chains import Chains
 from kbproc.store.decision import Target
 from kbproc.store.state import IndexStatus
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import EntryRow
 
 if TYPE_CHECKING:
     from kbproc.store.state import Model
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import EntryRow
 
 MAX_BODY = 32_000
 

@@ -30,10 +30,10 @@ from kbproc.sources.blobs import digest
 from kbproc.sources.parse.formats import detect
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import DocumentRow
 
 _AHEAD = 8
 _BATCH_DOCUMENTS = 32

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from kbproc.documents.documents import unknown_kb
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.queries.all import Queries
     from kbproc.views.catalog.rows import KbRow
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, description="name for people")]

@@ -18,10 +18,10 @@ from kbproc.events.event import Event
 from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
 from kbproc.store.state import IndexStatus
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
-    from kbproc.views.catalog.rows import DocumentRow
 
 
 def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:

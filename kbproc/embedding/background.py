@@ -20,13 +20,13 @@ from kbproc.base.threads import be_nice
 from kbproc.embedding.status import Pending
 from kbproc.sources.chunk import embed_text
 from kbproc.store.state import IndexStatus
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-    from kbproc.views.catalog.rows import IndexRow
     from kbproc.views.vectors.pack import VectorPack
     from kbproc.views.vectors.view import VectorRow, Vectors
 

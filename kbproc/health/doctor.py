@@ -21,12 +21,14 @@ from kbproc.base.wording import plural
 from kbproc.log.record import START, Position
 from kbproc.store.follow import fulltext_rows
 from kbproc.views import soundness
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
     from kbproc.health.salvage import Damage
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import IndexRow
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 LIBRARIES = (
@@ -195,7 +197,6 @@ def _what_of_the_log(store: Store, message: str) -> str:
 
 
 def _blobs(store: Store, deep: bool) -> Found:
-    from kbproc.views.catalog.filters import DocumentFilter
 
     wanted: dict[str, list[str]] = {}
     with store.reading() as snapshot:
@@ -265,7 +266,6 @@ def compare(store: Store) -> dict[str, list[str]]:
     import tempfile
 
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.queries.queries import Queries
 
     problems = positions(store)
     with tempfile.TemporaryDirectory(prefix="kbproc-") as folder, store.reading() as snapshot:

@@ -25,10 +25,11 @@ from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.events.upkeep import DocPurged
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 _MOST_EVENTS = 100  # in one record
 _MOST_SHOWN = 5
@@ -150,7 +151,6 @@ def _agents(old: Catalog, new: Catalog) -> Iterator[Event]:
 
 
 def _agent_rows(catalog: Catalog) -> list[AgentRow]:
-    from kbproc.views.catalog.rows import AgentRow
 
     return [AgentRow(*row) for row in _rows(catalog, "from agents order by slug")]
 
@@ -239,7 +239,6 @@ def _facts(catalog: Catalog) -> dict[int, EntryFacts]:
 
 
 def _by_id(catalog: Catalog) -> dict[int, DocumentRow]:
-    from kbproc.views.catalog.rows import DocumentRow
 
     columns = ", ".join(DocumentRow.__struct_fields__)
     sql = f"select {columns} from documents order by id"  # noqa: S608
@@ -262,7 +261,6 @@ def _written(
     old: Catalog, row: DocumentRow, facts: EntryFacts | None, next_chunk: int
 ) -> DocWritten:
     """The document as the catalog has it; its chunks keep their ids where they are in a row."""
-    from kbproc.views.catalog.queries.queries import Queries
 
     chunks = Queries(old.cursor()).chunks_of(row.id)
     in_a_row = all(one.id + 1 == two.id for one, two in pairwise(chunks))

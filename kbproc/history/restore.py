@@ -36,12 +36,13 @@ from kbproc.history.timeline import (
 )
 from kbproc.store.decision import Decision, Here
 from kbproc.store.state import IndexStatus
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
     from kbproc.log.file import Log
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import DocumentRow
 
 
 class Restored(Struct, kw_only=True, frozen=True):
@@ -238,7 +239,6 @@ def source_of(event: DocWritten) -> Source | None:
 
 def _holders(queries: Queries, coming: Iterable[DocumentState]) -> dict[Source | None, int]:
     """Who holds these sources now."""
-    from kbproc.views.catalog.filters import DocumentFilter
 
     holders: dict[Source | None, int] = {}
     paths: dict[str, list[str]] = {}

@@ -24,10 +24,10 @@ from kbproc.events import codec
 from kbproc.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged, Erased
+from kbproc.views.catalog.rows import EventRow
 
 if TYPE_CHECKING:
     from kbproc.log.file import Log
-    from kbproc.views.catalog.rows import EventRow
 
 # What these wrote was there before.
 BRINGS_BACK = frozenset({"doc.restore", "events.revert"})

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.store.folder import write_settings
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import IndexRow
     from kbproc.views.vectors.view import Vectors
 
 

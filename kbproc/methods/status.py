@@ -14,7 +14,7 @@ from kbproc.calls.reply import Reply
 from kbproc.store.state import Freshness
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.queries.all import Queries
 
 
 class Status(ReadParams, kw_only=True, frozen=True):

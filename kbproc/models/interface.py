@@ -6,13 +6,15 @@ Refuses to know: which models there are and how each computes.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from kbproc.models.export import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 

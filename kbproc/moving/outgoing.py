@@ -37,12 +37,12 @@ from kbproc.moving.portable.lines import (
     encode,
 )
 from kbproc.moving.portable.reading import MAX_LINE_BYTES, VERSION
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.filters import DocumentFilter
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
 
 _DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200

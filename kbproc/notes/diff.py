@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +20,7 @@ from kbproc.base.wording import plural
 from kbproc.events.document import DocDeleted
 from kbproc.notefiles.folder import Scan, Skipped, Unavailable
 from kbproc.store.decision import Decision, Target
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import DocumentRow
+from kbproc.views.catalog.rows import DocumentRow
 
 _MOST_LISTED = 100
 

@@ -20,12 +20,12 @@ from kbproc.notefiles.watch import Watcher
 from kbproc.notes.diff import Diff, foretold, removal
 from kbproc.notes.sync import Notebook
 from kbproc.store.decision import Decision
+from kbproc.views.catalog.rows import AgentRow, Roster
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import AgentRow, Roster
 
 _RETRY_SECONDS = 2.0
 _JOIN_SECONDS = 10.0

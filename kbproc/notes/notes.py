@@ -24,12 +24,13 @@ from kbproc.notefiles.folder import Unavailable, Unfit, digest
 from kbproc.notes.revision import Moved, Pending, note_written, removed_by
 from kbproc.notes.sync import ACTOR, Notebook
 from kbproc.store.decision import Decision, Here, Target
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.reader import EVERYTHING
+from kbproc.views.catalog.rows import AgentRow, DocumentRow, Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow, DocumentRow, Roster
 
 AgentSlug = Annotated[
     str,
@@ -303,7 +304,6 @@ class Put(_Change):
         self._expected = expected_revision
 
     def __call__(self, here: Here) -> Decision:
-        from kbproc.views.catalog.reader import EVERYTHING
 
         here.queries.see(EVERYTHING)  # who may write but not read makes no second note
         row = self._row(here)

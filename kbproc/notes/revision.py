@@ -24,11 +24,12 @@ from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles.folder import Unavailable, digest
 from kbproc.notes.diff import Action, Found
 from kbproc.store.decision import Here
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.reader import NOTES
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import DocumentRow
 
 _NOT_THE_TEXTS_FAULT = {"store.io", "operation.cancelled"}
 _AHEAD = 8
@@ -140,7 +141,6 @@ def note_written(
     here: Here, content: Content, *, agent: str, slug: str, row: DocumentRow | None, ids: Ids
 ) -> DocWritten:
     """The event for a new note, or the next revision of `row`."""
-    from kbproc.views.catalog.reader import NOTES
 
     return written(
         here,
@@ -156,7 +156,6 @@ def note_written(
 
 def removed_by(actor: str, queries: Queries, agent: str, slug: str) -> DocumentRow | None:
     """The newest note of that slug whose deletion is recorded of this actor."""
-    from kbproc.views.catalog.reader import NOTES
 
     seqs = queries.matching_records(0, _EVERY, ["doc.deleted"], actor, None)
     ids = [event.document_id for event in queries.events_of_records(seqs)]

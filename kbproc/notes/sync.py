@@ -32,12 +32,12 @@ from kbproc.notes import diff as notediff
 from kbproc.notes.diff import Action, Diff, Found, Held, NoteChange, SkippedFile, Synced
 from kbproc.notes.revision import Item, content_of, full, note_written, read_ahead, same
 from kbproc.store.decision import Here
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.lane import Lane
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 ACTOR, METHOD = "file", "note.sync"  # who changes files by hand, and how it is recorded
 

@@ -18,15 +18,15 @@ from msgspec import Struct
 
 from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
 from kbproc.text.analysis import Query
+from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
+from kbproc.views.restriction import Restriction
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from kbproc.store.snapshot import Snapshot
-    from kbproc.views.catalog.filters import DocumentFilter
     from kbproc.views.fulltext.search import FullTextSnapshot
-    from kbproc.views.restriction import Restriction
     from kbproc.views.vectors.search import VectorSnapshot
 
 POOL = 100
@@ -201,8 +201,6 @@ def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
     Superseded entries are told apart by their label, which costs nothing; expired
     ones by their ids.
     """
-    from kbproc.views.catalog.filters import labels, superseded_labels
-    from kbproc.views.restriction import Restriction
 
     if not filter.only_kbs:
         return Restriction(documents=snapshot.queries.document_ids(filter))

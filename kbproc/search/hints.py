@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from kbproc.base.wording import plural
 from kbproc.search import fusion
 from kbproc.search.candidates import restriction_of
+from kbproc.views.catalog.filters import DocumentFilter
 
 if TYPE_CHECKING:
     from kbproc.search.candidates import Pool
     from kbproc.search.params import Search
     from kbproc.store.snapshot import Snapshot
     from kbproc.text.analysis import Query
-    from kbproc.views.catalog.filters import DocumentFilter
 
 _INCLUDE = "include_superseded and include_expired show them."
 
@@ -76,7 +76,6 @@ def _why_no_candidate(snapshot: Snapshot, query: Query, filter: DocumentFilter) 
     if not filter.is_open and not snapshot.queries.count(filter):
         what = "entry" if filter.types == ["knowledge"] else "document"
         return f"No {what} matches the filters; leave some out."
-    from kbproc.views.catalog.filters import DocumentFilter
 
     everything = restriction_of(snapshot, DocumentFilter())
     matches = snapshot.fulltext.search(query, 1, restriction=everything).total

@@ -22,15 +22,15 @@ from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness
 from kbproc.text.analysis import parse_query
 from kbproc.text.snippet import Centre, snippet
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.rows import HitRow
+from kbproc.views.restriction import Restriction
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from kbproc.store.state import Model, State
-    from kbproc.views.catalog.filters import DocumentFilter
-    from kbproc.views.catalog.rows import HitRow
-    from kbproc.views.restriction import Restriction
     from kbproc.views.vectors.view import Vectors
 
 _MOST_FETCHED = 10_000

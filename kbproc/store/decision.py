@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,11 +16,9 @@ from msgspec import Struct
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
 from kbproc.events.event import Event
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.reader import Sight
-    from kbproc.views.catalog.rows import Head
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.reader import Sight
+from kbproc.views.catalog.rows import Head
 
 
 class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from kbproc.base.errors import KbprocError
 from kbproc.log.file import Log
 from kbproc.log.record import Position, Record
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import IndexRow
     from kbproc.views.fulltext.index import FullTextRow
 
 _BATCH = 500
@@ -119,7 +119,6 @@ def changed_rows(queries: Queries, since: int) -> tuple[list[int], list[IndexRow
 
 def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
     """Every live chunk of a catalog that nobody changes meanwhile."""
-    from kbproc.views.catalog.queries.queries import Queries
 
     return Queries(catalog.cursor()).all_index_rows()
 

@@ -20,10 +20,11 @@ from kbproc.events.kb import KbCreated
 from kbproc.log.file import Log
 from kbproc.log.record import Draft, Position
 from kbproc.settings.config import DEFAULT_KB
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import Head
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.rows import Head
 
 T = TypeVar("T")
 
@@ -32,7 +33,6 @@ class Lane:
     """What a writer may use while it decides: the newest state, and `append`."""
 
     def __init__(self, host: Host, log: Log, catalog: Catalog) -> None:
-        from kbproc.views.catalog.queries.queries import Queries
 
         self._host = host
         self._log = log

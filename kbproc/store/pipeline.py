@@ -20,11 +20,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Here, Request
 from kbproc.store.plan import Plan, confirm, plan_of
+from kbproc.views.catalog.queries.all import Queries
 
 if TYPE_CHECKING:
     from kbproc.store.lane import Lane
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

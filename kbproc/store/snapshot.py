@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.reader import EVERYTHING, Sight
+from kbproc.views.catalog.rows import Head, HitRow, Roster
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.reader import Sight
-    from kbproc.views.catalog.rows import Head, HitRow, Roster
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 
@@ -53,8 +53,6 @@ class Readers:
         self._lock = threading.Lock()
 
     def borrow(self, sight: Sight | None = None) -> Queries:
-        from kbproc.views.catalog.queries.queries import Queries
-        from kbproc.views.catalog.reader import EVERYTHING
 
         with self._lock:
             self._lent += 1

@@ -37,13 +37,13 @@ from kbproc.store.lane import Lane, T, Ticket, Turns, birth, take_turn
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness
 from kbproc.views import soundness
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
     from kbproc.sources.parse.pool import ParserPool
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import IndexRow
     from kbproc.views.fulltext.index import FullText
     from kbproc.views.vectors.view import Vectors
 
@@ -171,7 +171,6 @@ class Store:
             self.fulltext.rebuild(follow.fulltext_rows(rows), self.catalog.position)
 
     def _writer_queries(self) -> Queries:
-        from kbproc.views.catalog.queries.queries import Queries
 
         return Queries(self.catalog.writer)
 

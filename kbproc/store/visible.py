@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from kbproc.store.snapshot import Snapshot
+from kbproc.views.catalog.reader import Sight
 
 if TYPE_CHECKING:
     from kbproc.store.state import Freshness, State
-    from kbproc.views.catalog.reader import Sight
 
 S = TypeVar("S", bound="State")
 

@@ -2,9 +2,9 @@
 
 Refuses to know: who asks, who may see, and when a view follows.
 
-Offers: catalog.catalog · catalog.filters · catalog.queries.queries · catalog.reader ·
-    catalog.rows · fulltext.digest · fulltext.index · fulltext.search · restriction ·
-    soundness · vectors.pack · vectors.search · vectors.view
+Offers: catalog.catalog · catalog.filters · catalog.queries.all · catalog.reader · catalog.rows ·
+    fulltext.digest · fulltext.index · fulltext.search · restriction · soundness · vectors.pack ·
+    vectors.search · vectors.view
 May import: base · text · log · events · store
 Light: no
 """

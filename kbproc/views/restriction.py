@@ -1,14 +1,17 @@
-"""What every view shares: the position it has applied, and what a search is restricted to.
+"""What a search is restricted to.
 
-Refuses to know: how any view stores or searches.
+Owns: the restriction that full text and vectors both keep to.
+Refuses to know: how either of them stores and searches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

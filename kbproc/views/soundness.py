@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.views.catalog.tables import TABLES
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
@@ -113,8 +114,6 @@ def _has_its_checksum(block: bytes) -> bool:
 
 def _reads(store: Store) -> bool:
     import duckdb
-
-    from kbproc.views.catalog.tables import TABLES
 
     cursor = store.catalog.cursor()
     try:

@@ -23,7 +23,7 @@ from kbproc.store import pipeline
 from kbproc.store.decision import Decide, Decision, Here, Request, Target
 from kbproc.store.pipeline import LongWrite, Outcome
 from kbproc.store.store import Store
-from kbproc.views.catalog.catalog import _Fold
+from kbproc.views.catalog import fold
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -512,14 +512,14 @@ def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> No
 def test_an_apply_that_raises_leaves_neither_log_nor_views_changed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = _Fold._kb
+    real = fold.FOLDS[KbCreated]
 
-    def broken(self: _Fold, record: Any, event: Any) -> None:
-        real(self, record, event)
+    def broken(batch: Any, record: Any, event: Any) -> None:
+        real(batch, record, event)
         if event.slug == "bad":
-            self._db.execute("select no_such_function()")
+            batch.db.execute("select no_such_function()")
 
-    monkeypatch.setattr(_Fold, "_kb", broken)
+    monkeypatch.setitem(fold.FOLDS, KbCreated, broken)
     unchanged(store, lambda: put(store, "bad"), duckdb.Error)
     assert slugs(store) == ["zz"]
 

@@ -381,7 +381,7 @@ def test_a_rebuild_that_fails_leaves_what_was(
         patch.setattr(session.store.fulltext, "build", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     with monkeypatch.context() as patch:
-        patch.setattr("kbproc.views.catalog.catalog._Fold.flush", fail)
+        patch.setattr("kbproc.views.catalog.batch.Batch.flush", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     assert answers(session) == before
     session.data("doc.create", title="New", text="x")

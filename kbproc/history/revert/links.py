@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from kbproc.documents.chains import Chains
 from kbproc.documents.documents import is_purged, targets_of
@@ -20,9 +19,7 @@ from kbproc.events.event import Event
 from kbproc.history.revert.undoing import Undoing, by
 from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
 from kbproc.store.decision import Here
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import EventRow
+from kbproc.views.catalog.rows import EventRow
 
 LinksOf = Callable[[int], dict[int, int | None]]
 _KEPT_RECORDS = 16

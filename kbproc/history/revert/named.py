@@ -10,7 +10,7 @@ notes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -23,10 +23,8 @@ from kbproc.history.revert.undoing import Undoing, by
 from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Here, Target
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import AgentRow, EventRow, KbRow
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow, EventRow, KbRow
 
 _ALL = 1_000_000_000
 

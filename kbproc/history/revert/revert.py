@@ -38,11 +38,11 @@ from kbproc.history.timeline import (
     unwind,
 )
 from kbproc.store.decision import Decision, Here
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import DocumentRow, EventRow
 
 if TYPE_CHECKING:
     from kbproc.log.file import Log
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import DocumentRow, EventRow
 
 _FEW_DOCUMENTS = 100
 _BLOCK = 10_000

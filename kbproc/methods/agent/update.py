@@ -19,7 +19,7 @@ from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Decide, Decision, Here
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.queries.all import Queries
     from kbproc.views.catalog.rows import AgentRow
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")

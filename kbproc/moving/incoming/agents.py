@@ -20,11 +20,11 @@ from kbproc.events.event import Event
 from kbproc.moving.incoming.contents import Emit
 from kbproc.moving.portable import lines
 from kbproc.store.decision import Decision, Here
+from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
     from kbproc.moving.incoming.contents import Contents, Import
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import AgentRow
 
 FIELD = "$.params.path"
 

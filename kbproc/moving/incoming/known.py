@@ -23,11 +23,11 @@ from kbproc.events.document import ChunkText
 from kbproc.moving.outgoing import chunks_of
 from kbproc.moving.portable import lines
 from kbproc.moving.portable.lines import Document
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import DocumentRow
 
 _BATCH_DOCUMENTS = 100
 _BATCH_ROWS = 1000

@@ -14,11 +14,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.moving.incoming.contents import Emit
 from kbproc.moving.portable import lines, reading
 from kbproc.notefiles import edit
+from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
     from kbproc.moving.incoming.contents import Imported
     from kbproc.store.store import Store
-    from kbproc.views.catalog.rows import AgentRow
 
 
 # ---------------------------------------------------------------------------- notes

@@ -11,10 +11,12 @@ may not see is in none of its counts, lists and errors, and no method can forget
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 from msgspec import Struct
+
+if TYPE_CHECKING:  # whoever only names a Sight does not load it
+    import duckdb
 
 NOTES = "notes/"  # the pseudo knowledge base of an agent's notes is NOTES + its slug
 

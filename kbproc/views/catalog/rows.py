@@ -6,13 +6,18 @@ Refuses to know: SQL, and who asks.
 
 from __future__ import annotations
 
-import numpy as np
+from bisect import bisect_right
+from typing import TYPE_CHECKING, TypeAlias
+
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kbproc.log.record import Position
 
-Ids = NDArray[np.int64]
+if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
+    import numpy as np
+    from numpy.typing import NDArray
+
+Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class DocumentRow(Struct, frozen=True):
@@ -186,6 +191,6 @@ class Roster(Struct, frozen=True):
 
     def expired(self, now: str) -> Ids:
         """Entries whose time is over at `now`, deleted ones too; sorted by id."""
-        from bisect import bisect_right
+        import numpy as np
 
         return np.sort(self.expiring[: bisect_right(self.moments, now)])

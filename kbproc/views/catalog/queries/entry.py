@@ -1,22 +1,19 @@
-"""What is asked of knowledge entries, notes and agents, in SQL.
+"""What is asked of knowledge entries, in SQL.
 
-Owns: entries with their lifecycle, chains, an agent's notes, agents' rows.
-Refuses to know: what may be done to them, and files.
+Owns: entries with their lifecycle, and chains of them.
+Refuses to know: what may be done to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from kbproc.events.entry import EntryFacts
 from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.reader import NOTES, Reader
-from kbproc.views.catalog.rows import AgentRow, ChainRow, DocumentRow, EntryRow, Roster
+from kbproc.views.catalog.reader import Reader
+from kbproc.views.catalog.rows import ChainRow, EntryRow
 
 _ENTRY = ", ".join(EntryRow.__struct_fields__)
-_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
 
 
 class EntryQueries(Reader):
@@ -88,64 +85,3 @@ class EntryQueries(Reader):
             "and deleted_at is null"
         )
         return int(self._rows(sql, [owner])[0][0])
-
-    # -------------------------------------------------------------------- notes
-
-    def note(self, agent: str, slug: str) -> DocumentRow | None:
-        """The live note."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
-            "and source_id = ? and deleted_at is null"
-        )
-        rows = self._rows(sql, [NOTES + agent, slug])
-        return DocumentRow(*rows[0]) if rows else None
-
-    def notes(
-        self, agent: str, *, after: str = "", limit: int = 1_000_000_000
-    ) -> list[DocumentRow]:
-        """The live notes by slug, from the one after `after`."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
-            "and deleted_at is null and source_id > ? order by source_id limit ?"
-        )
-        return [DocumentRow(*row) for row in self._rows(sql, [NOTES + agent, after, limit])]
-
-    def notes_kbs(self) -> list[str]:
-        """The pseudo knowledge bases of all notes that may be seen."""
-        if self.sight.notes is not None:
-            return [NOTES + slug for slug in self.sight.notes]
-        return [NOTES + slug for (slug,) in self._rows("select slug from agents order by slug")]
-
-    def notes_count(self, agent: str) -> int:
-        sql = "select count(*) from seen.documents where kb = ? and deleted_at is null"
-        return int(self._rows(sql, [NOTES + agent])[0][0])
-
-    # ------------------------------------------------------------------- agents
-
-    def agents(self, after: str = "", limit: int = 1_000_000) -> list[AgentRow]:
-        """The live ones by slug."""
-        sql = "from agents where slug > ? and deleted_at is null order by slug limit ?"
-        return [AgentRow(*row) for row in self._rows(sql, [after, limit])]
-
-    def agent(self, slug: str) -> AgentRow | None:
-        """A deleted one too."""
-        rows = self._rows("from agents where slug = ?", [slug])
-        return AgentRow(*rows[0]) if rows else None
-
-    def roster(self) -> Roster:
-        agents = self._rows("from agents order by slug")
-        kbs = self._rows(
-            "select kb, bool_or(superseded_by is not null and deleted_at is null) from documents "
-            "where type = 'knowledge' group by kb order by kb"
-        )
-        expiring = self._rows(
-            "select expires_at, id from documents where expires_at is not null "
-            "and deleted_at is null order by 1, 2"
-        )
-        return Roster(
-            agents={row[0]: AgentRow(*row) for row in agents},
-            entries=tuple(kb for kb, _ in kbs),
-            superseded=tuple(kb for kb, any_ in kbs if any_),
-            moments=[moment for moment, _ in expiring],
-            expiring=np.array([id for _, id in expiring], dtype=np.int64),
-        )

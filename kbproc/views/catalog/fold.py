@@ -1,0 +1,111 @@
+"""The fold of every event into the catalog's tables.
+
+Owns: the table of folds, in which every event has its line; the rows of what happened
+and of what requests were answered; the catalog's head.
+Refuses to know: what an event changes: folds/ says that, a noun a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import duckdb
+
+from kbproc.events import codec
+from kbproc.events.agent import AgentDeleted, AgentWritten
+from kbproc.events.document import (
+    ChunkDeleted,
+    DocChanged,
+    DocDeleted,
+    DocWritten,
+    FileCleared,
+    FileFailed,
+)
+from kbproc.events.entry import EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.events.upkeep import DocPurged, Erased, LogRepaired, ModelUsed, PurgeEnded
+from kbproc.log.record import Record
+from kbproc.views.catalog.batch import Batch
+from kbproc.views.catalog.folds import agent, document, entry, kb, upkeep
+
+FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
+    KbCreated: kb.created,
+    KbUpdated: kb.updated,
+    KbDeleted: kb.deleted,
+    DocWritten: document.written,
+    DocChanged: document.changed,
+    DocDeleted: document.deleted,
+    ChunkDeleted: document.chunks_deleted,
+    FileFailed: document.file_failed,
+    FileCleared: document.file_cleared,
+    EntrySuperseded: entry.superseded,
+    EntryRevived: entry.revived,
+    AgentWritten: agent.written,
+    AgentDeleted: agent.deleted,
+    DocPurged: document.purged,
+    PurgeEnded: upkeep.nothing,
+    Erased: upkeep.ids_gone,
+    ModelUsed: upkeep.nothing,
+    LogRepaired: upkeep.ids_gone,
+}
+# In the order in which they are written.
+_GATHERED = (document.Deleted, document.Written, entry.Links, entry.Revived)
+
+
+def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
+    """Folds `records` in, in order; True if agents or entries have changed."""
+    batch = Batch(db, _GATHERED)
+    last: Record | None = None
+    for record in records:
+        for index, event in enumerate(codec.decode(record.events)):
+            FOLDS[type(event)](batch, record, event)
+            _happened(batch, record, index, event)
+        _answered(db, record)
+        last = record
+    batch.flush()
+    if last is not None:
+        db.execute(
+            "update head set seq = ?, hash = ?, ts = ?, next_document = greatest("
+            "next_document, ?), next_chunk = greatest(next_chunk, ?)",
+            [last.seq, last.hash, last.ts, batch.next_document, batch.next_chunk],
+        )
+    return batch.stirred
+
+
+def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
+    """One row of the table of events: what happened, never what it said."""
+    about, tag = event.concerns(), event.tag()
+    for id in about.documents or (None,):
+        batch.event(
+            (
+                record.seq,
+                index,
+                record.ts,
+                record.actor,
+                record.method,
+                tag,
+                about.within,
+                id,
+                about.revision,
+            )
+        )
+
+
+def _answered(db: duckdb.DuckDBPyConnection, record: Record) -> None:
+    """What a request with the same token is answered from now on."""
+    if record.token is None:
+        return
+    result = bytes(record.result).decode()
+    db.execute(
+        "insert into tokens values (?, ?, ?, ?, ?, ?)",
+        [
+            record.actor,
+            record.method,
+            record.token,
+            record.params_hash,
+            record.seq,
+            None if result == "null" else result,
+        ],
+    )

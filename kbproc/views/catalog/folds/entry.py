@@ -1,0 +1,134 @@
+"""The fold of which entry takes the place of which.
+
+Owns: who supersedes whom, and the head of every chain.
+Refuses to know: texts, and whether any of it was allowed: that was decided before.
+
+An entry is its own head until something supersedes it; from then on it and all that
+it stands for have the head of what came in its place. So `head` is always the
+entry that holds now, however long the chain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import duckdb
+
+from kbproc.events.entry import EntryRevived, EntrySuperseded
+from kbproc.log.record import Record
+from kbproc.views.catalog.batch import Batch
+from kbproc.views.catalog.folds.document import Deleted
+
+
+class Links:
+    """An entry, what supersedes it, the record's seq: in order.
+
+    Many at once: one at a time takes 3 ms each among ten thousand entries.
+    """
+
+    def __init__(self) -> None:
+        self._links: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def add(self, id: int, by: int, seq: int) -> None:
+        self._links.append((id, by, seq))
+
+    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+        """A purged entry has no row any more: then the others stand as they would with it."""
+        known = db.execute(
+            "select id, head from documents where head is not null and "
+            "id in (select unnest(?::bigint[]))",
+            [[by for _, by, _ in self._links]],
+        ).fetchall()
+        head_of: dict[int, int] = dict(known)
+        moved: dict[int, int] = {}
+        for id, by, _ in self._links:
+            moved[id] = _end(moved, head_of.get(by, by))
+        db.execute(
+            "update documents set head = moved.head from (select unnest(?::bigint[]) as old, "
+            "unnest(?::bigint[]) as head) as moved where documents.head = moved.old",
+            [list(moved), [_end(moved, id) for id in moved]],
+        )
+        last = {id: (by, seq) for id, by, seq in self._links}
+        db.execute(
+            "update documents set superseded_by = said.successor, touched = said.seq from "
+            "(select unnest(?::bigint[]) as id, unnest(?::bigint[]) as successor, "
+            "unnest(?::bigint[]) as seq) as said where documents.id = said.id",
+            [list(last), [by for by, _ in last.values()], [seq for _, seq in last.values()]],
+        )
+        self._links.clear()
+
+
+def _end(moved: dict[int, int], head: int) -> int:
+    """Where a chain that once ended at `head` ends now; shortens the way for the next."""
+    passed = []
+    while head in moved and moved[head] != head:
+        passed.append(head)
+        head = moved[head]
+    for id in passed:
+        moved[id] = head
+    return head
+
+
+class Revived:
+    """Each entry that holds again → the record that says so. Many at once."""
+
+    def __init__(self) -> None:
+        self._seqs: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def add(self, ids: list[int], seq: int) -> None:
+        self._seqs.update(dict.fromkeys(ids, seq))
+
+    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+        ids = list(self._seqs)
+        heads = _heads(db, ids)
+        if heads:
+            db.execute(
+                "update documents set head = found.head from (select unnest(?::bigint[]) as id, "
+                "unnest(?::bigint[]) as head) as found where documents.id = found.id",
+                [list(heads), list(heads.values())],
+            )
+        db.execute(
+            "update documents set superseded_by = null, touched = said.seq from "
+            "(select unnest(?::bigint[]) as id, unnest(?::bigint[]) as seq) as said "
+            "where documents.id = said.id",
+            [ids, list(self._seqs.values())],
+        )
+        self._seqs.clear()
+
+
+def _heads(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, int]:
+    """Each of `ids` as the head of itself and of all that stand behind it, up to another."""
+    sql = (
+        "select id, superseded_by from documents where superseded_by is not null and head in "
+        "(select head from documents where id in (select unnest(?::bigint[])))"
+    )
+    behind: dict[int, list[int]] = defaultdict(list)
+    themselves = set(ids)
+    for id, by in db.execute(sql, [ids]).fetchall():
+        if id not in themselves:
+            behind[by].append(id)
+    heads: dict[int, int] = {}
+    for head in ids:
+        waiting = [head]
+        while waiting:
+            id = waiting.pop()
+            heads[id] = head
+            waiting += behind.get(id, [])
+    return heads
+
+
+def superseded(batch: Batch, record: Record, event: EntrySuperseded) -> None:
+    """Entries that come meanwhile don't mind: they are inserted first."""
+    batch.gather(Links, after=(Deleted, Revived)).add(event.id, event.by, record.seq)
+    batch.stirred = True
+
+
+def revived(batch: Batch, record: Record, event: EntryRevived) -> None:
+    batch.gather(Revived, after=(Deleted, Links)).add(event.ids, record.seq)
+    batch.stirred = True

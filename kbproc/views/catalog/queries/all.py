@@ -1,0 +1,49 @@
+"""All that is asked of the catalog.
+
+Owns: putting together what each noun's file asks, and the catalog as a whole: its
+head, and a digest of all it holds.
+Refuses to know: who asks, scopes, and scores.
+
+Lists go in as one array parameter: a literal IN list of ten costs twenty times
+as much as `unnest`.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from kbproc.views.catalog.queries.agent import AgentQueries
+from kbproc.views.catalog.queries.chunk import ChunkQueries
+from kbproc.views.catalog.queries.document import DocumentQueries
+from kbproc.views.catalog.queries.entry import EntryQueries
+from kbproc.views.catalog.queries.event import EventQueries
+from kbproc.views.catalog.queries.index import IndexQueries
+from kbproc.views.catalog.queries.kb import KbQueries
+from kbproc.views.catalog.queries.note import NoteQueries
+from kbproc.views.catalog.rows import Head
+from kbproc.views.catalog.tables import TABLES
+
+
+class Queries(
+    KbQueries,
+    DocumentQueries,
+    ChunkQueries,
+    EntryQueries,
+    NoteQueries,
+    AgentQueries,
+    EventQueries,
+    IndexQueries,
+):
+    """All reads of the catalog, over one cursor; see Reader for what one may see of it."""
+
+    def head(self) -> Head:
+        rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
+        return Head(*rows[0])
+
+    def digest(self) -> str:
+        """Of every row of every table, in a fixed order: equal catalogs, equal digests."""
+        hash = sha256()
+        for table in TABLES:
+            for row in self._cursor.execute(f"from {table} order by all").fetchall():
+                hash.update(repr(row).encode())
+        return hash.hexdigest()

@@ -1,0 +1,56 @@
+"""What is asked of chunks, in SQL.
+
+Owns: a document's chunks, and what a page of hits shows of them.
+Refuses to know: scores, and who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbproc.views.catalog.reader import Reader
+from kbproc.views.catalog.rows import ChunkRow, HitRow
+
+_HITS = (
+    "select c.id, c.text, c.page, c.section, c.idx, "
+    "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count, d.source_id, "
+    "d.confidence, d.expires_at, d.superseded_by, d.head "
+    "from (select unnest(?::bigint[]) as wanted) "
+    "join chunks c on c.id = wanted join seen.documents d on d.id = c.document_id"
+)
+
+
+class ChunkQueries(Reader):
+    def chunk_total(self) -> int:
+        return int(self._rows("select count(*) from seen.chunks")[0][0])
+
+    def chunks_of(self, document_id: int, after: int = 0, limit: int = 1_000_000) -> list[ChunkRow]:
+        """In order, from the one after chunk id `after`."""
+        sql = "from seen.chunks where document_id = ? and id > ? order by id limit ?"
+        return [ChunkRow(*row) for row in self._rows(sql, [document_id, after, limit])]
+
+    def chunks(self, ids: Sequence[int]) -> dict[int, ChunkRow]:
+        sql = (
+            "select c.* from (select unnest(?::bigint[]) as wanted) "
+            "join seen.chunks c on c.id = wanted"
+        )
+        return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
+
+    def hits(self, ids: Sequence[int]) -> dict[int, HitRow]:
+        """Chunks with what is shown of their documents, for a page of results."""
+        return {row[0]: HitRow(*row) for row in self._rows(_HITS, [list(ids)])}
+
+    def chunk_counts(self) -> dict[int, int]:
+        """document id → number of its chunks, for live documents that have any."""
+        sql = (
+            "select id, chunk_count from seen.documents where deleted_at is null "
+            "and chunk_count > 0"
+        )
+        return dict(self._rows(sql))
+
+    def document_of_chunks(self, ids: Sequence[int]) -> dict[int, int]:
+        sql = (
+            "select c.id, c.document_id from (select unnest(?::bigint[]) as wanted) "
+            "join seen.chunks c on c.id = wanted"
+        )
+        return dict(self._rows(sql, [list(ids)]))

@@ -1,0 +1,90 @@
+"""What is asked of documents, and of files that could not become one, in SQL.
+
+Owns: filters, keyset pages, documents by id and by source.
+Refuses to know: scopes, and scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.reader import Reader
+from kbproc.views.catalog.rows import DocumentRow, Ids
+
+_FEW = 32
+_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
+
+
+class DocumentQueries(Reader):
+    def documents(
+        self, wanted: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
+    ) -> list[DocumentRow]:
+        """By id, from the one after `after`."""
+        where, values = wanted.where()
+        sql = f"select {_DOCUMENT} from seen.documents where id > ? and {where} order by id limit ?"  # noqa: S608
+        return [DocumentRow(*row) for row in self._rows(sql, [after, *values, limit])]
+
+    def document(self, id: int) -> DocumentRow | None:
+        """Deleted ones too: see `deleted_at`."""
+        rows = self._rows(f"select {_DOCUMENT} from seen.documents where id = ?", [id])  # noqa: S608
+        return DocumentRow(*rows[0]) if rows else None
+
+    def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
+        """Deleted ones too. For few ids a plain scan is three times as fast as a join."""
+        wanted = list(ids)
+        few = len(wanted) <= _FEW
+        which = "list_contains(?::bigint[], id)" if few else "id in (select unnest(?::bigint[]))"
+        sql = f"select {_DOCUMENT} from seen.documents where {which}"  # noqa: S608
+        return {row[0]: DocumentRow(*row) for row in self._rows(sql, [wanted])}
+
+    def count(self, wanted: DocumentFilter) -> int:
+        where, values = wanted.where()
+        return int(self._rows(f"select count(*) from seen.documents where {where}", values)[0][0])  # noqa: S608
+
+    def document_ids(self, wanted: DocumentFilter) -> Ids:
+        """Sorted."""
+        import numpy as np
+
+        where, values = wanted.where()
+        sql = f"select id from seen.documents where {where} order by id"  # noqa: S608
+        found = self._cursor.execute(self._sql(sql), values).fetchnumpy()["id"]
+        return np.asarray(found, dtype=np.int64)
+
+    def by_type(self) -> dict[str, int]:
+        sql = "select type, count(*) from seen.documents where deleted_at is null group by type"
+        return dict(sorted((row[0], row[1]) for row in self._rows(sql)))
+
+    def source_bytes(self) -> int:
+        sql = "select coalesce(sum(size_bytes), 0) from seen.documents where deleted_at is null"
+        return int(self._rows(sql)[0][0])
+
+    def tags(self, kbs: Sequence[str] | None, after: str, limit: int) -> list[tuple[str, int]]:
+        sql = (
+            "select tag, count(*) from (select unnest(tags) as tag from seen.documents where "
+            "deleted_at is null and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
+            "where tag > ? group by tag order by tag limit ?"
+        )
+        only = None if kbs is None else list(kbs)
+        return [(row[0], row[1]) for row in self._rows(sql, [only, only, after, limit])]
+
+    def paths(self, kb: str) -> dict[str, DocumentRow]:
+        """The live documents of a knowledge base that come from files."""
+        sql = (
+            f"select {_DOCUMENT} from seen.documents where kb = ? and path is not null "  # noqa: S608
+            "and deleted_at is null"
+        )
+        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb])}
+
+    def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
+        """The live documents that come from these files."""
+        sql = (
+            f"select {_DOCUMENT} from seen.documents where kb = ? and deleted_at is null "  # noqa: S608
+            "and path in (select unnest(?::varchar[]))"
+        )
+        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb, list(paths)])}
+
+    def failures(self, kb: str) -> dict[str, tuple[str, str, str | None]]:
+        """path → error type, message, sha256 of the bytes that failed."""
+        sql = "select path, error, message, sha256 from failures where kb = ? order by path"
+        return {row[0]: (row[1], row[2], row[3]) for row in self._rows(sql, [kb])}

@@ -1,0 +1,42 @@
+"""What the other views ask of the catalog, in SQL.
+
+Owns: the chunks that are to be indexed, under the labels that the indexes keep.
+Refuses to know: the indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbproc.views.catalog.filters import LABEL
+from kbproc.views.catalog.reader import Reader
+from kbproc.views.catalog.rows import IndexRow
+
+_INDEX_ROWS = (
+    f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text "  # noqa: S608
+    "from chunks c join documents d on d.id = c.document_id"
+)
+
+
+class IndexQueries(Reader):
+    def touched_since(self, seq: int) -> list[int]:
+        """Documents whose indexed content has changed, or that are gone, since `seq`."""
+        sql = "select id from documents where touched > ? order by id"
+        return [row[0] for row in self._rows(sql, [seq])]
+
+    def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
+        sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
+        return [IndexRow(*row) for row in self._rows(sql, [list(document_ids)])]
+
+    def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:
+        """Every live chunk by id, streamed."""
+        result = self._cursor.execute(_INDEX_ROWS + " order by c.id")
+        while rows := result.fetchmany(batch):
+            yield from (IndexRow(*row) for row in rows)
+
+    def index_rows_of_chunks(self, ids: Sequence[int]) -> list[IndexRow]:
+        sql = (
+            _INDEX_ROWS
+            + " join (select unnest(?::bigint[]) as wanted) on c.id = wanted order by c.id"
+        )
+        return [IndexRow(*row) for row in self._rows(sql, [list(ids)])]

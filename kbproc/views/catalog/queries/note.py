@@ -1,0 +1,43 @@
+"""What is asked of agents' notes, in SQL.
+
+Owns: the live notes of an agent.
+Refuses to know: their files.
+"""
+
+from __future__ import annotations
+
+from kbproc.views.catalog.reader import NOTES, Reader
+from kbproc.views.catalog.rows import DocumentRow
+
+_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
+
+
+class NoteQueries(Reader):
+    def note(self, agent: str, slug: str) -> DocumentRow | None:
+        """The live note."""
+        sql = (
+            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
+            "and source_id = ? and deleted_at is null"
+        )
+        rows = self._rows(sql, [NOTES + agent, slug])
+        return DocumentRow(*rows[0]) if rows else None
+
+    def notes(
+        self, agent: str, *, after: str = "", limit: int = 1_000_000_000
+    ) -> list[DocumentRow]:
+        """The live notes by slug, from the one after `after`."""
+        sql = (
+            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
+            "and deleted_at is null and source_id > ? order by source_id limit ?"
+        )
+        return [DocumentRow(*row) for row in self._rows(sql, [NOTES + agent, after, limit])]
+
+    def notes_kbs(self) -> list[str]:
+        """The pseudo knowledge bases of all notes that may be seen."""
+        if self.sight.notes is not None:
+            return [NOTES + slug for slug in self.sight.notes]
+        return [NOTES + slug for (slug,) in self._rows("select slug from agents order by slug")]
+
+    def notes_count(self, agent: str) -> int:
+        sql = "select count(*) from seen.documents where kb = ? and deleted_at is null"
+        return int(self._rows(sql, [NOTES + agent])[0][0])
