@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kbproc.health import doctor
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 settings.register_profile("quick", max_examples=25, deadline=None)
@@ -59,7 +60,7 @@ def open_session(tmp_path: Path) -> Iterator[OpenSession]:
 
     yield open
     for session in sessions:
-        session.connection.end(5)
+        session.connection.end(PATIENCE)
         session.connection.service.close()
         if not session.store.closed:
             assert {

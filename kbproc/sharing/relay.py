@@ -21,7 +21,7 @@ from kbproc.wire.lines import Lines, Stop, skipped
 from kbproc.wire.outbox import Outbox
 
 _BLOCK = 1 << 16
-_END_SECONDS = 12.0
+END_SECONDS = 12.0  # for the owner to answer what is in flight at the end
 
 
 class Relay:
@@ -60,7 +60,7 @@ class Relay:
         with self._sending:
             self._ending = True
             self._send_end()
-        self._ended.wait(_END_SECONDS)
+        self._ended.wait(END_SECONDS)
         self._outbox.flush(1.0)
         return code
 

@@ -27,7 +27,7 @@ from kbproc.wire.outbox import Outbox
 from kbproc.wire.pool import Pool
 from kbproc.wire.service import Service
 
-_DRAIN_SECONDS = 10.0
+DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
 _logger = logging.getLogger(__name__)
 
 
@@ -219,7 +219,7 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
                 connection.receive(line)
     except Stop as stop:
         code = stop.exit_code
-    connection.end(_DRAIN_SECONDS)
+    connection.end(DRAIN_SECONDS)
     return code
 
 

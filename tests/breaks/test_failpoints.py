@@ -16,6 +16,7 @@ from kbproc.log import file
 from tests.conftest import OpenSession
 from tests.kit import scenario
 from tests.kit.faults import faults_of, note
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Process, Session
 
 compared = faults_of("kills")
@@ -82,7 +83,7 @@ def write_until_dead(process: Process) -> list[int]:
             assert "result" in answer, answer
             acknowledged.append(number)
     except (AssertionError, BrokenPipeError, ConnectionResetError, ValueError):
-        assert process.process.wait(10) == -9, process.told()
+        assert process.process.wait(PATIENCE) == -9, process.told()
     return acknowledged
 
 

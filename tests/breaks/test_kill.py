@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conftest import OpenSession
+from tests.kit.faults import bytes_of
+from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.talk import REPO, Session
 
-ROUNDS = 20 if os.environ.get("KBPROC_TEST_PROFILE") == "long" else 3
-FILES = 150
+ROUNDS = 20 if LONG else 3
+FILES, WRITES, IN_FLIGHT = 150, 400, 12
+MOST_BYTES = 300_000  # in the log, when a process is killed
 INGEST = {"paths": ["docs"], "client_token": "ingest"}
 
 
@@ -41,6 +43,8 @@ class Victim:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         while b'"ready"' not in self._stdout.readline():
             pass
+        self._room = threading.Semaphore(IN_FLIGHT)
+        self._ended = threading.Event()
         self._send("ingest", "doc.ingest", INGEST)
         self._writer = threading.Thread(target=self._write)
         self._reader = threading.Thread(target=self._read)
@@ -55,12 +59,11 @@ class Victim:
 
     def _write(self) -> None:
         """A dozen writes in flight, then the next once one of them is answered."""
-        for number in range(400):
+        for number in range(WRITES):
             id = f"doc-{number}"
-            while len(self.sent) - len(self.acknowledged) > 12:
-                if self._process.poll() is not None:
-                    return
-                time.sleep(0.001)
+            self._room.acquire()
+            if self._ended.is_set():
+                return
             try:
                 self._send(
                     id, "doc.create", {"title": id, "text": f"words of {id}", "client_token": id}
@@ -71,33 +74,30 @@ class Victim:
     def _read(self) -> None:
         for line in self._stdout:
             if not line.endswith(b"\n"):
-                return  # torn by the kill
+                break  # torn by the kill
             message = json.loads(line)
             if "result" in message:
                 self.acknowledged[message["id"]] = message["result"]
+                self._room.release()
+        self._ended.set()
+        self._room.release()
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.acknowledged) == WRITES + 1
+
+    def parsers(self) -> list[psutil.Process]:
+        return psutil.Process(self._process.pid).children(recursive=True)
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
         for thread in (self._writer, self._reader):
-            thread.join(20)
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
         self._stdout.close()
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
-
-
-def children_of_the_dead() -> list[str]:
-    """Parsers whose kbproc is gone."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (path / "cmdline").read_bytes()
-            parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[1]
-        except OSError:
-            continue
-        if b"kbproc.sources.parse.worker" in command and parent == "1":
-            found.append(path.name)
-    return found
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -108,7 +108,9 @@ def test_killed_at_a_random_moment(open_session: OpenSession, tmp_path: Path, nu
         text = "\n\n".join(f"Paragraph {k} of file {n} about topic{n % 7}." for k in range(20))
         (docs / f"{n:03}.md").write_text(f"# File {n}\n\n{text}\n")
     victim = Victim(tmp_path)
-    time.sleep(random.uniform(0.02, 0.9))
+    enough = random.randrange(MOST_BYTES)
+    log = tmp_path / "store" / "log"
+    until(lambda: bytes_of(log) >= enough or victim.is_done, f"{enough} bytes in the log")
     victim.kill()
     session = open_session()
     check_acknowledged(session, victim)
@@ -157,16 +159,13 @@ def go_on(session: Session, victim: Victim) -> None:
     assert len({doc["source"]["path"] or doc["title"] for doc in docs}) == len(docs)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_no_parser_outlives_its_process(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("Alpha.")
-    before = children_of_the_dead()
     victim = Victim(tmp_path)
-    while "ingest" not in victim.acknowledged:
-        time.sleep(0.01)
+    until(lambda: "ingest" in victim.acknowledged, "the end of the ingest")
+    parsers = victim.parsers()
+    assert parsers
     victim.kill()
-    deadline = time.monotonic() + 5
-    while (left := set(children_of_the_dead()) - set(before)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == set()
+    _, alive = psutil.wait_procs(parsers, timeout=PATIENCE)
+    assert alive == []

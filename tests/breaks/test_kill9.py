@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from kbproc.health import doctor
 from tests.conftest import OpenSession
-from tests.kit.faults import faults_of, note
+from tests.kit.faults import bytes_of, faults_of, note
+from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.talk import Process, as_bytes, request
 
 compared = faults_of("kill9")
 
-LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 ROUNDS = 200 if LONG else 8
 IN_FLIGHT = 24
+AT_LEAST = 3  # acknowledged, before a process is killed
 
 
 class Writers:
@@ -69,7 +68,7 @@ class Writers:
 
     def join(self) -> None:
         for thread in self.threads:
-            thread.join(20)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 
@@ -82,7 +81,10 @@ def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> No
     for number in range(ROUNDS):
         process = Process(tmp_path / "store", cwd=tmp_path).ready()
         writers = Writers(process, number, tmp_path)
-        time.sleep(chance.uniform(0.1, 1.0))
+        until(lambda w=writers: len(w.acknowledged) >= AT_LEAST, "writes that are acknowledged")
+        log = tmp_path / "store" / "log"
+        enough = bytes_of(log) + chance.randrange(20_000)
+        until(lambda log=log, enough=enough: bytes_of(log) >= enough, "a log that grows")
         process.process.kill()
         writers.join()
         process.stop()
@@ -96,7 +98,7 @@ def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> No
     assert session.store.log.verify() == session.store.seq
     session.embedded()
     assert not any(doctor.compare(session.store).values())
-    assert len(acknowledged) >= 3 * ROUNDS
+    assert len(acknowledged) >= AT_LEAST * ROUNDS
     note(
         "kill9",
         "kill -9 at a random moment under two dozen writes in flight, again and again",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -29,11 +28,11 @@ from hypothesis.stateful import (
 from kbproc.base import failpoints
 from kbproc.health import doctor
 from tests.kit.faults import as_killed, faults_of, note
+from tests.kit.patience import LONG, PATIENCE
 from tests.kit.talk import Session
 
 compared = faults_of("random")
 
-LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 EXAMPLES, STEPS = (120, 50) if LONG else (12, 30)
 
 WORDS = [f"{a}{b}" for a in ("kala", "mori", "tuve", "zano") for b in ("bek", "dux", "fim")]
@@ -68,7 +67,7 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "session"):
             return
         store = self.session.store
-        self.session.connection.end(5)
+        self.session.connection.end(PATIENCE)
         assert not any(doctor.compare(store).values())
         assert store.log.verify() == store.seq
         self.session.close()

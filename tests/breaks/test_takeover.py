@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 
 from tests.conftest import OpenSession
 from tests.kit.crowd import (
-    LONG,
     Client,
     Crowd,
     check_answers,
@@ -24,15 +22,16 @@ from tests.kit.crowd import (
     said,
     slow_embeddings,
     titles,
-    until,
 )
 from tests.kit.faults import faults_of, note
+from tests.kit.patience import LIVES, LONG, PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 
 compared = faults_of("takeover")
 
 KILLS = 25 if LONG else 4
+MOST_MORE = 40  # writes under an owner, until it is killed
 FILES = 150 if LONG else 80
 CLIENTS, WRITES = 3, 12
 BATCH = 32 + 8  # documents in a record of an ingest, and those that it reads ahead
@@ -135,8 +134,8 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
     has written a record, and so few that at most one has come to its end."""
     kept = CLIENTS * (WRITES + BATCH)
     assert CLIENTS * BATCH < 2 * FILES
-    with slow_embeddings(crowd.store, longest=60) as released:
-        owner = crowd.join(program=held_after(kept))
+    with slow_embeddings(crowd.store, longest=LIVES) as released:
+        owner = crowd.join(program=held_after(kept), drain_seconds=0.1)
         busy = [Busy(crowd, number) for number in range(CLIENTS)]
         for b in busy:
             b.bring_files()
@@ -147,17 +146,14 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
         cut = [b for b in busy if not b.client.answers[b.ingest]]
         assert len(cut) >= CLIENTS - 1
         assert not any(b.client.answers[b.waits] for b in busy)
-        started = time.monotonic()
         WAYS[way](owner)
         if way != "kill -9":
             released.set()  # else its end waits for what it embeds
         code = owner.gone()
-        print(f"\n{way}: gone after {time.monotonic() - started:.2f} s", end="")
         assert code == (-signal.SIGKILL if way == "kill -9" else 0)
         heir = crowd.owner(unlike=[owner])
         for b in busy:
             b.client.wait_for(lambda b=b: warnings(b.client, b.subscription), "the warning")
-        print(f", taken over after {time.monotonic() - started:.2f} s")
         released.set()
         for b in busy:
             b.client.answer(b.ingest)
@@ -367,28 +363,27 @@ class Writer:
                 return  # killed
             self.names[id] = name
             if n >= 4:
-                self._wait_for(id - 4)
-
-    def _wait_for(self, id: int) -> None:
-        """A few in flight, not more: what is asked is what this waits for."""
-        with self.client._heard:
-            self.client._heard.wait_for(lambda: self.client.answers[id] or self.client.ended, 60)
+                self.client.hear(id - 4)  # a few in flight, not more
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def acknowledged(self) -> set[str]:
         return {self.names[id] for id in self.client.acknowledged() if id in self.names}
 
 
+def acknowledged(writers: list[Writer]) -> int:
+    """How many writes; nobody who is gone is forgotten."""
+    return sum(len(writer.client.acknowledged()) for writer in writers)
+
+
 def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None:
-    """Each time 200 ms after the first write that the new owner acknowledged."""
+    """Each time after some of the writes that the new owner acknowledged."""
     seed = random.randrange(1 << 30)
     chance = random.Random(seed)
     writers = [Writer(crowd, number) for number in range(5)]
-    gaps: list[float] = []
     dead: list[Client] = []
     for _ in range(KILLS):
         owner = crowd.owner(unlike=dead)
@@ -403,10 +398,9 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
                 if w.client.alive
             )
 
-        started = time.monotonic()
         until(written, "a write under the new owner", crowd.told)
-        gaps.append(time.monotonic() - started)
-        time.sleep(0.2)
+        more = acknowledged(writers) + chance.randrange(MOST_MORE)
+        until(lambda more=more: acknowledged(writers) >= more, "more of them", crowd.told)
         owner.kill()
         owner.gone()
         dead.append(owner)
@@ -425,14 +419,11 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
             for id in writer.names:
                 writer.client.answer(id)
             check_answers(writer.client)
-    acknowledged = set().union(*(writer.acknowledged() for writer in writers))
+    done = set().union(*(writer.acknowledged() for writer in writers))
     sent = [name for writer in writers for name in writer.names.values()]
     last = crowd.owner()
-    check_once(last, acknowledged=acknowledged, sent=sent)
-    print(
-        f"\n{KILLS} kills: {len(acknowledged)} of {len(sent)} writes acknowledged; "
-        f"new owner to first write {max(gaps):.2f} s at most"
-    )
+    check_once(last, acknowledged=done, sent=sent)
+    print(f"\n{KILLS} kills: {len(done)} of {len(sent)} writes acknowledged")
     for client in crowd.living:
         client.leave()
     assert all(client.gone() == 0 for client in crowd.living), f"seed {seed}"
@@ -442,8 +433,8 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
     session.embedded()
     note(
         "takeover",
-        "the owner killed -9 again and again, each time 200 ms after the first write "
-        "that it acknowledged, while processes come and go",
+        "the owner killed -9 again and again, each time after some of the writes that it "
+        "acknowledged, while processes come and go",
         "every acknowledged write there exactly once",
     )
 
@@ -474,10 +465,8 @@ def test_commands_while_owners_die(crowd: Crowd) -> None:
 def test_an_owner_does_not_stay_for_the_others(crowd: Crowd, way: str) -> None:
     owner, *others = (crowd.join() for _ in range(3))
     waits = others[0].start("events.subscribe", after_seq=0)
-    started = time.monotonic()
     WAYS[way](owner)
     owner.gone()
-    assert time.monotonic() - started < 5
     assert titles(others[1]) == {}
     others[0].cancel(waits)
     check_answers_after(others[0], waits)
@@ -503,9 +492,7 @@ def test_all_leave_at_once(crowd: Crowd, open_session: OpenSession) -> None:
         check_answers(client)
         assert len(client.acknowledged()) == 15
     assert holders(crowd.store) == [] and not (crowd.store / "kbproc.sock").exists()
-    started = time.monotonic()
     check_once(last := crowd.join(), acknowledged=sent, sent=sent)
-    assert time.monotonic() - started < 10
     last.end()
     open_session()
     note(

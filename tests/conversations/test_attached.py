@@ -15,7 +15,7 @@ import pytest
 from kbproc.methods.registry import registry as all_methods
 from tests.conversations import transcripts
 from tests.conversations.scripts import CONVERSATIONS, Conversation, make_files
-from tests.kit.crowd import LONG
+from tests.kit.patience import LONG
 from tests.kit.talk import Process, Step, Transcript
 
 # `store_locked` is about a lock that is held by something that does not listen.

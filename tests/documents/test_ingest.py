@@ -16,6 +16,7 @@ import pytest
 from kbproc.documents import content
 from kbproc.documents import ingest as service
 from tests.conftest import OpenSession
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes
 
 BAD_PDF = b"%PDF-1.4\nnot really\n"
@@ -597,13 +598,13 @@ def test_other_writes_are_not_held_up(
     def slow(*arguments: Any, **more: Any) -> Any:
         if arguments[3] == "slow.md":
             reading.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE)
         return real(*arguments, **more)
 
     monkeypatch.setattr(content, "read_content", slow)
     request = {"jsonrpc": "2.0", "id": 7, "method": "doc.ingest", "params": {"paths": ["docs"]}}
     session.connection.receive(as_bytes(request))
-    assert reading.wait(20)
+    assert reading.wait(PATIENCE)
     assert session.data("kb.create", slug="quick")["slug"] == "quick"
     assert session.data("search", query="slow", mode="fts")["total_matches"] == 0
     go_on.set()

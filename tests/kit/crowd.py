@@ -11,18 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbproc.settings.config import SCOPES
+from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.talk import REPO, Message, Process, as_bytes, request
-
-PATIENCE = 30.0
-LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
-LIVES = 600.0 if LONG else 120.0  # seconds that a client may live; then it is killed
 
 
 class Client:
@@ -30,10 +26,6 @@ class Client:
 
     def __init__(self, store: Path, *, cwd: Path, **options: Any) -> None:
         self.process = Process(store, cwd=cwd, **options)
-        self.process._watchdog.cancel()
-        self._watchdog = threading.Timer(LIVES, self.process.process.kill)
-        self._watchdog.daemon = True
-        self._watchdog.start()
         self.pid = self.process.process.pid
         self.sent: dict[int | str, Message] = {}
         self.answers: dict[Any, list[Message]] = defaultdict(list)
@@ -109,6 +101,11 @@ class Client:
 
     # -------------------------------------------------------------- hearing
 
+    def hear(self, id: int) -> None:
+        """Until this is answered, or nothing will be any more."""
+        with self._heard:
+            self._heard.wait_for(lambda: self.answers[id] or self.ended, PATIENCE)
+
     def wait_for(self, condition: Callable[[], Any], what: str) -> None:
         with self._heard:
             came = self._heard.wait_for(lambda: condition() or self.ended, PATIENCE)
@@ -159,7 +156,6 @@ class Client:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self} does not end; stderr: {self.told()}") from None
         self._reader.join(PATIENCE)
-        self._watchdog.cancel()
         self.process.stop()
         return code
 
@@ -259,14 +255,6 @@ def said(command: subprocess.Popen[str]) -> Said:
 # ------------------------------------------------------------------------ looking
 
 
-def until(condition: Callable[[], Any], what: str, told: Callable[[], str] = lambda: "") -> None:
-    """Asks what cannot be waited for: the state of other processes."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}; {told()}"
-        time.sleep(0.005)
-
-
 def holders(store: Path) -> list[int]:
     """Pids of those who hold the store's lock, as the kernel knows them."""
     try:
@@ -364,6 +352,34 @@ leave(fixed.main())
 """
 
 
+def held_at(point: str) -> str:
+    """A program for `join`: a serve that stops at this failpoint while somebody is `holding`."""
+    return f"""
+import pathlib, time
+from kbproc.base import failpoints
+from kbproc.base.pipes import leave
+from tests.kit import fixed
+
+def hold(reached):
+    while reached == {point!r} and pathlib.Path("hold").exists():
+        pathlib.Path("held").touch()
+        time.sleep(0.005)
+
+failpoints.arm(hold)
+leave(fixed.main())
+"""
+
+
+@contextlib.contextmanager
+def holding(crowd: Crowd) -> Iterator[Callable[[], bool]]:
+    """Holds what was started with `held_at`, in the crowd's folder; tells whether it is held."""
+    (crowd.folder / "hold").touch()
+    try:
+        yield (crowd.folder / "held").exists
+    finally:
+        (crowd.folder / "hold").unlink()
+
+
 # -------------------------------------------------------------- slow embeddings
 
 
@@ -404,7 +420,7 @@ def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Eve
     store.mkdir(mode=0o700)
     (store / "store.toml").write_text(
         'format = 1\n\n[model]\nkind = "openai"\nname = "slow"\ndim = 2\n'
-        f'url = "http://127.0.0.1:{server.server_port}/v1"\n'
+        f'url = "http://127.0.0.1:{server.server_port}/v1"\ntimeout_s = {LIVES}\n'
     )
     try:
         yield server.released

@@ -103,6 +103,11 @@ def as_killed(store: Path, copy: Path) -> None:
     shutil.copytree(store, copy, copy_function=keep, ignore=shutil.ignore_patterns("lock"))
 
 
+def bytes_of(folder: Path) -> int:
+    """How much a process has written there by now: a moment at which to kill it."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 # ------------------------------------------------------------------------- harm
 
 Harm = Callable[[bytes, float], bytes]

@@ -20,8 +20,9 @@ from kbproc.base.pipes import claim, leave
 from kbproc.health.doctor import OPTIONAL
 from kbproc.log import file
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
-from kbproc.sharing import serve
+from kbproc.sharing import relay, serve
 from kbproc.sharing.serving import Serving
+from kbproc.wire import connection
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -103,7 +104,8 @@ def config_of(store: Path, options: dict[str, str]) -> Config:
 def main() -> int:
     """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are Serving's.
 
-    `real=1`: with the clocks, pids and salts of every day.
+    `real=1`: with the clocks, pids and salts of every day. `drain_seconds`: how long it waits
+    at its end for what is in flight; in a test for ever, so that what hangs there is seen.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -115,6 +117,8 @@ def main() -> int:
     if "file_bytes" in options:
         most = int(options["file_bytes"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    # No test relies on how long an end takes: what is in flight has all the time it needs.
+    connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
     with leading(options.get("lead", "")):
         return served(Path(store), model, options, pipes)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.shell.cli import main
+from tests.kit.patience import PATIENCE
 
 SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
 ANSI = re.compile(r"\x1b")
@@ -80,7 +81,7 @@ def on_terminal(
     while block := _read(master):
         seen += block
     os.close(master)
-    return process.wait(30), seen.decode().replace("\r\n", "\n")
+    return process.wait(PATIENCE), seen.decode().replace("\r\n", "\n")
 
 
 def _read(master: int) -> bytes:

@@ -31,9 +31,9 @@ from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection, too_large
 from tests.kit.fixed import FixedHost, model_of
+from tests.kit.patience import LIVES, PATIENCE
 
 REPO = Path(__file__).parents[2]
-PATIENCE = 30.0
 
 Message = dict[str, Any]
 Line = str | bytes | Message | list[Any]
@@ -61,7 +61,7 @@ class Peer(Protocol):
 
 
 class Process:
-    """kbproc behind real pipes; killed if a test waits too long."""
+    """kbproc behind real pipes; killed if it lives too long, since then its test hangs."""
 
     def __init__(
         self, store: Path, *, cwd: Path, model: str = "hash", program: str = "", **options: Any
@@ -80,7 +80,7 @@ class Process:
         )
         assert self.process.stdin and self.process.stdout
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog = threading.Timer(LIVES, self.process.kill)
         self._watchdog.daemon = True
         self._watchdog.start()
 
@@ -265,7 +265,7 @@ class Session:
         self.data("doc.wait", timeout_ms=20_000)
 
     def close(self) -> list[bytes]:
-        self.connection.end(5)
+        self.connection.end(PATIENCE)
         self.service.close()
         if self.opened.store is not None:
             self.opened.store.close()

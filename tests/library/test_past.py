@@ -11,6 +11,7 @@ import pytest
 from kbproc.library import past
 from tests.conftest import OpenSession
 from tests.kit.corpus import QUESTIONS, change, confirmed, fill
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 READS: list[tuple[str, dict[str, Any]]] = [
@@ -165,7 +166,7 @@ def test_many_missing_vectors_come_in_the_background(
     session.data("doc.list", as_of=seq)
     thread = session.store.pasts._open[seq]._thread
     assert thread is not None
-    thread.join(20)
+    thread.join(PATIENCE)
     assert told(session, as_of=seq) == then
     session.store.rebuild()
     session.store.embedding.wake()

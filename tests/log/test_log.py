@@ -20,6 +20,7 @@ from kbproc.log import file
 from kbproc.log import record as records
 from kbproc.log.file import Log
 from kbproc.log.record import GENESIS, START, Draft, Position, Record
+from tests.kit.patience import PATIENCE
 
 
 def draft(number: int, size: int = 10) -> Draft:
@@ -510,13 +511,13 @@ def test_verify_does_not_stumble_over_a_record_that_is_being_written(
             return real(fd, data)
         written = real(fd, bytes(data)[:50])
         half.set()
-        assert verified.wait(10)
+        assert verified.wait(PATIENCE)
         return written
 
     monkeypatch.setattr(os, "write", slow)
     writer = threading.Thread(target=write, args=(log, 1), name="writer")
     writer.start()
-    assert half.wait(10)
+    assert half.wait(PATIENCE)
     try:
         assert log.verify() == 3
     finally:

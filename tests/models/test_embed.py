@@ -26,6 +26,7 @@ from kbproc.models.hashing import HashEmbedder
 from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
 from kbproc.models.interface import Embedder, ModelSpec
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
+from tests.kit.patience import PATIENCE
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "log", "is", "truth"]
 WORDS += ["a", "cat", "sat", "on", "mat"]
@@ -568,7 +569,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     )
     with (tmp_path / "log").open("wb") as log, export._spawn(job, log) as child:
         child.stdin.close()
-        assert child.process.wait(timeout=20) == 1
+        assert child.process.wait(timeout=PATIENCE) == 1
     assert not (tmp_path / MODEL).exists()
 
 

@@ -27,6 +27,7 @@ from kbproc.notefiles import rename
 from kbproc.notefiles.edit import Unseen, remove, write
 from kbproc.notefiles.folder import Scan, Unavailable, digest, read, scan, title_of
 from kbproc.notefiles.hidden import Leftover, forget, leftovers
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
 
 POINTS = ("note.staged", "note.exchanged", "note.placed", "note.remove", "note.removed")
@@ -678,7 +679,10 @@ def test_killed_there(folder: Path, point: str, edit: str) -> None:
     if edit and point == "note.placed":
         return  # is not reached: the edit is found before
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), point, edit], cwd=REPO, check=False, timeout=20
+        [sys.executable, "-c", KILLED, str(folder), point, edit],
+        cwd=REPO,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 9
     left = leftovers(folder)

@@ -16,6 +16,7 @@ import pytest
 
 from kbproc.notefiles import watch
 from kbproc.notefiles.watch import Watcher
+from tests.kit.patience import PATIENCE
 
 
 class Told:
@@ -44,7 +45,7 @@ class Told:
         with self._came:
             before = len(self.folders)
             act()
-            assert self._came.wait_for(lambda: folder in self.folders[before:], 10)
+            assert self._came.wait_for(lambda: folder in self.folders[before:], PATIENCE)
         return time.perf_counter() - started
 
 
@@ -235,11 +236,11 @@ def test_it_ends_although_a_folder_hangs(
     monkeypatch.setattr(watch, "_JOIN_SECONDS", 0.05)
     watcher = Watcher(told)
     watcher.watch([folder])
-    assert reached.wait(10)
+    assert reached.wait(PATIENCE)
     watcher.close()
     assert watcher._thread.is_alive()
     hang.set()
-    watcher._thread.join(10)
+    watcher._thread.join(PATIENCE)
     assert told.folders == []
 
 
@@ -265,6 +266,6 @@ def test_it_may_be_closed_by_who_is_told(way: str, folder: Path) -> None:
 
     watcher = Watcher(end)
     watcher.watch([folder])
-    assert ended.wait(10)
-    watcher._thread.join(10)
+    assert ended.wait(PATIENCE)
+    watcher._thread.join(PATIENCE)
     assert not watcher._thread.is_alive()

@@ -18,6 +18,7 @@ from kbproc.settings.config import Config
 from kbproc.sharing.alone import InProcess
 from tests.conftest import OpenSession
 from tests.kit.fixed import FixedHost
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 
@@ -83,11 +84,11 @@ def test_a_folder_that_hangs_keeps_nobody_from_anothers_notes(
     def hang(book: Notebook) -> None:
         if book.agent == "gitea":
             hangs.set()
-            goes_on.wait(20)
+            goes_on.wait(PATIENCE)
 
     syncing(monkeypatch, hang)
     books.start()
-    assert hangs.wait(10)
+    assert hangs.wait(PATIENCE)
     try:
         assert titles(session, "zeta") == ["Of zeta"]
         assert books.ready("gitea") is False
@@ -104,7 +105,7 @@ def test_a_hundred_who_wait_begin_one_sync(
 
     def wait(book: Notebook) -> None:
         begun.append(book.agent)
-        goes_on.wait(20)
+        goes_on.wait(PATIENCE)
 
     syncing(monkeypatch, wait)
     monkeypatch.setattr(books, "_sync_agent", lambda slug: None)
@@ -128,10 +129,10 @@ def test_whoever_waits_learns_of_a_sync_that_somebody_else_did(
     reader, found = session.another("user"), list[Any]()
     thread = threading.Thread(target=lambda: found.append(titles(reader, "gitea")), daemon=True)
     thread.start()
-    assert parked.wait(10)
+    assert parked.wait(PATIENCE)
     # A write that is refused: it commits nothing that would wake anybody.
     session.error("note.put", agent="gitea", slug="aa", text="x", expected_revision=5)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert found == [[]]
 
 
@@ -142,7 +143,7 @@ def test_one_command_waits_for_a_sync_that_has_begun(
     folder = session.store.folder
     session.close()
     goes_on = threading.Event()
-    syncing(monkeypatch, lambda book: goes_on.wait(20))
+    syncing(monkeypatch, lambda book: goes_on.wait(PATIENCE))
     config = Config(store=folder, cache=folder.parent / "cache", actor="user")
     command = InProcess(config=config, registry=registry(), host=FixedHost())
     store = command._open()

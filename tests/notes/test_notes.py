@@ -25,7 +25,8 @@ from kbproc.store.lane import Lane
 from kbproc.store.pipeline import Outcome
 from tests.conftest import OpenSession
 from tests.kit.notes import approved, attach, get, history, put, slugs
-from tests.kit.talk import PATIENCE, Session
+from tests.kit.patience import PATIENCE
+from tests.kit.talk import Session
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import shutil
 import tempfile
 import threading
@@ -30,9 +29,9 @@ from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
 from tests.kit.notes import approved, attach, get, history, put, slugs
-from tests.kit.talk import PATIENCE, Session, cancel, request
+from tests.kit.patience import LONG, PATIENCE
+from tests.kit.talk import Session, cancel, request
 
-LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 EXAMPLES, STEPS = (300, 60) if LONG else (5, 40)
 
 
@@ -617,7 +616,7 @@ class Desk:
 
     def check(self) -> None:
         store = self.session.store
-        self.session.connection.end(5)
+        self.session.connection.end(PATIENCE)
         assert not any(doctor.compare(store).values())
         assert store.log.verify() == store.seq
 

@@ -23,6 +23,7 @@ from kbproc.settings.config import load
 from kbproc.shell import run as performing
 from kbproc.shell.formats import Output
 from kbproc.shell.options import Options
+from tests.kit.patience import PATIENCE
 from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
 
 REGISTRY = registry()
@@ -118,7 +119,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 # ------------------------------------------------------------------ what is pending

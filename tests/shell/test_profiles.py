@@ -26,6 +26,7 @@ from kbproc.shell.cli import main
 from kbproc.shell.commands import BINDING
 from kbproc.shell.formats import Output
 from kbproc.shell.options import Options, options_of
+from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
 
@@ -525,7 +526,7 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path: Path, file: Path) ->
     names = [f"profile-{number}" for number in range(6)]
     started = [start(tmp_path, "profile", "save", name, "--kb", name) for name in names]
     for process in started:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (0, ""), out
     assert profiles.read(file).named == {name: {"kb": name} for name in names}
 
@@ -681,7 +682,7 @@ def test_serve_obeys_them_too(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "project" / "sub" / LINK)
     env = {"HOME": str(tmp_path)}
     process = start(tmp_path / "project" / "sub", "serve", "--profile", "work", env=env)
-    out, err = process.communicate("", timeout=60)
+    out, err = process.communicate("", timeout=PATIENCE)
     assert process.returncode == 0, err
     init = json.loads(out.splitlines()[0])["params"]
     assert (init["store"], init["actor"]) == (str(store), "robin")
@@ -719,7 +720,7 @@ def test_what_serve_is_told(
 
 def test_an_unknown_profile_of_serve(tmp_path: Path) -> None:
     process = start(tmp_path, "serve", env={"KBPROC_PROFILE": "work"})
-    out, err = process.communicate("", timeout=60)
+    out, err = process.communicate("", timeout=PATIENCE)
     assert (process.returncode, out) == (5, "")
     assert json.loads(err)["error"]["type"] == "profile.not_found"
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.blobs import Blobs, digest
+from tests.kit.patience import PATIENCE
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_two_threads_may_store_the_same_bytes(
 ) -> None:
     """Two equal files of one ingest are read side by side."""
     data, real = b"same" * 1000, os.write
-    half = threading.Barrier(2, timeout=5)
+    half = threading.Barrier(2, timeout=PATIENCE)
     errors: list[BaseException] = []
 
     def slow(fd: int, part: Any) -> int:

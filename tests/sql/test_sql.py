@@ -31,6 +31,7 @@ from kbproc.sql.query import Patience, Source
 from kbproc.store.lane import Lane
 from tests.conftest import OpenSession
 from tests.kit import lifecycle
+from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
 
@@ -623,7 +624,7 @@ def test_the_process_ends_itself_if_nobody_does() -> None:
         cwd="/",
         env={"PYTHONPATH": str(REPO)},
     )
-    assert waiting.wait(10) == -signal.SIGALRM
+    assert waiting.wait(PATIENCE) == -signal.SIGALRM
     assert waiting.stdin
     waiting.stdin.close()
 

@@ -25,6 +25,7 @@ from kbproc.store.pipeline import LongWrite, Outcome
 from kbproc.store.store import Store
 from kbproc.views.catalog import fold
 from tests.conftest import OpenSession
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 
@@ -86,7 +87,7 @@ def together(*jobs: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     return results
 
 
@@ -550,13 +551,13 @@ class Holding:
     def _hold(self) -> None:
         def work(lane: Any) -> None:
             self._inside.set()
-            assert self._let_go.wait(20)
+            assert self._let_go.wait(PATIENCE)
 
         self._store.commit(work)
 
     def __enter__(self) -> Holding:
         self._thread.start()
-        assert self._inside.wait(20)
+        assert self._inside.wait(PATIENCE)
         return self
 
     def queue(self, *jobs: Callable[[], Any]) -> Callable[[], list[Any]]:
@@ -579,14 +580,14 @@ class Holding:
 
         def wait() -> list[Any]:
             for thread in threads:
-                thread.join(20)
+                thread.join(PATIENCE)
             return results
 
         return wait
 
     def __exit__(self, *exc: object) -> None:
         self._let_go.set()
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
 
 
 class Syncs:

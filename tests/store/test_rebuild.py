@@ -15,7 +15,8 @@ from kbproc.store.store import Store
 from kbproc.wire.connection import Connection
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
-from tests.kit.talk import PATIENCE, Session, as_bytes, request
+from tests.kit.patience import PATIENCE
+from tests.kit.talk import Session, as_bytes, request
 
 
 @contextmanager
@@ -125,7 +126,7 @@ def test_searches_never_miss_while_everything_changes(
                 hits = found.get("result", {}).get("data", {}).get("results", [])
                 if not hits or hits[0]["source"]["title"] != f"Live {number}":
                     wrong.append((mode, number, found))
-        other.connection.end(5)
+        other.connection.end(PATIENCE)
 
     thread = threading.Thread(target=search)
     thread.start()
@@ -189,7 +190,7 @@ def session_use(session: Session) -> None:
     while b'"id":1' not in (line := outbox.take()):
         pass
     assert b'"result"' in line, line
-    connection.end(5)
+    connection.end(PATIENCE)
 
 
 @contextmanager

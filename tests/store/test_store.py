@@ -22,6 +22,7 @@ from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO, Session
 
 # --------------------------------------------------------------------------- opening
@@ -339,7 +340,7 @@ def test_min_seq_waits_for_the_position(session: Session) -> None:
     waited = threading.Thread(target=lambda: session.data("ping", min_seq=store.seq + 1))
     waited.start()
     put(store, "aa")
-    waited.join(10)
+    waited.join(PATIENCE)
     assert not waited.is_alive()
 
 
