@@ -1,19 +1,16 @@
 """One command's requests, answered in this process.
 
-Owns: opening the store when it is first needed, asking, waiting, numbering a
-request's events, embedding what is new before the process ends.
-Refuses to know: flags and formats. It answers like the wire does, so that a
+Owns: opening the store when it is first needed, asking, waiting, numbering a request's
+events, and embedding what is new before the process ends.
+Refuses to know: flags and formats. The answers are those of the wire, so that a
 connection to another process can take its place.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +22,7 @@ from kbproc.calls.method import Registry
 from kbproc.calls.reply import Answer, Parked
 from kbproc.calls.run import run
 from kbproc.settings.config import Config
+from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
 from kbproc.store.store import Store
 from kbproc.wire import messages
@@ -35,8 +33,8 @@ _ID = 1
 _POLL_SECONDS = 0.2
 
 
-class Session(Protocol):
-    """What a command speaks to."""
+class Backend(Protocol):
+    """What answers the requests of one command."""
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         """The JSON-RPC response, decoded: with `result` or with `error`."""
@@ -51,16 +49,21 @@ class Session(Protocol):
 
 
 class InProcess:
-    """A session on a store that this process opens itself."""
+    """A backend that opens the store in this process."""
 
     def __init__(
-        self, *, config: Config, registry: Registry, host: Host, lock: int | None = None
+        self,
+        *,
+        config: Config,
+        registry: Registry,
+        host: Host,
+        listening: Listening | None = None,
     ) -> None:
-        """`lock`: the store's; others may attach then. Without it the store takes its own."""
+        """`listening`: the lock, and where others may attach. Without it nobody may."""
         self._config = config
         self._registry = registry
         self._host = host
-        self._lock = lock
+        self._listening = listening
         self._owner: Owner | None = None
         self._cancelled = False
         self._wire = messages.Wire(sys.maxsize)
@@ -88,13 +91,13 @@ class InProcess:
             line = self._wire.result(_ID, found, self._answer(name, params, emit))
         except KbprocError as error:
             return self.refused(error)
-        except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             return self.refused(messages.unexpected(error))
         response: dict[str, Any] = msgspec.json.decode(line)
         return response
 
     def refused(self, error: KbprocError) -> dict[str, Any]:
-        """The response that tells an error."""
+        """The response that holds an error."""
         response: dict[str, Any] = msgspec.json.decode(self._wire.error(_ID, error))
         return response
 
@@ -112,13 +115,13 @@ class InProcess:
     def close(self) -> None:
         if self._owner is not None:
             self._owner.close()
-        elif self._lock is not None:
-            os.close(self._lock)
+        elif self._listening is not None:
+            self._listening.close()
 
     def _open(self) -> Store:
         if self._owner is None:
             self._owner = Owner(self._config, self._host, registry=self._registry)
-            self._owner.open(self._lock)
+            self._owner.open(self._listening)
         return self._owner.opened.get()
 
     def _answer(self, name: str, params: dict[str, Any], emit: Emit) -> Answer:
@@ -134,17 +137,17 @@ class InProcess:
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
-            self._wait(call.store, reached, syncs=name.startswith("note."))
+            self._wait(call.store, reached, for_files=name.startswith("note."))
             reached = reached.resume()
         return reached
 
-    def _wait(self, store: Store, parked: Parked, *, syncs: bool) -> None:
-        """`syncs`: waits for the files of notes, which others may be looking at.
+    def _wait(self, store: Store, parked: Parked, *, for_files: bool) -> None:
+        """`for_files`: the request waits for files of notes, which others may be looking at.
 
-        Anything else waits in vain once there is nothing to embed any more.
+        Any other request waits in vain once there is nothing to embed any more.
         """
         started = self._host.monotonic_ms()
-        if not syncs:
+        if not for_files:
             store.embedding.start()
         while not parked.ready():
             passed = self._host.monotonic_ms() - started
@@ -153,33 +156,9 @@ class InProcess:
             if parked.tail is not None:
                 if parked.tail.more():
                     continue
-            elif not syncs and not store.embedding.pending_count and not parked.ready():
+            elif not for_files and not store.embedding.pending_count and not parked.ready():
                 raise parked.expired()
             left = _POLL_SECONDS
             if parked.timeout_ms is not None:
                 left = min(left, (parked.timeout_ms - passed) / 1000)
             store.wait_for_change(left)
-
-
-@contextlib.contextmanager
-def interrupts(session: Session, *, writes: bool) -> Iterator[threading.Event]:
-    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once.
-
-    Yields an event that is set once Ctrl-C was pressed.
-    """
-    pressed = threading.Event()
-    if not writes or threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-    usual = signal.getsignal(signal.SIGINT)
-
-    def once(signum: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, usual)
-        pressed.set()
-        session.cancel()
-
-    signal.signal(signal.SIGINT, once)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, usual)

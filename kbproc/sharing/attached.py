@@ -1,8 +1,8 @@
 """A command's requests, answered by whichever process owns the store.
 
-Owns: asking the owner over its socket, or opening the store where nobody does, and
-asking the next owner where one ends meanwhile.
-Refuses to know: flags and formats, and how a store is opened (oneshot.py).
+Owns: asking the owner over its socket, opening the store if there is no owner, and
+asking the next owner if this one ends meanwhile.
+Refuses to know: flags and formats, and how a store is opened (alone.py).
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from kbproc.calls.method import Registry
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
 from kbproc.sharing.alone import InProcess, OnEvent
+from kbproc.sharing.listening import reach_or_listen
 from kbproc.sharing.reach import Gone, Hello, Link
 
 
 class Attached:
-    """A session on a store that another process owns. Any method may raise Gone."""
+    """A backend that asks the owner of the store. Any method may raise Gone."""
 
     def __init__(self, connection: socket.socket, hello: Hello) -> None:
         """Raises what the owner refuses with."""
         self._link = Link(connection, hello)
-        # Counted: what Ctrl-C has left in flight may still be answered.
+        # Counted, as a request that Ctrl-C has left in flight may still be answered.
         self._ids = itertools.count(1)
         self._id = 0
 
@@ -53,12 +54,12 @@ class Attached:
     def drain(self, progress: Callable[[int, int], None]) -> int:
         """The owner embeds; this only waits and watches."""
 
-        def tell(event: dict[str, Any]) -> None:
+        def show(event: dict[str, Any]) -> None:
             if event["type"] == "progress":
                 progress(event["current"], event["total"])
 
         with contextlib.suppress(KeyboardInterrupt):
-            self.ask("doc.wait", {}, tell)
+            self.ask("doc.wait", {}, show)
         status = self.ask("status", {}, lambda event: None)
         return int(
             status.get("result", {})
@@ -72,13 +73,13 @@ class Attached:
 
 
 class Anywhere:
-    """A session on a store, wherever it is open; see oneshot.Session."""
+    """A backend for a store, wherever that is open; see alone.Backend."""
 
     def __init__(self, *, config: Config, registry: Registry, host: Host) -> None:
         self._config = config
         self._registry = registry
         self._host = host
-        self._link: InProcess | Attached | None = None
+        self._backend: InProcess | Attached | None = None
         self._alone = InProcess(config=config, registry=registry, host=host)
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
@@ -88,49 +89,49 @@ class Anywhere:
         writes = method.kind != "read" and not params.get("dry_run")
         while True:
             try:
-                link = self._reached()
-                if writes and isinstance(link, Attached) and "client_token" not in params:
-                    # Whoever is asked next must know what the one before has done.
+                backend = self._reached()
+                if writes and isinstance(backend, Attached) and "client_token" not in params:
+                    # The next owner must know what the one before has done.
                     params = {"client_token": f"attached-{os.urandom(12).hex()}", **params}
-                return link.ask(name, params, on_event)
+                return backend.ask(name, params, on_event)
             except Gone:
                 self._drop()
             except KbprocError as error:
                 return self._alone.refused(error)
 
     def cancel(self) -> None:
-        for link in (self._link, self._alone):
-            if link is not None:
-                link.cancel()
+        for backend in (self._backend, self._alone):
+            if backend is not None:
+                backend.cancel()
 
     def drain(self, progress: Callable[[int, int], None]) -> int:
-        while self._link is not None:
+        while self._backend is not None:
             try:
-                return self._link.drain(progress)
+                return self._backend.drain(progress)
             except Gone:
                 self._drop()
-                # Whoever owns the store now goes on; it may be this process.
+                # The next owner goes on embedding; it may be this process.
                 self.ask("status", {}, lambda event: None)
         return 0
 
     def close(self) -> None:
-        for link in (self._link, self._alone):
-            if link is not None:
-                link.close()
+        for backend in (self._backend, self._alone):
+            if backend is not None:
+                backend.close()
 
     def _drop(self) -> None:
-        if self._link is not None:
-            self._link.close()
-        self._link = None
+        if self._backend is not None:
+            self._backend.close()
+        self._backend = None
 
     def _reached(self) -> InProcess | Attached:
         """Raises KbprocError, Gone."""
-        if self._link is None:
-            found = reach.reach(self._config.store, self._host.pid())
+        if self._backend is None:
+            found = reach_or_listen(self._config, self._host.pid())
             if isinstance(found, socket.socket):
-                self._link = Attached(found, reach.hello(self._config, self._host.cwd()))
+                self._backend = Attached(found, reach.hello(self._config, self._host.cwd()))
             else:
-                self._link = InProcess(
-                    config=self._config, registry=self._registry, host=self._host, lock=found
+                self._backend = InProcess(
+                    config=self._config, registry=self._registry, host=self._host, listening=found
                 )
-        return self._link
+        return self._backend

@@ -12,6 +12,7 @@ import threading
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.sharing.client import begin, connection_of
+from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
 from kbproc.sharing.serving import Serving
 from kbproc.wire.connection import serve_lines
@@ -22,16 +23,22 @@ _SIGNAL_SECONDS = 0.05
 
 
 def run(
-    serving: Serving, lines: Lines, outbox: Outbox, *, lock: int | KbprocError | None, host: Host
+    serving: Serving,
+    lines: Lines,
+    outbox: Outbox,
+    *,
+    listening: Listening | KbprocError | None,
+    host: Host,
 ) -> int:
     """Serves until stdin ends or a signal comes; returns the exit code.
 
-    `lock`: the store's, None if it is read-only, or why it could not be had.
+    `listening`: the lock and the socket, None if the store is read-only, or why they could
+    not be had.
     """
     hello = serving.hello(host)
     owner = Owner(serving.config, host, model=serving.model)
     # Not in this thread: DuckDB takes a signal that raises for the end of its query.
-    opening = threading.Thread(target=functools.partial(owner.open, lock), daemon=True)
+    opening = threading.Thread(target=functools.partial(owner.open, listening), daemon=True)
     opening.start()
     try:
         while opening.is_alive():

@@ -1,6 +1,6 @@
 """Reaching the process that owns a store.
 
-Owns: where the owner listens, the first line in each direction, whole lines after it,
+Owns: connecting to the owner, the first line in each direction, whole lines after it,
 and taking the lock where nobody listens.
 Refuses to know: what is said after the first lines. Light: an attached process imports
 no more.
@@ -13,7 +13,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from kbproc.store.readonly import is_read_only
 SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
-_LONGEST_PATH = 100  # bytes; the kernel takes 107
 _PATIENCE = 30.0  # for an owner that has named its socket and does not answer: it is ending
 _SHORT_PATIENCE = 2.0  # for one that has named none: whoever means to share does so at once
 _PAUSE = 0.01
@@ -88,31 +86,6 @@ def hello(config: Config, cwd: Path) -> Hello:
     )
 
 
-def socket_paths(store: Path, runtime: Path) -> Iterator[Path]:
-    """Where the socket may lie, the better place first.
-
-    That is the store, unless its path is too long or its file system has no sockets.
-
-    Raises OSError and store.io once it comes to that.
-    """
-    path = store / "kbproc.sock"
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
-        yield path
-    yield _other_path(store, runtime)
-
-
-def _other_path(store: Path, runtime: Path) -> Path:
-    from hashlib import sha256
-
-    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = runtime.stat()
-    if found.st_uid != os.getuid():
-        raise KbprocError("store.io", f"{runtime} belongs to another user.")
-    runtime.chmod(0o700)
-    name = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:24]
-    return runtime / f"{name}.sock"
-
-
 def connect(store: Path) -> socket.socket | None:
     """A connection to the owner; None if nobody listens.
 
@@ -149,7 +122,7 @@ def connect_to(path: Path) -> socket.socket | None:
 
 
 def reach(store: Path, pid: int) -> socket.socket | int | None:
-    """A connection to the owner, or the lock, with which this process is the owner.
+    """A connection to the owner, or the lock, with which this process may be the owner.
 
     None: the store is read-only, and every process opens it for itself.
     Raises store.io; store.locked if somebody holds the lock for long and does not listen.

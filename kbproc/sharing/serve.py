@@ -16,7 +16,7 @@ from kbproc import PROTOCOL, __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.settings.config import CAPABILITIES, Config
-from kbproc.sharing import reach
+from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.serving import Serving, parse_scopes
 from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
@@ -36,23 +36,23 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     signals.install()
     outbox.send(first_line(config, parse_scopes(serving.scopes), host))
     lines = Lines(reader, serving.max_line_bytes, signals)
-    owner = _reach_owner(config, host)
-    if isinstance(owner, socket.socket):
+    found = _reach_or_listen(config, host)
+    if isinstance(found, socket.socket):
         try:
-            return _serve_attached(serving, owner, lines, outbox, host)
+            return _serve_attached(serving, found, lines, outbox, host)
         except KbprocError as error:
-            owner = error
+            found = error
     from kbproc.sharing import coprocess
     from kbproc.wire.logs import log_to_stderr
 
     log_to_stderr(config.log_level, host)
-    return coprocess.run(serving, lines, outbox, lock=owner, host=host)
+    return coprocess.run(serving, lines, outbox, listening=found, host=host)
 
 
-def _reach_owner(config: Config, host: Host) -> socket.socket | int | KbprocError | None:
-    """What `reach.reach` finds, or why neither the owner nor the lock can be had."""
+def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | KbprocError | None:
+    """What `reach_or_listen` finds, or why it finds nothing."""
     try:
-        return reach.reach(config.store, host.pid())
+        return reach_or_listen(config, host.pid())
     except KbprocError as error:
         return error
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kbproc.base.host import Host
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
+from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.reach import Gone
 from kbproc.store.readonly import refusal
 
@@ -33,24 +34,24 @@ class Takeover:
 
         Raises Gone if that owner ends at once; KbprocError if the store can't be had.
         """
-        found = reach.reach(self._config.store, self._host.pid())
+        found = reach_or_listen(self._config, self._host.pid())
         if found is None:  # the store could be written when this process attached
             raise refusal(self._config.store)
         if isinstance(found, socket.socket):
             return found
         self._owner = self._open(found)
-        connection = reach.connect_to(self._owner.path)
+        connection = reach.connect_to(found.path)
         if connection is None:
             raise Gone
         return connection
 
-    def _open(self, lock: int) -> Owner:
+    def _open(self, listening: Listening) -> Owner:
         from kbproc.sharing.owner import Owner
         from kbproc.wire.logs import log_to_stderr
 
         log_to_stderr(self._config.log_level, self._host)
         owner = Owner(self._config, self._host)
-        owner.open(lock)
+        owner.open(listening)
         return owner
 
     def close(self) -> None:

@@ -7,7 +7,11 @@ Refuses to know: command lines and formats.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +20,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
 from kbproc.calls.method import Method, Registry
-from kbproc.sharing.alone import Session, interrupts
+from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
 from kbproc.shell.arguments import argv_of
 from kbproc.shell.options import Options, fill
@@ -38,15 +42,15 @@ def perform(registry: Registry, method: Method, params: dict[str, Any], options:
     """Returns the exit code; raises KbprocError for what is refused before asking."""
     host = Host()
     _log(options, host)
-    session = Anywhere(config=options.config, registry=registry, host=host)
-    request = _Request(registry, method, fill(method, params, options), options, session)
+    backend = Anywhere(config=options.config, registry=registry, host=host)
+    request = _Request(registry, method, fill(method, params, options), options, backend)
     try:
         return request.run()
     except KeyboardInterrupt:
         return request.interrupted()
     finally:
         options.output.settled()
-        session.close()
+        backend.close()
 
 
 class _Request:
@@ -56,13 +60,13 @@ class _Request:
         method: Method,
         params: dict[str, Any],
         options: Options,
-        session: Session,
+        backend: Backend,
     ) -> None:
         self._registry = registry
         self._method = method
         self._params = params
         self._options = options
-        self._session = session
+        self._backend = backend
         self._was_interrupted = False
 
     @property
@@ -93,8 +97,8 @@ class _Request:
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         self._output.follows = self._method.streams and self._method.result is None
-        with interrupts(self._session, writes=self._method.kind != "read") as pressed:
-            response = self._session.ask(self._method.name, params, self._output.event)
+        with _interrupts(self._backend, writes=self._method.kind != "read") as pressed:
+            response = self._backend.ask(self._method.name, params, self._output.event)
         self._was_interrupted = pressed.is_set()
         return response
 
@@ -143,12 +147,36 @@ class _Request:
 
     def _embed_the_rest(self) -> None:
         show = self._output.progress
-        left = self._session.drain(lambda current, total: show("embed", current, total))
+        left = self._backend.drain(lambda current, total: show("embed", current, total))
         if left:
             are = "is" if left == 1 else "are"
             self._output.note(
                 f"{plural(left, 'chunk')} {are} not embedded yet; a later command goes on."
             )
+
+
+@contextlib.contextmanager
+def _interrupts(backend: Backend, *, writes: bool) -> Iterator[threading.Event]:
+    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once.
+
+    Yields an event that is set once Ctrl-C was pressed.
+    """
+    pressed = threading.Event()
+    if not writes or threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    usual = signal.getsignal(signal.SIGINT)
+
+    def once(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        pressed.set()
+        backend.cancel()
+
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def _log(options: Options, host: Host) -> None:
