@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 class Peer(Struct, frozen=True, kw_only=True):
-    """Who is at the other end of a connection."""
+    """Who is at the other end of a connection, and what it may do.
+
+    `named`: `actor` is the slug of an agent, which must be there. `profiles`: the names
+    that `describe` lists.
+    """
 
     actor: str
     scopes: frozenset[str]
@@ -36,7 +40,9 @@ class Peer(Struct, frozen=True, kw_only=True):
     root: Path | None
     kb: str
     surface: str = "serve"
-    named: bool = False  # as an agent, which then must be there
+    named: bool = False
+    profiles: tuple[str, ...] = ()
+    allow_private_addresses: bool = False
 
 
 Emit = Callable[[str, dict[str, Any]], None]
@@ -55,18 +61,24 @@ class Call:
         emit: Emit,
         now: str,
         cancelled: Callable[[], bool] = lambda: False,
-        settings: Mapping[str, Any] | None = None,
+        crowded: Callable[[], bool] = lambda: False,
+        max_line_bytes: int = sys.maxsize,
+        folder: Path | None = None,
     ) -> None:
+        """`crowded`, `max_line_bytes`: what the way to the client can take.
+
+        `folder`: where the store lies, for a command in a process of its own, which has
+        not opened the store yet.
+        """
         self.registry = registry
         self.host = host
         self.peer = peer
         self.emit = emit
         self.now = now
         self.cancelled = cancelled
-        self.settings = settings or {}
-        # What the way to the client can take; whoever owns that way says so.
-        self.crowded: Callable[[], bool] = lambda: False
-        self.max_line_bytes = sys.maxsize
+        self.crowded = crowded
+        self.max_line_bytes = max_line_bytes
+        self.folder = folder
         self.agent: AgentRow | None = None
         self.scopes = peer.scopes
         self.sight: Sight | None = None

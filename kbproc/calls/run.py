@@ -25,7 +25,7 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     params = _with_kb(decode_params(found.params, raw), raw, call.peer.kb)
     if found.needs_store:
         call.bind(whole=found.whole)
-    elif found.whole and "folder" not in call.settings:  # where no store is open yet
+    elif found.whole and call.folder is None:
         _bind_if_open(call)
     _check_scope(call, found)
     if isinstance(params, ReadParams) and params.min_seq is not None and found.needs_store:

@@ -37,5 +37,5 @@ def describe(call: Call, params: Describe) -> Reply:
     from kbproc.calls.describe import of_method, of_registry
 
     if params.method is None:
-        return Reply(data=of_registry(call.registry, call.settings.get("profiles", ())))
+        return Reply(data=of_registry(call.registry, call.peer.profiles))
     return Reply(data=of_method(call.registry.find(params.method)))

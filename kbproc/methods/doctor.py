@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -58,12 +57,11 @@ class Diagnosis(Struct, kw_only=True, frozen=True):
 def doctor(call: Call, params: Doctor) -> Reply:
     from kbproc.health.doctor import examine
 
-    folder: Path | None = call.settings.get("folder")
     if params.repair:
-        _may_repair(call, folder)
+        _may_repair(call)
     findings: list[Finding] = []
     for found in examine(
-        call.host, lambda: call.store, deep=params.deep, folder=folder, repair=params.repair
+        call.host, lambda: call.store, deep=params.deep, folder=call.folder, repair=params.repair
     ):
         finding = Finding(**found)
         findings.append(finding)
@@ -73,7 +71,7 @@ def doctor(call: Call, params: Doctor) -> Reply:
     return Reply(data=Diagnosis(healthy=healthy, findings=findings), count=len(findings))
 
 
-def _may_repair(call: Call, folder: Path | None) -> None:
+def _may_repair(call: Call) -> None:
     """Raises auth.insufficient_scope, resource.conflict."""
     if "admin" not in call.scopes:
         raise KbprocError(
@@ -82,7 +80,7 @@ def _may_repair(call: Call, folder: Path | None) -> None:
             field="$.params.repair",
             detail={"needed": "admin", "scopes": sorted(call.scopes)},
         )
-    if folder is None or call.peer.surface == "serve":
+    if call.folder is None or call.peer.surface == "serve":
         raise KbprocError(
             "resource.conflict",
             "A store can't be repaired while a process serves it.",

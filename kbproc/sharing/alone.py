@@ -75,6 +75,7 @@ class InProcess:
             root=None,
             kb=config.kb,
             surface="call",
+            profiles=config.profile_names,
         )
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
@@ -133,7 +134,7 @@ class InProcess:
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
-            settings={"folder": self._config.store, "profiles": self._config.profile_names},
+            folder=self._config.store,
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):

@@ -31,18 +31,14 @@ def connection_of(
     """`profiles`: the names that `describe` lists."""
     return Connection(
         service,
-        _peer_of(hello, frozenset(service.registry.scopes)),
+        _peer_of(hello, frozenset(service.registry.scopes), profiles),
         outbox,
         wire=service.wire.limited(hello.max_line_bytes),
         max_in_flight=hello.max_in_flight,
-        settings={
-            "allow_private_addresses": hello.allow_private_addresses,
-            "profiles": profiles,
-        },
     )
 
 
-def _peer_of(hello: Hello, known: frozenset[str]) -> Peer:
+def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> Peer:
     return Peer(
         actor=hello.actor,
         scopes=frozenset(hello.scopes) & known,
@@ -51,6 +47,8 @@ def _peer_of(hello: Hello, known: frozenset[str]) -> Peer:
         kb=hello.kb,
         surface=hello.surface,
         named=hello.named,
+        profiles=profiles,
+        allow_private_addresses=hello.allow_private_addresses,
     )
 
 

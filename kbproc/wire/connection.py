@@ -12,7 +12,6 @@ import functools
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -42,7 +41,6 @@ class Connection:
         *,
         wire: messages.Wire | None = None,
         max_in_flight: int | None = None,
-        settings: dict[str, Any] | None = None,
     ) -> None:
         """`wire` and `max_in_flight` are the service's, if they are left out."""
         self.service = service
@@ -51,7 +49,6 @@ class Connection:
         self.wire = wire or service.wire
         self.max_in_flight = service.max_in_flight if max_in_flight is None else max_in_flight
         self.ending = False
-        self._settings = settings or {}
         self._refusing = False
         self._in_flight: dict[messages.Id | InFlight, InFlight] = {}
         self._unanswered = 0
@@ -138,10 +135,13 @@ class Connection:
 
     def call(self, emit: Emit, cancelled: Callable[[], bool]) -> Call:
         """What a method may use while it answers one of this client's requests."""
-        call = self.service.call(self.peer, emit, cancelled, self._settings)
-        call.crowded = self._is_crowded
-        call.max_line_bytes = self.wire.max_line_bytes
-        return call
+        return self.service.call(
+            self.peer,
+            emit,
+            cancelled,
+            crowded=self._is_crowded,
+            max_line_bytes=self.wire.max_line_bytes,
+        )
 
     def _is_crowded(self) -> bool:
         return self.outbox.congested

@@ -7,8 +7,7 @@ Refuses to know: connections, and how a request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from kbproc.base.host import Host
 from kbproc.calls.call import Call, Emit, Peer
@@ -54,7 +53,9 @@ class Service:
         peer: Peer,
         emit: Emit,
         cancelled: Callable[[], bool],
-        settings: Mapping[str, Any],
+        *,
+        crowded: Callable[[], bool],
+        max_line_bytes: int,
     ) -> Call:
         return Call(
             registry=self.registry,
@@ -64,5 +65,6 @@ class Service:
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,
-            settings=settings,
+            crowded=crowded,
+            max_line_bytes=max_line_bytes,
         )

@@ -67,7 +67,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         params.url,
         max_bytes=params.max_bytes,
         timeout_s=30 if params.timeout_ms is None else params.timeout_ms / 1000,
-        allow_private=bool(call.settings.get("allow_private_addresses")),
+        allow_private=call.peer.allow_private_addresses,
         progress=lambda current, total: call.emit("progress", _fetched(current, total, params.url)),
         cancelled=call.cancelled,
     )
