@@ -189,9 +189,8 @@ def _log(store: Store) -> Found:
 def _what_of_the_log(store: Store, message: str) -> str:
     """Every damaged line, every lost stretch and the documents that it concerned."""
     from kbproc.health import salvage
-    from kbproc.log.survey import survey
 
-    found = survey(store.log.folder, store.log.head)
+    found = store.log.survey()
     told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
     return "; ".join(_few(part) for part in told if part) or message
 

@@ -10,10 +10,9 @@ name the repair is decided: `finish`, which every opening calls, brings it to it
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import rename, sync_folder, write_all
+from kbproc.base.durable import rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
@@ -30,12 +29,11 @@ from kbproc.events.upkeep import LogRepaired
 from kbproc.health import recover
 from kbproc.health.recover import Said
 from kbproc.log import file
-from kbproc.log import record as records
-from kbproc.log.file import Log
-from kbproc.log.record import START, Draft, Position, Record
-from kbproc.log.survey import Lost, Survey, survey, whole
+from kbproc.log.file import FileLog
+from kbproc.log.interface import Survey
+from kbproc.log.record import START, Draft, Record
 from kbproc.sources import blobs
-from kbproc.store import readonly
+from kbproc.store import overlay, readonly
 from kbproc.store.folder import take_folder
 
 if TYPE_CHECKING:
@@ -84,12 +82,12 @@ def inspect(folder: Path, host: Host) -> Damage:
 
 
 def _inspect_overlay(folder: Path, host: Host) -> Damage:
-    with tempfile.TemporaryDirectory(prefix="kbproc-") as overlay:
+    with tempfile.TemporaryDirectory(prefix="kbproc-") as place:
         try:
-            readonly.fill(Path(overlay), folder)
+            overlay.fill(Path(place), folder)
         except OSError as error:
             raise KbprocError("store.io", f"The store can't be read: {error}.") from error
-        with _Bench(Path(overlay), host) as bench:
+        with _Bench(Path(place), host) as bench:
             return bench.damage
 
 
@@ -149,7 +147,7 @@ class _Bench:
         self._old: Catalog | None = None
 
     def __enter__(self) -> _Bench:
-        self._lock = take_folder(self._folder, self._host.pid())
+        self._lease = take_folder(self._folder, self._host.pid())
         self._scratch = tempfile.TemporaryDirectory(prefix="kbproc-")
         try:
             self._look()
@@ -164,7 +162,7 @@ class _Bench:
     def __exit__(self, *raised: object) -> None:
         self._forget()
         self._scratch.cleanup()
-        os.close(self._lock)
+        self._lease.release()
 
     def _look(self) -> None:
         finish(self._folder)
@@ -172,7 +170,7 @@ class _Bench:
             shutil.rmtree(unfinished)
         self._old = recover.open_copy(self._folder / "views", Path(self._scratch.name))
         known = self._old.position if self._old else START
-        self._survey = survey(self._folder / "log", known)
+        self._survey = file.survey_folder(self._folder / "log", known)
         places = [str(place) for place in self._survey.places]
         if not self._survey.holds(known):
             places.append(f"the views have applied another record {known.seq} than the log holds")
@@ -219,8 +217,8 @@ class _Bench:
         )
         said = [Said("kbproc", "doctor", [mark]), *again]
         making = aside / "making"
-        _write(making, self._lines(said))
-        Log.open(making).close()  # reads it all: a repair that is wrong is worse than none
+        file.write_repaired(self._survey, making)
+        self._write_again(said, making)
         reach("salvage.written")
         rename(making, aside / "repaired")
         reach("salvage.decided")
@@ -235,11 +233,11 @@ class _Bench:
 
         new = Catalog(Path(self._scratch.name) / "afresh.duckdb")
         try:
-            _fold(new, self._chain())
+            _fold(new, self._survey.records())
             ids = recover.next_ids(new)
             if self._old is not None:
                 try:
-                    _fold(self._old, self._chain())
+                    _fold(self._old, self._survey.records())
                     document, chunk = recover.next_ids(self._old)
                     return list(recover.remainder(self._old, new)), (
                         max(ids[0], document),
@@ -256,25 +254,19 @@ class _Bench:
         count = sum(lost.last.seq - lost.first + 1 for lost in self._survey.lost)
         return ids[0] + _IDS_A_RECORD * count, ids[1] + _IDS_A_RECORD * count
 
-    def _chain(self) -> Iterator[Record]:
-        ts = ""
-        for part in self._survey.chain:
-            record = whole(part, ts)
-            ts = record.ts
-            yield record
-
-    def _lines(self, said: Iterable[Said]) -> Iterator[tuple[int, bytes]]:
-        """The log as it will be: first seq and line. What is sound stays byte for byte."""
-        head, ts = START, ""
-        for part, record in zip(self._survey.chain, self._chain(), strict=True):
-            line = records.encode(record) if isinstance(part, Lost) else part.read()
-            yield record.first, line
-            head, ts = record.position, record.ts
-        now = max(self._host.now(), ts)
-        for one in said:
-            record = _sealed(one, now, self._host.salt(), head)
-            yield record.seq, records.encode(record)
-            head = record.position
+    def _write_again(self, said: Sequence[Said], folder: Path) -> None:
+        """Appends to the repaired log, and reads it all: a wrong repair is worse than none."""
+        log = FileLog.open(folder)
+        try:
+            now = max(self._host.now(), log.last_ts)
+            rest = iter(said)
+            while batch := list(islice(rest, _BATCH)):
+                with log.batch() as writing:
+                    writing.append([_draft(one, now, self._host.salt()) for one in batch])
+                    writing.commit()
+            log.verify()
+        finally:
+            log.close()
 
 
 def blobs_that_lie(folder: Path) -> list[Path]:
@@ -283,8 +275,8 @@ def blobs_that_lie(folder: Path) -> list[Path]:
     return [path for path in found if blobs.digest(path.read_bytes()) != path.name]
 
 
-def _sealed(said: Said, ts: str, salt: str, head: Position) -> Record:
-    draft = Draft(
+def _draft(said: Said, ts: str, salt: str) -> Draft:
+    return Draft(
         ts=ts,
         actor=said.actor,
         method=said.method,
@@ -294,7 +286,6 @@ def _sealed(said: Said, ts: str, salt: str, head: Position) -> Record:
         params_hash=said.params_hash,
         result=msgspec.Raw(said.result.encode()),
     )
-    return records.seal(draft, head)
 
 
 def _fold(catalog: Catalog, chain: Iterable[Record]) -> None:
@@ -315,25 +306,3 @@ def _aside(folder: Path) -> Path:
     sync_folder(above)
     sync_folder(folder)
     return aside
-
-
-def _write(folder: Path, lines: Iterable[tuple[int, bytes]]) -> None:
-    """A log of these lines, each with its first seq; every file durable when it returns."""
-    folder.mkdir(mode=0o700)
-    fd, size = -1, 0
-    for first, line in lines:
-        if fd < 0 or size >= file.SEGMENT_BYTES:
-            _sync_and_close(fd)
-            path = folder / f"{first:012d}.ndjson"
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            size = 0
-        write_all(fd, line + b"\n")
-        size += len(line) + 1
-    _sync_and_close(fd)
-    sync_folder(folder)
-
-
-def _sync_and_close(fd: int) -> None:
-    if fd >= 0:
-        os.fsync(fd)
-        os.close(fd)

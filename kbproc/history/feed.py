@@ -18,7 +18,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.events import codec
 from kbproc.events.event import Event
-from kbproc.log.file import Log
+from kbproc.log.interface import Log
 from kbproc.log.record import Record
 
 if TYPE_CHECKING:
@@ -366,10 +366,9 @@ def verify(store: Store, check_cancelled: Callable[[], None]) -> Verified:
         if error.type == "store.corrupt":
             _explain(store, error, reached)
         raise
-    segments = sum(int(segment.stem) <= head.seq for segment in store.log.segments())
     return Verified(
         records=count,
-        segments=segments,
+        segments=len(store.log.as_files(head.seq)),
         head=ChainHead(seq=head.seq, hash=head.hash),
         first_ts=first,
         last_ts=head.ts,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,7 +27,6 @@ from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged, Erased, PurgeEnded
 from kbproc.log import record as records
 from kbproc.log.record import Record
-from kbproc.log.segment import rewrite
 from kbproc.sql import query
 from kbproc.store import rebuild
 
@@ -166,10 +166,7 @@ def _trace_of(begun: list[Record]) -> Trace:
 
 def _erase(store: Store, trace: Trace, found: Erasure, tell: Tell) -> None:
     tell("trace")
-    with store.lane():  # so that nobody writes to the segments there are
-        store.log.end_segment()
-        store.log.mark()
-        last = store.log.head.seq
+    last = store.log.head.seq
     for record in store.log.read(to_seq=last):
         trace.follow(record)
     # The log comes last: until then it tells what belongs to the documents.
@@ -182,26 +179,11 @@ def _erase(store: Store, trace: Trace, found: Erasure, tell: Tell) -> None:
             found.vectors = _erase_vectors(store, trace)
         reach("purge.vectors")
         tell("log")
-        found.records = _erase_log(store, trace, last)
+        found.records = store.log.rewrite(partial(_without, trace=trace), to_seq=last)
         reach("purge.log")
     tell("views")
     _erase_views(store)
     reach("purge.views")
-
-
-def _erase_log(store: Store, trace: Trace, last: int) -> int:
-    count = 0
-
-    def change(record: Record) -> Record:
-        nonlocal count
-        other = _without(record, trace)
-        count += other is not record
-        return other
-
-    for segment in store.log.segments():
-        if int(segment.stem) <= last:
-            rewrite(segment, change, lambda: reach("purge.segment"))
-    return count
 
 
 def _without(record: Record, trace: Trace) -> Record:
@@ -277,11 +259,10 @@ def resume(store: Store) -> None:
 
     Of a read-only store the overlay's log alone: so the past does not tell of it either.
     """
-    store.log.sweep()
     if not store.read_only:
         finish(store)
     elif begun := _begun(store):
         trace = _trace_of(begun)
         for record in store.log.read():
             trace.follow(record)
-        _erase_log(store, trace, store.log.head.seq)
+        store.log.rewrite(partial(_without, trace=trace), to_seq=store.log.head.seq)

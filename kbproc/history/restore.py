@@ -42,7 +42,7 @@ from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
-    from kbproc.log.file import Log
+    from kbproc.log.interface import Log
 
 
 class Restored(Struct, kw_only=True, frozen=True):

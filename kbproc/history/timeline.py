@@ -27,7 +27,7 @@ from kbproc.events.upkeep import DocPurged, Erased
 from kbproc.views.catalog.rows import EventRow
 
 if TYPE_CHECKING:
-    from kbproc.log.file import Log
+    from kbproc.log.interface import Log
 
 # What these wrote was there before.
 BRINGS_BACK = frozenset({"doc.restore", "events.revert"})

@@ -1,55 +1,47 @@
-"""The append-only log: the truth that everything else is made from.
+"""The log that is a folder of files.
 
-Owns: segments, finding a record in them, append, fsync, the torn tail.
-Refuses to know: event types and what they mean, and what a line looks like
-(records.py).
+Owns: which segments there are, finding a record in them, opening with a torn tail,
+one batch in one segment.
+Refuses to know: what events mean, and what a line looks like (record.py).
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from kbproc.base import failpoints
-from kbproc.base.durable import make_folder, sync_folder, write_all
+from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.wording import plural
 from kbproc.log import record as records
+from kbproc.log import segment as segment_files
+from kbproc.log import survey as surveys
+from kbproc.log.interface import Batch, Change, LogFile, Survey
 from kbproc.log.record import START, Draft, Position, Record
 from kbproc.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
+from kbproc.log.tail import Tail
 
 SEGMENT_BYTES = 64 << 20
 
 
-class Mark(NamedTuple):
-    """What `rollback` needs to know."""
+class FileLog:
+    """The segments of one store; see interface.Log for what its methods promise."""
 
-    size: int
-    head: Position
-    last_ts: str
-
-
-def _refused(error: OSError) -> KbprocError:
-    return KbprocError("store.io", f"The log could not be written: {error.strerror}.")
-
-
-class Log:
-    """The segments of one store. One thread appends; any number read."""
-
-    def __init__(self, folder: Path, head: Position, last_ts: str) -> None:
-        self.folder = folder
-        self.head = head
-        self.last_ts = last_ts
-        self.failed: OSError | None = None
-        self._fd = -1
-        self._size = 0
+    def __init__(self, folder: Path) -> None:
+        """Only `open` makes a log that can be used."""
+        self.head = START
+        self.last_ts = ""
+        self._folder = folder
+        self._tail = Tail()
         self._full = False
+        self._writing = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, known: Position = START) -> Log:
+    def open(cls, folder: Path, known: Position = START) -> FileLog:
         """Opens the log, cuts off a torn last line and verifies the chain after `known`.
 
         `known` is what a view has applied; a log that does not reach it, or
@@ -57,8 +49,10 @@ class Log:
         Raises store.corrupt, store.io.
         """
         make_folder(folder)
-        log = cls(folder, START, "")
-        segments = log.segments()
+        for unfinished in folder.glob("*.tmp"):
+            unfinished.unlink()
+        log = cls(folder)
+        segments = log._segments()
         if not segments:
             if known.seq:
                 raise KbprocError(
@@ -73,8 +67,8 @@ class Log:
         log._verify_tail(known)
         return log
 
-    def segments(self) -> list[Path]:
-        return sorted(self.folder.glob("[0-9]*.ndjson"))
+    def _segments(self) -> list[Path]:
+        return segment_files.segments(self._folder)
 
     def _verify_tail(self, known: Position) -> None:
         previous = START if known.seq == 0 else known
@@ -97,7 +91,7 @@ class Log:
 
     def _last_seq(self) -> int:
         """Of the last record on disk, whether it fits or not."""
-        for segment in reversed(self.segments()):
+        for segment in reversed(self._segments()):
             for line in lines_from_end(segment):
                 return decode_line(segment, None, line).seq
         return 0
@@ -105,11 +99,7 @@ class Log:
     # ------------------------------------------------------------------ reading
 
     def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
-        """Records with `after_seq` < seq ≤ `to_seq`, in order, each checked.
-
-        Beyond the last synced record a writer may be in the middle of a line: name
-        `to_seq` where one may be at work. Raises store.corrupt with segment, line and seq.
-        """
+        """See interface.Log. Each record is checked; damage is told with segment and line."""
         previous = START if after_seq == 0 else None
         for segment in self._segments_from(after_seq + 1):
             for offset, line in lines_from(segment, after_seq + 1 if previous is None else 0):
@@ -126,15 +116,11 @@ class Log:
 
     def _segments_from(self, seq: int) -> list[Path]:
         """The one that holds this record, and all after it."""
-        segments = self.segments()
-        before = [i for i, segment in enumerate(segments) if int(segment.stem) <= seq]
+        segments = self._segments()
+        before = [i for i, path in enumerate(segments) if segment_files.first_seq(path) <= seq]
         return segments[before[-1] if before else 0 :]
 
     def verify(self) -> int:
-        """Checks every record up to `head`; returns how many. Raises store.corrupt.
-
-        Beyond `head` a writer may be in the middle of a line.
-        """
         head, seq = self.head.seq, 0
         for record in self.read(to_seq=head) if head else ():
             seq = record.seq
@@ -146,114 +132,130 @@ class Log:
             )
         return head
 
+    def as_files(self, to_seq: int) -> list[LogFile]:
+        """Whole segments, and the last one up to the end of record `to_seq`."""
+        segments = [path for path in self._segments() if segment_files.first_seq(path) <= to_seq]
+        if not segments:
+            return []
+        *whole, last = segments
+        end = next(
+            offset + len(line)
+            for offset, line in lines_from(last, to_seq)
+            if records.seq_of(line) == to_seq
+        )
+        return [*(_file(path, path.stat().st_size) for path in whole), _file(last, end)]
+
+    def survey(self) -> Survey:
+        return survey_folder(self._folder, self.head)
+
     # ------------------------------------------------------------------ writing
 
-    def append(self, drafts: Sequence[Draft]) -> list[Record]:
-        """Numbers, chains and writes `drafts`; durable only after `sync`.
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[Batch]:
+        with self._writing:
+            self._make_room()
+            batch = _FileBatch(self, self._tail)
+            try:
+                yield batch
+            finally:
+                batch.end()
 
-        Raises store.io with nothing kept.
-        """
-        if self.failed is not None:
-            raise _refused(self.failed)
-        sealed: list[Record] = []
-        head = self.head
-        for draft in drafts:
-            sealed.append(records.seal(draft, head))
-            head = sealed[-1].position
-        data = b"".join(records.encode(record) + b"\n" for record in sealed)
-        start = self._size
-        try:
-            if self._fd < 0:
-                self._open_segment()
-                start = self._size
-            self._write(data)
-        except OSError as error:
-            self._cut_to(start)
-            raise _refused(error) from error
-        self._size += len(data)
-        self.head = head
-        self.last_ts = sealed[-1].ts if sealed else self.last_ts
-        reach("log.written")
-        return sealed
-
-    def _write(self, data: bytes) -> None:
-        reach("log.write")
-        view = memoryview(data)
-        if failpoints.armed():
-            half = len(view) // 2
-            write_all(self._fd, view[:half])
-            view = view[half:]
-            reach("log.torn")
-        write_all(self._fd, view)
-
-    def mark(self) -> Mark:
-        """Where the log stands, for `rollback` of what was appended since and not synced.
-
-        A full segment ends here and never later, so that one batch lies in one segment.
-        """
-        if self.failed is not None:
-            raise _refused(self.failed)
-        try:
-            if self._fd < 0 or self._size >= SEGMENT_BYTES or self._full:
-                self._open_segment()
-        except OSError as error:
-            raise _refused(error) from error
-        return Mark(self._size, self.head, self.last_ts)
-
-    def rollback(self, mark: Mark) -> None:
-        """Takes back appended, unsynced records."""
-        self._cut_to(mark.size)
-        self.head, self.last_ts = mark.head, mark.last_ts
-
-    def sync(self) -> None:
-        """Makes everything appended durable. After a failure no write is taken again."""
-        if self._fd < 0:
+    def _make_room(self) -> None:
+        """A full segment ends before a batch, never within it: a batch lies in one segment."""
+        self._tail.check()
+        if self._tail.is_open and self._tail.size < SEGMENT_BYTES and not self._full:
             return
-        try:
-            reach("log.sync")
-            os.fdatasync(self._fd)
-        except OSError as error:
-            self.failed = error
-            raise _refused(error) from error
-        reach("log.synced")
-
-    def sweep(self) -> None:
-        """Removes what a process left unfinished when it died; raises OSError."""
-        for path in self.folder.glob("*.tmp"):
-            path.unlink()
-
-    def end_segment(self) -> None:
-        """What comes next goes into a new one, so that nobody writes to those there are."""
-        self._full = True
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _open_segment(self) -> None:
-        segments = self.segments()
+        segments = self._segments()
         if segments and segments[-1].stat().st_size < SEGMENT_BYTES and not self._full:
             path = segments[-1]
         else:
-            reach("log.segment")
-            path = self.folder / f"{self.head.seq + 1:012d}.ndjson"
-        self.close()
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._fd).st_size
+            path = self._folder / segment_files.name_of(self.head.seq + 1)
+        self._tail.open(path)
         self._full = False
-        try:
-            sync_folder(self.folder)
-        except OSError:
-            self.close()  # so that the next write tries again before it acknowledges anything
-            raise
 
-    def _cut_to(self, size: int) -> None:
-        """Drops what a failed write left behind; if even that fails, no write is taken again."""
-        if self._fd < 0:
-            return
-        try:
-            os.ftruncate(self._fd, size)
-            self._size = size
-        except OSError as error:
-            self.failed = error
+    def rewrite(self, change: Change, *, to_seq: int) -> int:
+        """See interface.Log. A segment is rewritten as a whole; the old one stands until then."""
+        changed = 0
+
+        def counted(record: Record) -> Record:
+            nonlocal changed
+            if record.seq > to_seq:
+                return record
+            other = records.replaced(record, change(record))
+            changed += other is not record
+            return other
+
+        with self._writing:
+            self._full = True  # the next batch begins a new segment, and these stay as they are
+        for segment in self._segments():
+            if segment_files.first_seq(segment) <= to_seq:
+                segment_files.rewrite(segment, counted)
+        return changed
+
+    def close(self) -> None:
+        self._tail.close()
+
+
+class _FileBatch:
+    """What is written to the tail's end; see interface.Batch."""
+
+    def __init__(self, log: FileLog, tail: Tail) -> None:
+        self.head = log.head
+        self.last_ts = log.last_ts
+        self._log = log
+        self._tail = tail
+        self._committed = tail.size
+
+    def append(self, drafts: Sequence[Draft]) -> list[Record]:
+        sealed = records.seal_all(drafts, self.head)
+        if sealed:
+            self._tail.write(b"".join(records.encode(record) + b"\n" for record in sealed))
+            self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
+            reach("log.written")
+        return sealed
+
+    def commit(self) -> None:
+        if self.head != self._log.head:
+            self._tail.sync()
+            self._committed = self._tail.size
+            self._log.head, self._log.last_ts = self.head, self.last_ts
+
+    def end(self) -> None:
+        """Takes back what is not committed."""
+        if self._tail.size != self._committed:
+            self._tail.cut(self._committed)
+
+
+def _file(path: Path, size: int) -> LogFile:
+    return LogFile(path.name, size, lambda: path.open("rb"))
+
+
+# ---------------------------------------------------------- logs that no process has open
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether there is no record in `folder`, or no such folder."""
+    return not any(path.stat().st_size for path in segment_files.segments(folder))
+
+
+def survey_folder(folder: Path, known: Position = START) -> Survey:
+    """What is damaged or lost; `known` is what a view has applied. Raises OSError."""
+    return surveys.survey(folder, known)
+
+
+def write_repaired(survey: Survey, folder: Path) -> None:
+    """Makes `folder`, a durable log of what the survey found. Raises OSError."""
+    segment_files.write(folder, survey.lines(), SEGMENT_BYTES)
+
+
+def overlay(log: Path, folder: Path) -> None:
+    """Makes `folder`, a log with the records of `log`, whose files are never written.
+
+    Whole segments are links; the last one, to which a batch may be written, is a copy.
+    Raises OSError.
+    """
+    folder.mkdir(mode=0o700)
+    *whole, last = (path for path in segment_files.segments(log) if path.stat().st_size)
+    for path in whole:
+        (folder / path.name).symlink_to(path)
+    shutil.copyfile(last, folder / last.name)

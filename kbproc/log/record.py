@@ -16,6 +16,7 @@ replaced by one record from `lost` to `seq` that keeps the last one's hash.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -95,6 +96,15 @@ def seal(draft: Draft, prev: Position) -> Record:
     )
 
 
+def seal_all(drafts: Iterable[Draft], prev: Position) -> list[Record]:
+    """One after another, the first after `prev`."""
+    sealed = []
+    for draft in drafts:
+        sealed.append(seal(draft, prev))
+        prev = sealed[-1].position
+    return sealed
+
+
 def redacted(record: Record, *, events: bytes, result: bytes) -> Record:
     """The record with other events and result under its old hash; its salt goes."""
     body = _body(record).hex() if record.body is UNSET else record.body
@@ -139,8 +149,27 @@ def is_sound(record: Record) -> bool:
         return False
 
 
-def follows(record: Record, previous: Position) -> bool:
-    return record.first == previous.seq + 1 and record.prev == previous.hash
+def fault(record: Record, after_seq: int, after_hash: str | None) -> str | None:
+    """What is wrong with a record that comes after another; None if nothing is.
+
+    Without the other's hash, a lost stretch may have begun before `after_seq`.
+    """
+    begins_late = record.first > after_seq + 1
+    begins_early = record.first <= after_seq and after_hash is not None
+    if record.seq <= after_seq or begins_late or begins_early:
+        return f"goes from seq {after_seq} to {record.seq}"
+    if after_hash not in {None, record.prev}:
+        return f"breaks the chain at seq {record.seq}"
+    return None if is_sound(record) else f"holds a damaged record at seq {record.seq}"
+
+
+def replaced(record: Record, other: Record) -> Record:
+    """`other`, if it may stand in the place of `record`. Raises ValueError."""
+    if other is not record and (
+        other.position != record.position or fault(other, record.first - 1, record.prev) is not None
+    ):
+        raise ValueError(f"What was to replace record {record.seq} would break the chain.")
+    return other
 
 
 def _body(draft: Draft | Record) -> bytes:

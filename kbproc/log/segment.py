@@ -1,26 +1,40 @@
-"""One file of the log: its lines, found from either end or in the middle.
+"""One file of the log: its name, its lines, found from either end or in the middle.
 
 Owns: reading a segment, saying exactly where it is damaged, cutting off its torn
-tail, rewriting it.
-Refuses to know: which segments there are, and who writes (log.py).
+tail, rewriting it, writing new ones.
+Refuses to know: which of them is appended to, and how (tail.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from kbproc.base.durable import create, rename
+from kbproc.base.durable import create, rename, sync_folder
 from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
 from kbproc.log import record as records
 from kbproc.log.record import Position, Record
 
 _BLOCK = 1 << 16
+
+
+def segments(folder: Path) -> list[Path]:
+    """Those of the log in `folder`, in order."""
+    return sorted(folder.glob("[0-9]*.ndjson"))
+
+
+def name_of(first_seq: int) -> str:
+    return f"{first_seq:012d}.ndjson"
+
+
+def first_seq(segment: Path) -> int:
+    return int(segment.stem)
 
 
 def corrupt(segment: Path, message: str, **detail: object) -> KbprocError:
@@ -61,7 +75,7 @@ def cut_torn_tail(segment: Path, known: Position) -> None:
             return
         lines = lines_from_end(segment)
         torn, whole = next(lines, b""), next(lines, None)
-        last = decode_line(segment, None, whole).seq if whole else int(segment.stem) - 1
+        last = decode_line(segment, None, whole).seq if whole else first_seq(segment) - 1
         if last < known.seq:
             raise corrupt(
                 segment, f"is damaged after seq {last}", expected_seq=known.seq, last_seq=last
@@ -70,11 +84,10 @@ def cut_torn_tail(segment: Path, known: Position) -> None:
         os.fsync(file.fileno())
 
 
-def rewrite(segment: Path, change: Callable[[Record], Record], written: Callable[[], None]) -> bool:
-    """Puts `change(record)` in the place of every record; False if none has changed.
+def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:
+    """Puts `change(record)` in the place of every record; the same bytes where it is the same.
 
-    The old file stands until the new one is durable; `written` is called in between.
-    Raises OSError, store.corrupt.
+    The old file stands until the new one is durable. Raises OSError, store.corrupt.
     """
     beside = segment.with_suffix(".tmp")
     differs = False
@@ -87,12 +100,27 @@ def rewrite(segment: Path, change: Callable[[Record], Record], written: Callable
                 differs |= other is not record
                 file.write(line if other is record else records.encode(other) + b"\n")
         if differs:
-            written()
+            reach("purge.segment")
             rename(beside, segment)
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-    return differs
+
+
+def write(folder: Path, lines: Iterable[tuple[int, bytes]], most_bytes: int) -> None:
+    """Makes a log of these lines, each with its first seq; every file is durable then.
+
+    A segment ends once it has `most_bytes`. Raises OSError.
+    """
+    folder.mkdir(mode=0o700)
+    with contextlib.ExitStack() as open_now:
+        file: BinaryIO | None = None
+        for first, line in lines:
+            if file is None or file.tell() >= most_bytes:
+                open_now.close()
+                file = open_now.enter_context(create(folder / name_of(first)))
+            file.write(line + b"\n")
+    sync_folder(folder)
 
 
 def lines_from(segment: Path, seq: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -146,13 +174,7 @@ def check(
     segment: Path, offset: int, record: Record, previous: Position | None, after_seq: int
 ) -> None:
     """Raises store.corrupt; `previous` None: only the seq before it is known."""
-    before = after_seq if previous is None else previous.seq
-    wrong = None
-    if record.seq <= before or record.first > before + 1 or (previous and record.first <= before):
-        wrong = f"goes from seq {before} to {record.seq}"
-    elif previous is not None and record.prev != previous.hash:
-        wrong = f"breaks the chain at seq {record.seq}"
-    elif not records.is_sound(record):
-        wrong = f"holds a damaged record at seq {record.seq}"
+    seq, hash = (after_seq, None) if previous is None else previous
+    wrong = records.fault(record, seq, hash)
     if wrong is not None:
         raise corrupt(segment, wrong, line=_line_number(segment, offset), seq=record.seq)

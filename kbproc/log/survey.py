@@ -2,7 +2,7 @@
 
 Owns: telling sound lines from damaged ones, where each stands, and which records are
 lost between them.
-Refuses to know: what events mean, the views, and how a log is repaired (salvage.py).
+Refuses to know: what events mean, the views, and how a log is repaired.
 
 The chain is followed from its end: each record names the one before by its hash, so
 that of two histories only the one that clients were told of can be walked.
@@ -20,25 +20,14 @@ from typing import NamedTuple
 import msgspec
 
 from kbproc.log import record as records
-from kbproc.log.record import START, Position, Record
+from kbproc.log.interface import Lost, Place, Survey
+from kbproc.log.record import START, Position
+from kbproc.log.segment import segments
 
 _START = re.compile(rb'\{"seq":\d')
 
 
-class Place(NamedTuple):
-    """A line that is not as it was written; `seq` as far as it can be told."""
-
-    segment: str
-    line: int
-    seq: int | None
-    wrong: str
-
-    def __str__(self) -> str:
-        told = "" if self.seq is None else f" (seq {self.seq})"
-        return f"{self.segment}, line {self.line}: {self.wrong}{told}"
-
-
-class Kept(NamedTuple):
+class Line(NamedTuple):
     """A sound record and where its bytes are."""
 
     first: int
@@ -55,54 +44,9 @@ class Kept(NamedTuple):
         return Position(self.seq, self.hash)
 
     def read(self) -> bytes:
-        """Its line, without a newline."""
         with self.segment.open("rb") as file:
             file.seek(self.offset)
             return file.read(self.size)
-
-
-class Lost(NamedTuple):
-    """The records from `first` to `last` are gone; `prev` is the hash before them.
-
-    `segment` and `line`: where the next sound record stands, or the log's end.
-    """
-
-    first: int
-    last: Position
-    prev: str
-    segment: str
-    line: int
-
-    def __str__(self) -> str:
-        if self.first == self.last.seq:
-            which = f"record {self.first} is lost"
-        else:
-            which = f"records {self.first} to {self.last.seq} are lost"
-        return f"{which} ({self.segment}, line {self.line})"
-
-
-class Survey(NamedTuple):
-    """`chain`: what the log is once repaired, in order. `places`: what is wrong where."""
-
-    places: list[Place]
-    chain: list[Kept | Lost]
-
-    @property
-    def lost(self) -> list[Lost]:
-        return [part for part in self.chain if isinstance(part, Lost)]
-
-    @property
-    def damaged(self) -> bool:
-        return bool(self.places or self.lost)
-
-    def holds(self, known: Position) -> bool:
-        """Whether the chain runs through this position, as far as that can be told."""
-        return known == START or any(
-            part.first <= known.seq < part.last.seq or part.last == known
-            if isinstance(part, Lost)
-            else part.position == known
-            for part in self.chain
-        )
 
 
 def survey(folder: Path, known: Position = START) -> Survey:
@@ -110,24 +54,17 @@ def survey(folder: Path, known: Position = START) -> Survey:
 
     Raises OSError.
     """
-    lines = _Lines(sorted(folder.glob("[0-9]*.ndjson")), known)
+    lines = _Lines(segments(folder), known)
     chain = _chain(lines, _end(lines, known))
     lines.judge(chain)
     return Survey(sorted(lines.places), chain)
-
-
-def whole(part: Kept | Lost, ts: str) -> Record:
-    """The record itself, or what stands for those that are lost; `ts`: of the one before."""
-    if isinstance(part, Lost):
-        return records.placeholder(first=part.first, last=part.last, prev=part.prev, ts=ts)
-    return records.decode(part.read())
 
 
 class _Lines:
     """Every line: the sound ones in the order of the files, and what is wrong with others."""
 
     def __init__(self, segments: list[Path], known: Position) -> None:
-        self.sound: list[Kept] = []
+        self.sound: list[Line] = []
         self.places: list[Place] = []
         self.trailing: list[bytes] = []  # damaged lines after the last sound one
         self.ends_at = (segments[-1].name if segments else "the log", 1)
@@ -163,10 +100,10 @@ class _Lines:
         elif torn:
             self.places.append(Place(segment.name, number, found[0].seq, "has lost its newline"))
 
-    def judge(self, chain: list[Kept | Lost]) -> None:
+    def judge(self, chain: list[Line | Lost]) -> None:
         """Sound lines that stand in the wrong place."""
         used = {id(part) for part in chain}
-        positions = {part.position for part in chain if isinstance(part, Kept)}
+        positions = {part.position for part in chain if isinstance(part, Line)}
         highest = 0
         for kept in self.sound:
             if id(kept) in used:
@@ -180,7 +117,7 @@ class _Lines:
                 self.places.append(Place(kept.segment.name, kept.line, kept.seq, wrong))
 
 
-def _sound_in(segment: Path, number: int, offset: int, line: bytes) -> list[Kept]:
+def _sound_in(segment: Path, number: int, offset: int, line: bytes) -> list[Line]:
     """The sound records of one line: more than one where the newline between them is damaged."""
     data = line.rstrip(b"\n")
     whole = _sound(segment, number, offset, data)
@@ -197,14 +134,14 @@ def _sound_in(segment: Path, number: int, offset: int, line: bytes) -> list[Kept
     return found
 
 
-def _sound(segment: Path, number: int, offset: int, data: bytes) -> Kept | None:
+def _sound(segment: Path, number: int, offset: int, data: bytes) -> Line | None:
     try:
         record = records.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     if not records.is_sound(record):
         return None
-    return Kept(
+    return Line(
         record.first, record.seq, record.hash, record.prev, segment, number, offset, len(data)
     )
 
@@ -233,12 +170,12 @@ def _end(lines: _Lines, known: Position) -> Position:
     return Position(last.seq + len(lines.trailing), digest)
 
 
-def _chain(lines: _Lines, end: Position) -> list[Kept | Lost]:
-    by_position: dict[Position, Kept] = {}
+def _chain(lines: _Lines, end: Position) -> list[Line | Lost]:
+    by_position: dict[Position, Line] = {}
     for kept in lines.sound:
         by_position.setdefault(kept.position, kept)
     positions = sorted(by_position)
-    chain: list[Kept | Lost] = []
+    chain: list[Line | Lost] = []
     want, (segment, line) = end, lines.ends_at
     while want.seq > 0:
         found = by_position.get(want)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
@@ -34,8 +34,7 @@ from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged
-from kbproc.log import record as records
-from kbproc.log.segment import lines_from
+from kbproc.log.record import START
 
 if TYPE_CHECKING:
     from kbproc.store.store import Store
@@ -51,11 +50,15 @@ Tell = Callable[[int, int, str], None]
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A file of the backup: the first `size` bytes of `source`; `sha256` where it has one."""
+    """A file of the backup: the first `size` bytes of what `open` reads.
+
+    `source`: that file's name. `sha256`: what its bytes must have, if that is known.
+    """
 
     name: str
-    source: Path
+    source: str
     size: int
+    open: Callable[[], BinaryIO]
     sha256: str | None = None
 
 
@@ -83,7 +86,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
     head = store.published.head.position
     sources: dict[str, None] = {}
     notes = _Notes()
-    last = records.START
+    last = START
     for record in store.log.read(to_seq=head.seq):
         check()
         last = record.position
@@ -139,27 +142,32 @@ class _Notes:
             if self._folders.get(agent, "") is None and source.exists():
                 yield Part(
                     name=f"notes/{agent}/{note.source_id}.md",
-                    source=source,
+                    source=source.name,
                     size=note.size_bytes,
+                    open=_reader(source),
                     sha256=note.source_sha256,
                 )
 
 
 def _part(store: Store, path: Path, sha256: str | None = None) -> Part:
-    name = str(path.relative_to(store.folder))
-    return Part(name=name, source=path, size=path.stat().st_size, sha256=sha256)
+    return Part(
+        name=str(path.relative_to(store.folder)),
+        source=path.name,
+        size=path.stat().st_size,
+        open=_reader(path),
+        sha256=sha256,
+    )
+
+
+def _reader(path: Path) -> Callable[[], BinaryIO]:
+    return lambda: path.open("rb")
 
 
 def _log_parts(store: Store, seq: int) -> list[Part]:
-    """Whole segments, and the last one up to the end of record `seq`."""
-    segments = [path for path in store.log.segments() if int(path.stem) <= seq]
-    *whole, last = (_part(store, path) for path in segments)
-    end = next(
-        offset + len(line)
-        for offset, line in lines_from(last.source, seq)
-        if records.seq_of(line) == seq
-    )
-    return [*whole, Part(name=last.name, source=last.source, size=end)]
+    return [
+        Part(name=f"log/{file.name}", source=file.name, size=file.size, open=file.open)
+        for file in store.log.as_files(seq)
+    ]
 
 
 def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> list[str]:
@@ -232,7 +240,7 @@ def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> l
                     (folder / part.name).unlink()
                     damaged.append(str(part.sha256))
                 done += part.size
-                tell(done, inventory.size, part.source.name)
+                tell(done, inventory.size, part.source)
             for _ in pool.map(
                 durable.sync_folder, [Path(below) for below, _, _ in os.walk(folder)]
             ):
@@ -247,7 +255,7 @@ def _copy(folder: Path, part: Part) -> str | None:
     """Durable when it returns the sha256 of what was copied, where it matters."""
     copied = folder / (part.name if part.name != _SETTINGS else _SETTINGS_TO_BE)
     digest = None if part.sha256 is None else hashlib.sha256()
-    with part.source.open("rb") as source, durable.create(copied) as file:
+    with part.open() as source, durable.create(copied) as file:
         left = part.size
         while left and (block := source.read(min(left, _BLOCK))):
             file.write(block)
@@ -255,7 +263,7 @@ def _copy(folder: Path, part: Part) -> str | None:
             if digest is not None:
                 digest.update(block)
         if left:
-            raise OSError(f"{part.source.name} is shorter than it was")
+            raise OSError(f"{part.source} is shorter than it was")
     return None if digest is None else digest.hexdigest()
 
 

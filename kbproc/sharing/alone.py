@@ -59,7 +59,7 @@ class InProcess:
         host: Host,
         listening: Listening | None = None,
     ) -> None:
-        """`listening`: the lock, and where others may attach. Without it nobody may."""
+        """`listening`: the lease, and where others may attach. Without it nobody may."""
         self._config = config
         self._registry = registry
         self._host = host

@@ -32,7 +32,7 @@ def run(
 ) -> int:
     """Serves until stdin ends or a signal comes; returns the exit code.
 
-    `listening`: the lock and the socket, None if the store is read-only, or why they could
+    `listening`: the lease and the socket, None if the store is read-only, or why they could
     not be had.
     """
     hello = serving.hello(host)

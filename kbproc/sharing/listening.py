@@ -1,6 +1,6 @@
 """Where the owner of a store listens.
 
-Owns: the place of the socket, binding it under the lock, and saying so in the lock file.
+Owns: the place of the socket, binding it under the lease, and announcing it there.
 Refuses to know: who connects. Light: the socket is bound before anything heavy is
 imported, so that other processes wait for the store instead of giving up.
 """
@@ -15,46 +15,46 @@ from pathlib import Path
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.log.lease import Lease
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
-from kbproc.store.folder import sign_lock
 
 _BACKLOG = 512
 _LONGEST_PATH = 100  # bytes; the kernel takes 107
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """The lock of a store, and the socket at which its owner listens."""
+    """The lease of a store, and the socket at which its owner listens."""
 
-    lock: int
+    lease: Lease
     socket: socket.socket
     path: Path
 
     def close(self) -> None:
-        """Only where no store was opened under the lock, which a store closes itself."""
+        """Only where no store was opened under the lease, which a store closes itself."""
         self.path.unlink(missing_ok=True)
         self.socket.close()
-        os.close(self.lock)
+        self.lease.release()
 
 
 def reach_or_listen(config: Config, pid: int) -> socket.socket | Listening | None:
     """A connection to the owner, or a place to listen as the owner.
 
     None: the store is read-only, and every process opens it for itself.
-    Raises store.io; store.locked if a process holds the lock for long and does not listen.
+    Raises store.io; store.locked if a process holds the lease for long and does not listen.
     """
     found = reach.reach(config.store, pid)
-    return _listen(config, found, pid) if isinstance(found, int) else found
+    return found if found is None or isinstance(found, socket.socket) else _listen(config, found)
 
 
-def _listen(config: Config, lock: int, pid: int) -> Listening:
+def _listen(config: Config, lease: Lease) -> Listening:
     try:
         bound, path = _bound(config)
     except BaseException:
-        os.close(lock)
+        lease.release()
         raise
-    sign_lock(lock, pid, path)
-    return Listening(lock=lock, socket=bound, path=path)
+    lease.announce(path)
+    return Listening(lease=lease, socket=bound, path=path)
 
 
 def _bound(config: Config) -> tuple[socket.socket, Path]:

@@ -1,6 +1,6 @@
 """The process that owns a store: it has the store open, for itself and for others.
 
-Owns: opening the store under the lock, letting other processes in, and sending them
+Owns: opening the store under its lease, letting other processes in, and sending them
 away at the end.
 Refuses to know: requests, how one attached process is served (guest.py), and where this
 process listens (listening.py).
@@ -56,8 +56,8 @@ class Owner:
     def open(self, listening: Listening | KbprocError | None = None) -> None:
         """Opens the store and lets others in; `opened` says how it went.
 
-        `listening`: the lock and the socket, or why they could not be had. None takes the
-        lock of the store, or none if that is read-only, and lets nobody in.
+        `listening`: the lease and the socket, or why they could not be had. None takes the
+        lease of the store, or none if that is read-only, and lets nobody in.
         """
         try:
             if isinstance(listening, KbprocError):
@@ -69,7 +69,7 @@ class Owner:
                 host=self.host,
                 cache=self.config.cache,
                 model=self._model,
-                lock=None if listening is None else listening.lock,
+                lease=None if listening is None else listening.lease,
             )
         except KbprocError as error:
             self.opened.error = error

@@ -1,7 +1,7 @@
 """Reaching the process that owns a store.
 
 Owns: connecting to the owner, the first line in each direction, whole lines after it,
-and taking the lock where nobody listens.
+and taking the lease where nobody listens.
 Refuses to know: what is said after the first lines. Light: an attached process imports
 no more.
 """
@@ -21,8 +21,9 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
-from kbproc.store.folder import holder, take_folder
+from kbproc.store.folder import take_folder
 from kbproc.store.readonly import is_read_only
 
 SHARE = 1  # the protocol between processes; no other number is understood
@@ -91,7 +92,7 @@ def connect(store: Path) -> socket.socket | None:
 
     Raises store.locked if the owner is another user's: it would let nobody in.
     """
-    path = holder(store)[1]
+    path = FileLease(store).holder().address
     connection = None if path is None else connect_to(path)
     if connection is not None and not _is_ours(connection):
         connection.close()
@@ -121,11 +122,11 @@ def connect_to(path: Path) -> socket.socket | None:
     return connection
 
 
-def reach(store: Path, pid: int) -> socket.socket | int | None:
-    """A connection to the owner, or the lock, with which this process may be the owner.
+def reach(store: Path, pid: int) -> socket.socket | Lease | None:
+    """A connection to the owner, or the lease, with which this process may be the owner.
 
     None: the store is read-only, and every process opens it for itself.
-    Raises store.io; store.locked if somebody holds the lock for long and does not listen.
+    Raises store.io; store.locked if somebody holds the lease for long and does not listen.
     """
     known, since = None, 0.0
     while True:
@@ -137,10 +138,10 @@ def reach(store: Path, pid: int) -> socket.socket | int | None:
         try:
             return take_folder(store, pid)
         except KbprocError as error:
-            found, now = holder(store), time.monotonic()
+            found, now = FileLease(store).holder(), time.monotonic()
             if found != known:  # each owner gets its time
                 known, since = found, now
-            patience = _PATIENCE if found[1] else _SHORT_PATIENCE
+            patience = _PATIENCE if found.address else _SHORT_PATIENCE
             if error.type != "store.locked" or now > since + patience:
                 raise
         time.sleep(_PAUSE)

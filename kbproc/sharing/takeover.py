@@ -1,6 +1,6 @@
 """How an attached process finds the next owner of its store, or becomes the owner.
 
-Owns: the store that this process opens once the lock falls to it.
+Owns: the store that this process opens once the lease falls to it.
 Refuses to know: what is in flight meanwhile (relay.py). Light, until this process owns
 the store.
 """
@@ -30,7 +30,7 @@ class Takeover:
         self._owner: Owner | None = None
 
     def reach_owner(self) -> socket.socket:
-        """A connection to the owner of now, this process if the lock is free.
+        """A connection to the owner of now, this process if the lease is free.
 
         Raises Gone if that owner ends at once; KbprocError if the store can't be had.
         """

@@ -1,28 +1,26 @@
-"""The store's own two files: store.toml and the lock.
+"""The store's folder, and store.toml in it.
 
-Owns: the format version, the model as configured, and that one process at a
-time holds the store.
-Refuses to know: what else lies in the folder.
+Owns: making and taking the folder, the format version, the model as configured.
+Refuses to know: how a lease is held, and what else lies in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import stat
 from pathlib import Path
 from typing import Any
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
+from kbproc.log.lease import FileLease, Lease
 
 FORMAT = 1
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
-def take_folder(folder: Path, pid: int) -> int:
-    """Makes the folder if need be and locks it; returns the lock's descriptor.
+def take_folder(folder: Path, pid: int) -> Lease:
+    """Makes the folder if need be; returns the lease on it, which this process holds then.
 
     Raises store.io, store.locked.
     """
@@ -40,12 +38,14 @@ def take_folder(folder: Path, pid: int) -> int:
             f"There is no store in {folder}, and none can be made there: {error.strerror}.",
             hint="Name another folder with --store or KBPROC_STORE.",
         ) from error
+    lease = FileLease(folder)
     try:
-        return take_lock(folder / "lock", pid)
+        lease.take(pid)
     except OSError as error:
         raise KbprocError(
             "store.io", f"The store {folder} could not be opened: {error.strerror}."
         ) from error
+    return lease
 
 
 def size_of(folder: Path) -> int:
@@ -56,41 +56,6 @@ def size_of(folder: Path) -> int:
             found = path.stat()
             total += found.st_size if stat.S_ISREG(found.st_mode) else 0
     return total
-
-
-def take_lock(path: Path, pid: int) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        owner = holder(path.parent)[0]
-        raise KbprocError(
-            "store.locked",
-            f"The store {path.parent} is open in another process"
-            + (f" (pid {owner})." if owner else "."),
-            retry_after_ms=1000,
-        ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{pid}\n".encode(), 0)
-    return fd
-
-
-def sign_lock(fd: int, pid: int, socket: Path) -> None:
-    """Says in the lock file who holds it and where that process listens."""
-    data = f"{pid}\n".encode() + os.fsencode(socket) + b"\n"
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, data, 0)
-
-
-def holder(folder: Path) -> tuple[str, Path | None]:
-    """The pid and the socket that the lock file names, whether they are alive or not."""
-    try:
-        pid, _, rest = (folder / "lock").read_bytes().partition(b"\n")
-    except OSError:
-        return "", None
-    path, ended, _ = rest.partition(b"\n")
-    return pid.decode("ascii", "replace").strip(), Path(os.fsdecode(path)) if ended else None
 
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:

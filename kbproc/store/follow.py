@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.file import Log
+from kbproc.log.interface import Log
 from kbproc.log.record import Position, Record
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow

@@ -17,7 +17,7 @@ from kbproc.base.host import Host
 from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
-from kbproc.log.file import Log
+from kbproc.log.interface import Batch
 from kbproc.log.record import Draft, Position
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.views.catalog.queries.all import Queries
@@ -32,19 +32,18 @@ T = TypeVar("T")
 class Lane:
     """What a writer may use while it decides: the newest state, and `append`."""
 
-    def __init__(self, host: Host, log: Log, catalog: Catalog) -> None:
-
+    def __init__(self, host: Host, batch: Batch, catalog: Catalog) -> None:
         self._host = host
-        self._log = log
+        self._batch = batch
         self._catalog = catalog
         self.queries: Queries = Queries(catalog.writer)
-        self.now = max(host.now(), log.last_ts)
+        self.now = max(host.now(), batch.last_ts)
         self.head: Head = self.queries.head()
 
     @property
     def position(self) -> Position:
         """The log's end, whether its records have been folded in or not."""
-        return self._log.head
+        return self._batch.head
 
     def append(
         self,
@@ -67,7 +66,7 @@ class Lane:
             params_hash=params_hash,
             result=msgspec.Raw(result),
         )
-        records = self._log.append([draft])
+        records = self._batch.append([draft])
         self._catalog.apply(records)
         self.head = self.queries.head()
         return records[-1].seq

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -28,10 +27,12 @@ from kbproc.health import salvage
 from kbproc.history import purge
 from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Tidy
-from kbproc.log.file import Log
+from kbproc.log.file import FileLog
+from kbproc.log.interface import Log
+from kbproc.log.lease import Lease
 from kbproc.notes.notebooks import Notebooks
 from kbproc.sources.blobs import Blobs
-from kbproc.store import follow, readonly, rebuild
+from kbproc.store import follow, overlay, readonly, rebuild
 from kbproc.store.folder import read_settings, size_of
 from kbproc.store.lane import Lane, T, Ticket, Turns, birth, take_turn
 from kbproc.store.snapshot import Published, Readers, Snapshot
@@ -57,7 +58,7 @@ class Store:
     it if that is read-only.
     """
 
-    def __init__(self, folder: Path, host: Host, cache: Path, lock: int, origin: Path) -> None:
+    def __init__(self, folder: Path, host: Host, cache: Path, lease: Lease, origin: Path) -> None:
         self.folder = folder
         self.origin = origin
         self.read_only = folder != origin
@@ -73,7 +74,7 @@ class Store:
         self.published: Published
         self.version = 0
         self.settings: dict[str, Any] = {}
-        self._lock_fd = lock
+        self._lease = lease
         self.pasts = Pasts(self)
         self._turns = Turns(self._run)
         self._exclusive = threading.Lock()
@@ -95,7 +96,7 @@ class Store:
         host: Host,
         cache: Path,
         model: dict[str, Any] | None = None,
-        lock: int | None = None,
+        lease: Lease | None = None,
     ) -> Store:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
@@ -103,8 +104,10 @@ class Store:
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
-        place, lock = readonly.take(folder, host.pid()) if lock is None else (folder, lock)
-        store = cls(place, host, cache, lock, folder)
+        place = folder
+        if lease is None:
+            place, lease = overlay.take(folder, host.pid())
+        store = cls(place, host, cache, lease, folder)
         try:
             store._open(model)
         except BaseException:
@@ -115,7 +118,7 @@ class Store:
     def _open(self, model: dict[str, Any] | None) -> None:
         try:
             if self.read_only:
-                readonly.fill(self.folder, self.origin)
+                overlay.fill(self.folder, self.origin)
             else:
                 salvage.finish(self.folder)
                 soundness.drop_damaged(self.folder / "views")
@@ -137,7 +140,7 @@ class Store:
         views = self.folder / "views"
         self.catalog = follow.open_catalog(views)
         self.readers = Readers(self.catalog)
-        self.log = Log.open(self.folder / "log", self.catalog.position)
+        self.log = FileLog.open(self.folder / "log", self.catalog.position)
         follow.replay(self.log, self.catalog)
         self.fulltext = FullText.open(views / "fulltext")
         self._catch_up(self.fulltext)
@@ -332,18 +335,18 @@ class Store:
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         if self.broken is not None:
             raise self.broken
-        before, mark = self.published.seq if hasattr(self, "published") else 0, self.log.mark()
+        before = self.published.seq if hasattr(self, "published") else 0
         try:
-            for ticket in tickets:
-                take_turn(ticket, Lane(self.host, self.log, self.catalog))
-            if self.log.head.seq == mark.head.seq:
-                return
-            if self.read_only:
-                raise readonly.refusal(self.origin)
-            touched = self.reindex(self.fulltext, before)
-            self.log.sync()
+            with self.log.batch() as batch:
+                for ticket in tickets:
+                    take_turn(ticket, Lane(self.host, batch, self.catalog))
+                if batch.head == self.log.head:
+                    return
+                if self.read_only:
+                    raise readonly.refusal(self.origin)
+                touched = self.reindex(self.fulltext, before)
+                batch.commit()
         except BaseException:
-            self.log.rollback(mark)
             _quietly(self.catalog.rollback)
             _quietly(self.fulltext.rollback)
             raise
@@ -391,8 +394,8 @@ class Store:
             if hasattr(self, part):
                 _quietly(getattr(self, part).close)
         if self.read_only:
-            readonly.remove_overlay(self.folder)
-        os.close(self._lock_fd)
+            overlay.remove(self.folder)
+        self._lease.release()
 
 
 def _quietly(close: Callable[[], None]) -> None:

@@ -471,9 +471,9 @@ def test_a_damaged_source(
 
 def test_doctor_tells_line_record_and_document_of_an_open_store(session: Session) -> None:
     fill(session)
-    [segment] = session.store.log.segments()
+    [segment] = (session.store.folder / "log").iterdir()
     whole = segment.read_bytes()
-    drop_line(session.store.log.folder, 4)
+    drop_line(session.store.folder / "log", 4)
     found = {f["name"]: f for f in session.data("doctor")["findings"]}["log"]
     assert found["status"] == "fail"
     assert (

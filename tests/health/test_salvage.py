@@ -18,9 +18,10 @@ from kbproc.events.agent import AgentDeleted
 from kbproc.health import salvage
 from kbproc.log import file
 from kbproc.log import record as records
-from kbproc.log.file import Log
+from kbproc.log.file import FileLog
+from kbproc.log.file import survey_folder as survey
+from kbproc.log.interface import Lost, Survey
 from kbproc.log.record import START, Draft, Position, Record
-from kbproc.log.survey import Kept, Lost, Survey, survey
 from kbproc.store.store import Store
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
@@ -48,12 +49,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list
     folder = tmp_path_factory.mktemp("sound") / "log"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "SEGMENT_BYTES", 900)
-        log = Log.open(folder)
+        log = FileLog.open(folder)
         written = []
         for number in range(1, 13):
-            log.mark()
-            written += log.append([draft(number)])
-            log.sync()
+            with log.batch() as batch:
+                written += batch.append([draft(number)])
+                batch.commit()
         log.close()
     assert len(list(folder.iterdir())) == 4
     yield folder, written
@@ -78,7 +79,7 @@ def lost(found: Survey) -> list[tuple[int, int]]:
 
 
 def kept(found: Survey) -> list[int]:
-    return [part.seq for part in found.chain if isinstance(part, Kept)]
+    return [part.position.seq for part in found.chain if not isinstance(part, Lost)]
 
 
 def split(segment: Path) -> list[bytes]:
@@ -229,8 +230,8 @@ def test_any_harm_to_a_segment(
     if segment.read_bytes() != before:
         assert found.damaged
     for part in found.chain:
-        if isinstance(part, Kept):
-            assert records.decode(part.read()) == written[part.seq - 1]
+        if not isinstance(part, Lost):
+            assert records.decode(part.read()) == written[part.position.seq - 1]
     shutil.rmtree(log.parent)
 
 

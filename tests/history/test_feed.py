@@ -308,7 +308,7 @@ def test_a_record_is_made_short_enough(events: list[feed.ShownEvent], most: int)
 
 def rewritten(session: Session, change: Any) -> None:
     """The closed store's log with other lines; its views are made again from them."""
-    (segment,) = session.store.log.segments()
+    (segment,) = (session.store.folder / "log").iterdir()
     lines = [records.decode(line) for line in segment.read_bytes().splitlines()]
     segment.write_bytes(b"".join(records.encode(r) + b"\n" for r in change(lines)))
     shutil.rmtree(session.store.folder / "views")
@@ -381,7 +381,7 @@ def test_damage_is_told_with_what_it_affects(open_session: OpenSession, how: str
     session = ready(open_session())
     for number in range(1, 6):
         session.data("doc.create", title=f"Title {number}", text="words")
-    (segment,) = session.store.log.segments()
+    (segment,) = (session.store.folder / "log").iterdir()
     whole = segment.read_bytes()
     damaged(segment, seq, how)
     error = session.error("events.verify")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kbproc.base.errors import KbprocError
 from kbproc.log import file
 from kbproc.log import record as records
-from kbproc.log.file import Log
+from kbproc.log.file import FileLog
 from kbproc.log.record import GENESIS, START, Draft, Position, Record
 from tests.kit.patience import PATIENCE
 
@@ -36,14 +36,19 @@ def draft(number: int, size: int = 10) -> Draft:
     )
 
 
-def write(log: Log, count: int, *, size: int = 10) -> list[Record]:
-    """One synced batch a record, as the store does it."""
-    records = []
+def write(log: FileLog, count: int, *, size: int = 10) -> list[Record]:
+    """A committed batch a record."""
+    written = []
     for _ in range(count):
-        log.mark()
-        records += log.append([draft(log.head.seq + 1, size)])
-        log.sync()
-    return records
+        written += commit(log, [draft(log.head.seq + 1, size)])
+    return written
+
+
+def commit(log: FileLog, drafts: list[Draft]) -> list[Record]:
+    with log.batch() as batch:
+        written = batch.append(drafts)
+        batch.commit()
+    return written
 
 
 @pytest.fixture
@@ -52,8 +57,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(folder: Path) -> Iterator[Log]:
-    log = Log.open(folder)
+def log(folder: Path) -> Iterator[FileLog]:
+    log = FileLog.open(folder)
     yield log
     log.close()
 
@@ -73,8 +78,8 @@ def refused(type: str, work: Callable[[], Any]) -> KbprocError:
 # ------------------------------------------------------------------ read and write
 
 
-def test_what_is_appended_is_read(log: Log) -> None:
-    records = log.append([draft(1), draft(2)]) + write(log, 1)
+def test_what_is_appended_is_read(log: FileLog) -> None:
+    records = commit(log, [draft(1), draft(2)]) + write(log, 1)
     assert [r.seq for r in records] == [1, 2, 3]
     assert list(log.read()) == records
     assert list(log.read(2)) == records[2:]
@@ -84,19 +89,19 @@ def test_what_is_appended_is_read(log: Log) -> None:
     assert log.last_ts == records[-1].ts
 
 
-def test_records_are_chained(log: Log) -> None:
+def test_records_are_chained(log: FileLog) -> None:
     first, second = write(log, 2)
     assert (first.prev, second.prev) == (GENESIS, first.hash)
     assert len({first.hash, second.hash, GENESIS}) == 3
 
 
-def test_equal_events_have_other_hashes(log: Log) -> None:
+def test_equal_events_have_other_hashes(log: FileLog) -> None:
     """Each record is salted: whoever holds a hash can't try out what was erased."""
-    one, two = log.append([draft(1), msgspec.structs.replace(draft(1), salt="ff" * 16)])
+    one, two = commit(log, [draft(1), msgspec.structs.replace(draft(1), salt="ff" * 16)])
     assert one.hash != two.hash
 
 
-def test_a_line_is_one_json_object_with_known_members(log: Log, folder: Path) -> None:
+def test_a_line_is_one_json_object_with_known_members(log: FileLog, folder: Path) -> None:
     write(log, 1)
     line = (folder / "000000000001.ndjson").read_bytes()
     assert line.endswith(b"}\n")
@@ -115,24 +120,23 @@ def test_a_line_is_one_json_object_with_known_members(log: Log, folder: Path) ->
     ]
 
 
-def test_reopening_goes_on(log: Log, folder: Path) -> None:
+def test_reopening_goes_on(log: FileLog, folder: Path) -> None:
     write(log, 3)
     head = log.head
     log.close()
-    again = Log.open(folder, head)
+    again = FileLog.open(folder, head)
     assert (again.head, again.last_ts) == (head, log.last_ts)
     write(again, 2)
     assert again.verify() == 5
     again.close()
 
 
-def test_nothing_appended_writes_nothing(log: Log) -> None:
-    assert log.append([]) == []
-    log.sync()
+def test_nothing_appended_writes_nothing(log: FileLog) -> None:
+    assert commit(log, []) == []
     assert log.head == START and list(log.read()) == []
 
 
-def test_only_the_owner_may_look(log: Log, folder: Path) -> None:
+def test_only_the_owner_may_look(log: FileLog, folder: Path) -> None:
     write(log, 1)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
@@ -142,7 +146,7 @@ def test_only_the_owner_may_look(log: Log, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_segments_are_named_by_their_first_seq(log: Log, folder: Path) -> None:
+def test_segments_are_named_by_their_first_seq(log: FileLog, folder: Path) -> None:
     records = write(log, 20)
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) > 3
@@ -153,42 +157,39 @@ def test_segments_are_named_by_their_first_seq(log: Log, folder: Path) -> None:
         assert list(log.read(after)) == records[after:]
     log.close()
     for known in (START, *(record.position for record in records)):
-        again = Log.open(folder, known)
+        again = FileLog.open(folder, known)
         assert again.head == records[-1].position
         again.close()
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_batch_lies_in_one_segment(log: Log, folder: Path) -> None:
+def test_a_batch_lies_in_one_segment(log: FileLog, folder: Path) -> None:
     write(log, 2)
-    mark = log.mark()
-    log.append([draft(n, 300) for n in range(3, 9)])
-    log.sync()
+    commit(log, [draft(n, 300) for n in range(3, 9)])
     assert len(list(folder.iterdir())) == 1
-    log.rollback(mark)
-    assert log.verify() == 2
+    assert log.verify() == 8
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_lost_segment_is_found(log: Log, folder: Path) -> None:
+def test_a_lost_segment_is_found(log: FileLog, folder: Path) -> None:
     write(log, 20)
     paths = sorted(folder.iterdir())
     for path in paths:
         kept = path.read_bytes()
         path.unlink()
         refused("store.corrupt", log.verify)
-        refused("store.corrupt", lambda: Log.open(folder, log.head).verify())
+        refused("store.corrupt", lambda: FileLog.open(folder, log.head).verify())
         path.write_bytes(kept)
     assert log.verify() == 20
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_an_empty_last_segment_is_no_harm(log: Log, folder: Path) -> None:
+def test_an_empty_last_segment_is_no_harm(log: FileLog, folder: Path) -> None:
     """A crash between making a segment and its first record."""
     write(log, 10)
     (folder / "000000000011.ndjson").touch()
     log.close()
-    again = Log.open(folder, log.head)
+    again = FileLog.open(folder, log.head)
     write(again, 1)
     assert again.verify() == 11
     again.close()
@@ -202,14 +203,14 @@ def last_line(path: Path) -> int:
     return path.read_bytes().rstrip(b"\n").rfind(b"\n") + 1
 
 
-def test_a_torn_last_line_is_cut_off_at_every_byte(log: Log, folder: Path) -> None:
+def test_a_torn_last_line_is_cut_off_at_every_byte(log: FileLog, folder: Path) -> None:
     records = write(log, 3)
     log.close()
     path = folder / "000000000001.ndjson"
     data, start = path.read_bytes(), last_line(path)
     for size in range(start, len(data)):
         path.write_bytes(data[:size])
-        again = Log.open(folder, records[1].position)
+        again = FileLog.open(folder, records[1].position)
         assert again.head == records[1].position, size
         assert path.read_bytes() == data[:start], size
         assert write(again, 1)[0].seq == 3
@@ -217,20 +218,20 @@ def test_a_torn_last_line_is_cut_off_at_every_byte(log: Log, folder: Path) -> No
         again.close()
 
 
-def test_a_whole_unacknowledged_record_stays(log: Log, folder: Path) -> None:
+def test_a_whole_unacknowledged_record_stays(log: FileLog, folder: Path) -> None:
     records = write(log, 3)
     log.close()
-    again = Log.open(folder, records[1].position)
+    again = FileLog.open(folder, records[1].position)
     assert again.head == records[2].position
     again.close()
 
 
-def test_a_torn_only_line(log: Log, folder: Path) -> None:
+def test_a_torn_only_line(log: FileLog, folder: Path) -> None:
     write(log, 1)
     log.close()
     path = folder / "000000000001.ndjson"
     path.write_bytes(path.read_bytes()[:40])
-    again = Log.open(folder)
+    again = FileLog.open(folder)
     assert again.head == START
     assert write(again, 1)[0].seq == 1
     assert again.verify() == 1
@@ -238,19 +239,19 @@ def test_a_torn_only_line(log: Log, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_torn_first_line_of_a_later_segment(log: Log, folder: Path) -> None:
+def test_a_torn_first_line_of_a_later_segment(log: FileLog, folder: Path) -> None:
     write(log, 10)
     log.close()
     path = folder / "000000000011.ndjson"
     path.write_bytes(b'{"seq":11,"ts":"20')
-    again = Log.open(folder, log.head)
+    again = FileLog.open(folder, log.head)
     assert again.head == log.head
     write(again, 1)
     assert again.verify() == 11
     again.close()
 
 
-def test_what_a_view_has_applied_is_never_cut_off(log: Log, folder: Path) -> None:
+def test_what_a_view_has_applied_is_never_cut_off(log: FileLog, folder: Path) -> None:
     """A damaged end of an acknowledged record is damage, and is left for a salvage."""
     write(log, 3)
     log.close()
@@ -258,10 +259,10 @@ def test_what_a_view_has_applied_is_never_cut_off(log: Log, folder: Path) -> Non
     data, start = path.read_bytes(), last_line(path)
     for size in {start + 1, (start + len(data)) // 2, len(data) - 1}:
         path.write_bytes(data[:size])
-        refused("store.corrupt", lambda: Log.open(folder, log.head))
+        refused("store.corrupt", lambda: FileLog.open(folder, log.head))
         assert path.read_bytes() == data[:size]
     path.write_bytes(data[:-1] + b"\x0b")
-    refused("store.corrupt", lambda: Log.open(folder, log.head))
+    refused("store.corrupt", lambda: FileLog.open(folder, log.head))
     assert path.read_bytes() == data[:-1] + b"\x0b"
 
 
@@ -276,7 +277,7 @@ def whole(folder: Path) -> bytes:
 def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A log of six records."""
     folder = tmp_path_factory.mktemp("sample")
-    log = Log.open(folder)
+    log = FileLog.open(folder)
     write(log, 6)
     log.close()
     return whole(folder)
@@ -286,7 +287,7 @@ def checked(folder: Path, data: bytes) -> int:
     """How many records a log of these bytes verifies to; it is opened knowing of none."""
     folder.mkdir(exist_ok=True)
     (folder / "000000000001.ndjson").write_bytes(data)
-    log = Log.open(folder)
+    log = FileLog.open(folder)
     try:
         return log.verify()
     finally:
@@ -333,7 +334,7 @@ def test_lost_repeated_and_swapped_lines_are_found(
     refused("store.corrupt", lambda: checked(tmp_path_factory.mktemp("log"), changed))
 
 
-def test_damage_is_located(log: Log, folder: Path) -> None:
+def test_damage_is_located(log: FileLog, folder: Path) -> None:
     write(log, 3)
     path = folder / "000000000001.ndjson"
     path.write_bytes(path.read_bytes().replace(b"token-3", b"token-4"))
@@ -341,46 +342,46 @@ def test_damage_is_located(log: Log, folder: Path) -> None:
     assert error.detail == {"segment": path.name, "line": 3, "seq": 3}
 
 
-def test_a_log_cut_at_a_records_end_is_found(log: Log, folder: Path) -> None:
+def test_a_log_cut_at_a_records_end_is_found(log: FileLog, folder: Path) -> None:
     write(log, 3)
     log.close()
     path = folder / "000000000001.ndjson"
     path.write_bytes(path.read_bytes()[: last_line(path)])
-    error = refused("store.corrupt", lambda: Log.open(folder, log.head))
+    error = refused("store.corrupt", lambda: FileLog.open(folder, log.head))
     assert error.detail == {"expected_seq": 3, "last_seq": 2}
     path.unlink()
-    assert refused("store.corrupt", lambda: Log.open(folder, log.head)).detail == {
+    assert refused("store.corrupt", lambda: FileLog.open(folder, log.head)).detail == {
         "expected_seq": 3
     }
 
 
-def test_a_replaced_record_is_found(log: Log, folder: Path) -> None:
+def test_a_replaced_record_is_found(log: FileLog, folder: Path) -> None:
     write(log, 3)
     log.close()
-    refused("store.corrupt", lambda: Log.open(folder, Position(3, "ab" * 16)))
+    refused("store.corrupt", lambda: FileLog.open(folder, Position(3, "ab" * 16)))
 
 
-def test_opening_checks_only_what_the_views_have_not_seen(log: Log, folder: Path) -> None:
+def test_opening_checks_only_what_the_views_have_not_seen(log: FileLog, folder: Path) -> None:
     """So that opening a large store is quick; `verify` checks all."""
     write(log, 3)
     log.close()
     path = folder / "000000000001.ndjson"
     path.write_bytes(path.read_bytes().replace(b"token-1", b"token-9"))
-    again = Log.open(folder, log.head)
+    again = FileLog.open(folder, log.head)
     assert again.head == log.head
     refused("store.corrupt", again.verify)
-    refused("store.corrupt", lambda: Log.open(folder))
+    refused("store.corrupt", lambda: FileLog.open(folder))
 
 
 # ---------------------------------------------------------------- rollback, failures
 
 
-def test_rollback_takes_back_what_came_since_the_mark(log: Log, folder: Path) -> None:
+def test_rollback_takes_back_what_came_since_the_mark(log: FileLog, folder: Path) -> None:
     write(log, 2)
-    before, mark = whole(folder), log.mark()
-    log.append([draft(3), draft(4)])
-    log.append([draft(5)])
-    log.rollback(mark)
+    before = whole(folder)
+    with log.batch() as batch:
+        batch.append([draft(3), draft(4)])
+        batch.append([draft(5)])
     assert whole(folder) == before
     assert (log.head.seq, log.last_ts) == (2, draft(2).ts)
     assert write(log, 1)[0].seq == 3
@@ -425,12 +426,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.mark.parametrize("written", [0, 1, 100])
 def test_a_full_disk_leaves_nothing_behind(
-    log: Log, folder: Path, disk: Disk, written: int
+    log: FileLog, folder: Path, disk: Disk, written: int
 ) -> None:
     write(log, 2)
     before, head = whole(folder), log.head
     disk.write_fails_after = written
-    refused("store.io", lambda: log.append([draft(3)]))
+    refused("store.io", lambda: commit(log, [draft(3)]))
     assert (whole(folder), log.head) == (before, head)
     assert log.verify() == 2
     disk.write_fails_after = None
@@ -438,7 +439,7 @@ def test_a_full_disk_leaves_nothing_behind(
     assert log.verify() == 3
 
 
-def test_a_short_write_is_continued(log: Log, disk: Disk) -> None:
+def test_a_short_write_is_continued(log: FileLog, disk: Disk) -> None:
     calls: list[int] = []
     real = disk._write
 
@@ -452,35 +453,33 @@ def test_a_short_write_is_continued(log: Log, disk: Disk) -> None:
     assert log.verify() == 2
 
 
-def test_after_a_failed_fsync_nothing_is_taken_again(log: Log, folder: Path, disk: Disk) -> None:
+def test_after_a_failed_fsync_nothing_is_taken_again(
+    log: FileLog, folder: Path, disk: Disk
+) -> None:
     write(log, 2)
-    mark = log.mark()
-    log.append([draft(3)])
     disk.sync_error = errno.EIO
-    refused("store.io", log.sync)
-    log.rollback(mark)
+    refused("store.io", lambda: commit(log, [draft(3)]))
     disk.sync_error = None
-    refused("store.io", lambda: log.append([draft(3)]))
-    refused("store.io", log.mark)
+    refused("store.io", lambda: commit(log, [draft(3)]))
     assert log.verify() == 2, "reads go on"
     log.close()
-    again = Log.open(folder, log.head)
+    again = FileLog.open(folder, log.head)
     assert write(again, 1)[0].seq == 3
     again.close()
 
 
-def test_what_can_not_be_taken_back_stops_the_log(log: Log, folder: Path, disk: Disk) -> None:
+def test_what_can_not_be_taken_back_stops_the_log(log: FileLog, folder: Path, disk: Disk) -> None:
     write(log, 2)
     disk.write_fails_after, disk.truncate_error = 10, errno.EIO
-    refused("store.io", lambda: log.append([draft(3)]))
+    refused("store.io", lambda: commit(log, [draft(3)]))
     disk.write_fails_after = disk.truncate_error = None
-    refused("store.io", lambda: log.append([draft(3)]))
+    refused("store.io", lambda: commit(log, [draft(3)]))
     log.close()
-    assert Log.open(folder, log.head).head == log.head, "the torn line is cut off"
+    assert FileLog.open(folder, log.head).head == log.head, "the torn line is cut off"
 
 
 def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(
-    log: Log, folder: Path, monkeypatch: pytest.MonkeyPatch
+    log: FileLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the folder's fsync fails once, the next write tries it again."""
     synced: list[bool] = []
@@ -495,13 +494,13 @@ def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    refused("store.io", log.mark)
+    refused("store.io", lambda: write(log, 1))
     write(log, 1)
     assert synced == [True]
 
 
 def test_verify_does_not_stumble_over_a_record_that_is_being_written(
-    log: Log, monkeypatch: pytest.MonkeyPatch
+    log: FileLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log, 3)
     real, half, verified = os.write, threading.Event(), threading.Event()
@@ -528,9 +527,9 @@ def test_verify_does_not_stumble_over_a_record_that_is_being_written(
 
 def test_a_letter_made_large_is_damage(tmp_path: Path) -> None:
     """One flipped bit turns b into B: the same number, and not what was written."""
-    log = Log.open(tmp_path)
+    log = FileLog.open(tmp_path)
     record = next(
-        r for r in log.append([draft(n) for n in range(1, 41)]) if r.prev.upper() != r.prev
+        r for r in commit(log, [draft(n) for n in range(1, 41)]) if r.prev.upper() != r.prev
     )
     assert records.is_sound(record)
     assert not records.is_sound(msgspec.structs.replace(record, prev=record.prev.upper()))

@@ -18,6 +18,7 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
+from kbproc.log.lease import FileLease
 from kbproc.settings import config
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone
@@ -287,22 +288,22 @@ class Clock:
 
 def test_each_owner_gets_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that ends slowly is followed by one that has not said yet where it listens."""
-    lock = folder.take_folder(tmp_path, 1)
-    folder.sign_lock(lock, 1, tmp_path / "kbproc.sock")
+    lease = folder.take_folder(tmp_path, 1)
+    lease.announce(tmp_path / "kbproc.sock")
 
     def after(seconds: int) -> None:
         if seconds == 20:
             (tmp_path / "lock").write_text("2\n")
         if seconds == 22:
-            os.close(lock)
+            lease.release()
 
     monkeypatch.setattr(reach, "time", Clock(after))
     taken = reach.reach(tmp_path, 3)
-    assert isinstance(taken, int)
+    assert isinstance(taken, FileLease)
     monkeypatch.setattr(reach, "time", Clock(lambda seconds: None))
     with pytest.raises(KbprocError, match="open in another process"):
         reach.reach(tmp_path, 4)  # whoever never says is not waited for
-    os.close(taken)
+    taken.release()
 
 
 @pytest.mark.parametrize(("said", "seen", "after"), [(0, 0, 0), (None, 0, 7), (3, 0, 3), (3, 5, 5)])

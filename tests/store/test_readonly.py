@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from kbproc.health import salvage
 from kbproc.health.doctor import examine
 from kbproc.log import file as log
 from kbproc.methods.registry import registry
-from kbproc.store import readonly
+from kbproc.store import overlay
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.conversations.scripts import make_files
@@ -244,11 +243,11 @@ def test_what_a_killed_process_left_goes_with_the_next(
     seal: Seal, open_session: OpenSession, store: Path, tmp_path: Path
 ) -> None:
     seal(store)
-    left, lock = readonly.take(store, 1)
-    readonly.fill(left, store)
+    left, lease = overlay.take(store, 1)
+    overlay.fill(left, store)
     held = open_session(store).store
     assert left in overlays(tmp_path), "somebody holds it"
-    os.close(lock)
+    lease.release()
     third = open_session(store).store
     assert overlays(tmp_path) == sorted([held.folder, third.folder])
 

@@ -42,7 +42,7 @@ from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow, EventRow
 
 if TYPE_CHECKING:
-    from kbproc.log.file import Log
+    from kbproc.log.interface import Log
 
 _FEW_DOCUMENTS = 100
 _BLOCK = 10_000

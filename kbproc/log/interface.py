@@ -1,0 +1,194 @@
+"""What a log promises, whatever keeps its records.
+
+Owns: the interfaces of a log and of a batch, and how a log's damage is described.
+Refuses to know: files, and what events mean.
+
+One test runs over every implementation: tests/log/test_contract.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO, NamedTuple, Protocol
+
+from kbproc.log import record as records
+from kbproc.log.record import START, Draft, Position, Record
+
+# Puts a record in the place of another; the same object where nothing changes.
+Change = Callable[[Record], Record]
+
+
+class Batch(Protocol):
+    """Records on their way into a log. Those that are not committed when it ends are taken back."""
+
+    @property
+    def head(self) -> Position:
+        """The last record's, committed or not."""
+
+    @property
+    def last_ts(self) -> str:
+        """The last record's `ts`, committed or not."""
+
+    def append(self, drafts: Sequence[Draft]) -> list[Record]:
+        """Numbers and chains `drafts`; they are durable after `commit` only.
+
+        Raises store.io with nothing of `drafts` kept.
+        """
+
+    def commit(self) -> None:
+        """Makes everything appended durable, all of it or nothing.
+
+        Raises store.io; after that the log may refuse every write until it is opened again.
+        """
+
+
+class LogFile(NamedTuple):
+    """A file of a log's copy: the first `size` bytes of what `open` reads."""
+
+    name: str
+    size: int
+    open: Callable[[], BinaryIO]
+
+
+class Log(Protocol):
+    """The records of one store. One thread at a time has a batch; any number read meanwhile."""
+
+    @property
+    def head(self) -> Position:
+        """The last committed record's; START in an empty log."""
+
+    @property
+    def last_ts(self) -> str:
+        """The last committed record's `ts`; empty in an empty log."""
+
+    def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
+        """Records with `after_seq` < seq ≤ `to_seq`, in order. Raises store.corrupt.
+
+        Appended records can be read before their batch is committed. A reader that is not
+        the batch's own thread names a `to_seq` up to `head`, or may find half a record.
+        """
+
+    def verify(self) -> int:
+        """Checks every record up to `head`; returns its seq. Raises store.corrupt."""
+
+    def batch(self) -> AbstractContextManager[Batch]:
+        """Waits until no other batch is open. Raises store.io."""
+
+    def rewrite(self, change: Change, *, to_seq: int) -> int:
+        """Puts `change(record)` in the place of every record up to `to_seq`.
+
+        A changed record keeps its number and its place in the chain. Batches may be written
+        meanwhile. Returns how many records have changed. Raises OSError, store.corrupt; what
+        has been changed by then stays so.
+        """
+
+    def as_files(self, to_seq: int) -> list[LogFile]:
+        """What a copy of the log up to the committed record `to_seq` consists of.
+
+        A folder with these files is a file log. They may be read while batches are written,
+        but not during a rewrite. Raises OSError, store.corrupt.
+        """
+
+    def survey(self) -> Survey:
+        """Everything that is damaged or lost up to `head`. Raises OSError."""
+
+    def close(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------- damage
+
+
+class Place(NamedTuple):
+    """A line that is not as it was written; `seq` as far as it can be told."""
+
+    segment: str
+    line: int
+    seq: int | None
+    wrong: str
+
+    def __str__(self) -> str:
+        told = "" if self.seq is None else f" (seq {self.seq})"
+        return f"{self.segment}, line {self.line}: {self.wrong}{told}"
+
+
+class Kept(Protocol):
+    """A sound record, which stands for the seqs from `first` to its own."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def position(self) -> Position: ...
+
+    def read(self) -> bytes:
+        """Its line as it was written, without the newline."""
+
+
+class Lost(NamedTuple):
+    """The records from `first` to `last` are gone; `prev` is the hash before them.
+
+    `segment` and `line`: where the next sound record stands, or the log's end.
+    """
+
+    first: int
+    last: Position
+    prev: str
+    segment: str
+    line: int
+
+    def __str__(self) -> str:
+        if self.first == self.last.seq:
+            which = f"record {self.first} is lost"
+        else:
+            which = f"records {self.first} to {self.last.seq} are lost"
+        return f"{which} ({self.segment}, line {self.line})"
+
+
+class Survey(NamedTuple):
+    """`chain`: what the log is once repaired, in order. `places`: what is wrong where."""
+
+    places: list[Place]
+    chain: Sequence[Kept | Lost]
+
+    @property
+    def lost(self) -> list[Lost]:
+        return [part for part in self.chain if isinstance(part, Lost)]
+
+    @property
+    def damaged(self) -> bool:
+        return bool(self.places or self.lost)
+
+    def holds(self, known: Position) -> bool:
+        """Whether the chain runs through this position, as far as that can be told."""
+        return known == START or any(
+            part.first <= known.seq < part.last.seq or part.last == known
+            if isinstance(part, Lost)
+            else part.position == known
+            for part in self.chain
+        )
+
+    def records(self) -> Iterator[Record]:
+        """The repaired log's records: one in the place of every lost stretch."""
+        return (record for record, _ in self._parts())
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The repaired log's lines, each with the first seq that it stands for.
+
+        What is sound stays byte for byte.
+        """
+        return ((record.first, line) for record, line in self._parts())
+
+    def _parts(self) -> Iterator[tuple[Record, bytes]]:
+        ts = ""
+        for part in self.chain:
+            if isinstance(part, Lost):
+                record = records.placeholder(
+                    first=part.first, last=part.last, prev=part.prev, ts=ts
+                )
+                line = records.encode(record)
+            else:
+                line = part.read()
+                record = records.decode(line)
+            yield record, line
+            ts = record.ts
