@@ -1,8 +1,8 @@
 """What is well and what is not.
 
 Owns: the list of checks and their findings.
-Refuses to know: how damage is found in files (checks.py, survey.py) and mended
-(salvage.py); each finding's hint says what a person can do.
+Refuses to know: how damage is found in files, and how it is mended (salvage.py); each
+finding's hint says what a person can do.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the damaged originals kept aside, a log written anew from what is left, and
 swapping it in so that a death at any moment leaves the damaged log or the repaired one.
-Refuses to know: how damage is found (survey.py), and what the views remember (recover.py).
+Refuses to know: how damage in a log is found, and what the views remember (recover.py).
 
 A repaired log lies in `damaged/N/repaired` until it takes its place. Once it has that
 name the repair is decided: `finish`, which every opening calls, brings it to its end.

@@ -3,7 +3,7 @@
 Owns: the interfaces of a log and of a batch, and how a log's damage is described.
 Refuses to know: files, and what events mean.
 
-One test runs over every implementation: tests/log/test_contract.py.
+One contract test runs over every implementation.
 """
 
 from __future__ import annotations

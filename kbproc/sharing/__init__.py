@@ -3,6 +3,6 @@
 Refuses to know: what requests mean.
 
 Offers: alone · attached · reach · serve
-May import: base · settings · store · agents · calls · methods · wire
+May import: base · settings · log · store · agents · calls · methods · wire
 Light: yes
 """

@@ -1,0 +1,163 @@
+"""The log and the lease that live in memory: for tests, and for a program that keeps nothing.
+
+Owns: records in a list, sealed and chained as on disk; a lease among the threads of a process.
+Refuses to know: files, and what events mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from kbproc.base.errors import KbprocError
+from kbproc.log import record as records
+from kbproc.log.interface import Batch, Change, LogFile, Survey
+from kbproc.log.lease import Holder, locked
+from kbproc.log.record import START, Draft, Position, Record
+from kbproc.log.segment import name_of
+
+
+class MemoryLog:
+    """The records of one store; see interface.Log for what its methods promise."""
+
+    def __init__(self, copied: Iterable[Record] = ()) -> None:
+        """`copied`: the records of another log, from its first on. Raises store.corrupt."""
+        self._records = list(copied)
+        self._changing = threading.Lock()
+        self._writing = threading.Lock()
+        self.head = self._records[-1].position if self._records else START
+        self.last_ts = self._records[-1].ts if self._records else ""
+        self.verify()
+
+    def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
+        with self._changing:
+            seqs, found = attrgetter("seq"), self._records
+            start = bisect_right(found, after_seq, key=seqs)
+            end = len(found) if to_seq is None else bisect_right(found, to_seq, key=seqs)
+            return iter(found[start:end])
+
+    def verify(self) -> int:
+        previous = START
+        for record in self.read(to_seq=self.head.seq):
+            wrong = records.fault(record, previous.seq, previous.hash)
+            if wrong is not None:
+                raise KbprocError("store.corrupt", f"The log {wrong}.", detail={"seq": record.seq})
+            previous = record.position
+        return previous.seq
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[Batch]:
+        with self._writing:
+            batch = _MemoryBatch(self)
+            try:
+                yield batch
+            finally:
+                self.cut_to(self.head.seq)
+
+    def extend(self, sealed: Iterable[Record]) -> None:
+        """For a batch: its records, which follow the last one."""
+        with self._changing:
+            self._records.extend(sealed)
+
+    def cut_to(self, seq: int) -> None:
+        """For a batch: forgets every record after this one."""
+        with self._changing:
+            del self._records[bisect_right(self._records, seq, key=attrgetter("seq")) :]
+
+    def rewrite(self, change: Change, *, to_seq: int) -> int:
+        old = list(self.read(to_seq=to_seq))
+        new = [records.replaced(record, change(record)) for record in old]
+        with self._changing:
+            self._records[: len(new)] = new
+        return sum(one is not other for one, other in zip(old, new, strict=True))
+
+    def as_files(self, to_seq: int) -> list[LogFile]:
+        """All in one file."""
+        copied = list(self.read(to_seq=to_seq))
+        if not copied:
+            return []
+
+        def read() -> BinaryIO:
+            return io.BytesIO(b"".join(_line(record) for record in copied))
+
+        return [LogFile(name_of(copied[0].first), sum(len(_line(r)) for r in copied), read)]
+
+    def survey(self) -> Survey:
+        """What is in memory is not damaged."""
+        return Survey([], [_Kept(record) for record in self.read(to_seq=self.head.seq)])
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _MemoryBatch:
+    def __init__(self, log: MemoryLog) -> None:
+        self.head = log.head
+        self.last_ts = log.last_ts
+        self._log = log
+
+    def append(self, drafts: Sequence[Draft]) -> list[Record]:
+        sealed = records.seal_all(drafts, self.head)
+        if sealed:
+            self._log.extend(sealed)
+            self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
+        return sealed
+
+    def commit(self) -> None:
+        self._log.head, self._log.last_ts = self.head, self.last_ts
+
+
+class _Kept(NamedTuple):
+    record: Record
+
+    @property
+    def first(self) -> int:
+        return self.record.first
+
+    @property
+    def position(self) -> Position:
+        return self.record.position
+
+    def read(self) -> bytes:
+        return records.encode(self.record)
+
+
+def _line(record: Record) -> bytes:
+    return records.encode(record) + b"\n"
+
+
+class Seat:
+    """What the leases on one store have in common."""
+
+    def __init__(self, store: str) -> None:
+        """`store`: its name, for whoever is refused."""
+        self.store = store
+        self.taken = threading.Lock()
+        self.holder = Holder("", None)
+
+
+class MemoryLease:
+    """One of those who want the seat; see lease.Lease."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    def take(self, pid: int) -> None:
+        if not self._seat.taken.acquire(blocking=False):
+            raise locked(self._seat.store, self._seat.holder.pid)
+        self._seat.holder = Holder(str(pid), None)
+
+    def announce(self, address: Path) -> None:
+        self._seat.holder = self._seat.holder._replace(address=address)
+
+    def holder(self) -> Holder:
+        return self._seat.holder
+
+    def release(self) -> None:
+        self._seat.taken.release()

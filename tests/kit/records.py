@@ -1,0 +1,37 @@
+"""Drafts to append to a log, and appending them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kbproc.log.interface import Log
+from kbproc.log.record import Draft, Record
+
+
+def draft(number: int, size: int = 10) -> Draft:
+    """Every second one carries a token; `size` is that of its event's text."""
+    return Draft(
+        ts=f"2026-01-01T00:00:00.{number:03d}Z",
+        actor="ann",
+        method="doc.create",
+        salt=f"{number:032x}",
+        events=msgspec.Raw(b'[{"n":"' + b"x" * size + b'"}]'),
+        token=f"token-{number}" if number % 2 else None,
+        params_hash="ab" if number % 2 else None,
+        result=msgspec.Raw(b'{"data":%d}' % number),
+    )
+
+
+def commit(log: Log, drafts: Sequence[Draft]) -> list[Record]:
+    """One batch."""
+    with log.batch() as batch:
+        written = batch.append(drafts)
+        batch.commit()
+    return written
+
+
+def write(log: Log, count: int, *, size: int = 10) -> list[Record]:
+    """A batch a record."""
+    return [record for _ in range(count) for record in commit(log, [draft(log.head.seq + 1, size)])]
