@@ -1,8 +1,9 @@
-"""Drafts to append to a log, and appending them."""
+"""Drafts to append to a log, appending them, and the lines of a segment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -35,3 +36,12 @@ def commit(log: Log, drafts: Sequence[Draft]) -> list[Record]:
 def write(log: Log, count: int, *, size: int = 10) -> list[Record]:
     """A batch a record."""
     return [record for _ in range(count) for record in commit(log, [draft(log.head.seq + 1, size)])]
+
+
+def split(segment: Path) -> list[bytes]:
+    """Its lines, with their newlines."""
+    return segment.read_bytes().splitlines(keepends=True)
+
+
+def put(lines: list[bytes], segment: Path) -> None:
+    segment.write_bytes(b"".join(lines))

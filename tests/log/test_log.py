@@ -1,4 +1,4 @@
-"""The log: what is acknowledged stays, what is damaged is found."""
+"""The log in files: what is acknowledged stays, what is damaged is found."""
 
 from __future__ import annotations
 
@@ -19,36 +19,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.log import file
 from kbproc.log import record as records
 from kbproc.log.file import FileLog
-from kbproc.log.record import GENESIS, START, Draft, Position, Record
+from kbproc.log.record import START, Position
 from tests.kit.patience import PATIENCE
-
-
-def draft(number: int, size: int = 10) -> Draft:
-    return Draft(
-        ts=f"2026-01-01T00:00:00.{number:03d}Z",
-        actor="ann",
-        method="doc.create",
-        salt=f"{number:032x}",
-        events=msgspec.Raw(b'[{"n":"' + b"x" * size + b'"}]'),
-        token=f"token-{number}" if number % 2 else None,
-        params_hash="ab" if number % 2 else None,
-        result=msgspec.Raw(b'{"data":%d}' % number),
-    )
-
-
-def write(log: FileLog, count: int, *, size: int = 10) -> list[Record]:
-    """A committed batch a record."""
-    written = []
-    for _ in range(count):
-        written += commit(log, [draft(log.head.seq + 1, size)])
-    return written
-
-
-def commit(log: FileLog, drafts: list[Draft]) -> list[Record]:
-    with log.batch() as batch:
-        written = batch.append(drafts)
-        batch.commit()
-    return written
+from tests.kit.records import commit, draft, write
 
 
 @pytest.fixture
@@ -75,30 +48,7 @@ def refused(type: str, work: Callable[[], Any]) -> KbprocError:
     return found.value
 
 
-# ------------------------------------------------------------------ read and write
-
-
-def test_what_is_appended_is_read(log: FileLog) -> None:
-    records = commit(log, [draft(1), draft(2)]) + write(log, 1)
-    assert [r.seq for r in records] == [1, 2, 3]
-    assert list(log.read()) == records
-    assert list(log.read(2)) == records[2:]
-    assert list(log.read(3)) == []
-    assert log.verify() == 3
-    assert log.head == records[-1].position
-    assert log.last_ts == records[-1].ts
-
-
-def test_records_are_chained(log: FileLog) -> None:
-    first, second = write(log, 2)
-    assert (first.prev, second.prev) == (GENESIS, first.hash)
-    assert len({first.hash, second.hash, GENESIS}) == 3
-
-
-def test_equal_events_have_other_hashes(log: FileLog) -> None:
-    """Each record is salted: whoever holds a hash can't try out what was erased."""
-    one, two = commit(log, [draft(1), msgspec.structs.replace(draft(1), salt="ff" * 16)])
-    assert one.hash != two.hash
+# ------------------------------------------------------------------ lines and files
 
 
 def test_a_line_is_one_json_object_with_known_members(log: FileLog, folder: Path) -> None:
@@ -129,11 +79,6 @@ def test_reopening_goes_on(log: FileLog, folder: Path) -> None:
     write(again, 2)
     assert again.verify() == 5
     again.close()
-
-
-def test_nothing_appended_writes_nothing(log: FileLog) -> None:
-    assert commit(log, []) == []
-    assert log.head == START and list(log.read()) == []
 
 
 def test_only_the_owner_may_look(log: FileLog, folder: Path) -> None:
@@ -376,7 +321,7 @@ def test_opening_checks_only_what_the_views_have_not_seen(log: FileLog, folder: 
 # ---------------------------------------------------------------- rollback, failures
 
 
-def test_rollback_takes_back_what_came_since_the_mark(log: FileLog, folder: Path) -> None:
+def test_no_byte_is_left_of_a_batch_that_is_not_committed(log: FileLog, folder: Path) -> None:
     write(log, 2)
     before = whole(folder)
     with log.batch() as batch:

@@ -204,7 +204,8 @@ def create(session: Session, token: str) -> tuple[int, int]:
     from kbproc.store.pipeline import write
 
     params = Create(title=token, text=f"word {token}", client_token=token)
-    call = session.service.call(session.connection.peer, lambda name, fields: None, lambda: False, {})
+    peer = session.connection.peer
+    call = session.service.call(peer, lambda name, fields: None, lambda: False, {})
     asked = Request(
         method="doc.create", actor=call.peer.actor, params=params, destructive=False, now=call.now
     )
