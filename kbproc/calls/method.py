@@ -16,6 +16,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params
 from kbproc.base.suggest import alike, meant, nearest
+from kbproc.store.decision import Decide
 
 _MOST_SHOWN = 100  # characters of what a client sent
 
@@ -53,15 +54,12 @@ class Method(Struct, frozen=True, kw_only=True):
     idempotent: bool
     whole: bool
     more_scopes: tuple[str, ...]
+    plan: Callable[..., Decide] | None
 
     @property
     def schema(self) -> str:
         """The name of its result schema."""
         return f"{self.name}/1"
-
-    @property
-    def long(self) -> bool:
-        return self.streams and self.kind != "read"
 
     @property
     def all_errors(self) -> tuple[str, ...]:
@@ -101,15 +99,18 @@ def method(
     idempotent: bool | None = None,
     whole: bool | None = None,
     more_scopes: Iterable[str] = (),
+    plan: Callable[..., Decide] | None = None,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
     A read's handler is `(call, params) -> Reply`; a short write's is
-    `(call, params) -> Decide`: slow work happens there, outside the lane; a
-    long write's is `(call, params, write) -> Reply`. `elsewhere`: it writes outside
-    of the store only, so that the store may be read-only. `whole`: it shows or changes
-    the whole store, so that a process bound to an agent can't call it; `more_scopes`
-    allow more within it.
+    `(call, params) -> Decide`: slow work happens there, outside the lane. A long write's
+    is `(call, params, write) -> Reply`, and it has a `plan`, `(call, params) -> Decide`: a dry
+    run answers it, and where the params can confirm, its events are what a person approves.
+
+    `elsewhere`: it writes outside of the store only, so that the store may be read-only.
+    `whole`: it shows or changes the whole store, so that a process bound to an agent can't
+    call it; `more_scopes` allow more within it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -131,6 +132,7 @@ def method(
         "idempotent": kind == "read" if idempotent is None else idempotent,
         "whole": scope == "admin" if whole is None else whole,
         "more_scopes": tuple(more_scopes),
+        "plan": plan,
     }
 
     def declare(handler: F) -> F:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.params import Params, ReadParams, WriteParams, decode_params
+from kbproc.base.params import DestructiveParams, Params, ReadParams, WriteParams, decode_params
 from kbproc.calls.call import Call
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
@@ -122,12 +122,17 @@ def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
         now=call.now,
         sight=call.sight,
     )
-    if found.long:
-        write = pipeline.LongWrite(call.store, request)
-        earlier = None if params.dry_run else write.earlier()
-        done: Reply = _reply(earlier) if earlier else found.handler(call, params, write)
-        return done
-    return _reply(pipeline.write(call.store, request, found.handler(call, params)))
+    if found.plan is None:
+        return _reply(pipeline.write(call.store, request, found.handler(call, params)))
+    if params.dry_run:
+        return _reply(pipeline.preview(call.store, request, found.plan(call, params)))
+    write = pipeline.LongWrite(call.store, request)
+    if earlier := write.earlier():
+        return _reply(earlier)
+    if isinstance(params, DestructiveParams):
+        write.approve(found.plan(call, params))
+    done: Reply = found.handler(call, params, write)
+    return done
 
 
 def _reply(outcome: pipeline.Outcome) -> Reply:
@@ -135,6 +140,7 @@ def _reply(outcome: pipeline.Outcome) -> Reply:
         data=outcome.data,
         seq=outcome.seq,
         plan=outcome.plan,
+        hint=outcome.hint,
         duplicate=outcome.duplicate or None,
     )
 

@@ -325,6 +325,7 @@ def removal(here: Here, kb: str, rows: list[DocumentRow]) -> Decision:
         targets=targets_of(rows),
         changes=[f"removed: {row.path}" for row in rows],
         bulk=is_bulk(here, kb, len(rows)) if rows else False,
+        destructive=bool(rows),
     )
 
 

@@ -197,6 +197,7 @@ def removal(diffs: Iterable[tuple[str, Diff]]) -> Decision:
         ],
         changes=[held_back(agent, diff) for agent, diff in large],
         bulk=bool(rows),
+        destructive=bool(rows),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
+from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import Sight
@@ -42,7 +43,9 @@ class Here:
 class Decision(Struct, frozen=True, kw_only=True):
     """What should happen. `data` is the answer; `effect` runs between decide and append.
 
-    `bound`: what a plan is bound to besides its targets' revisions.
+    `bound`: what a plan is bound to besides its targets' revisions. `destructive`: this
+    needs a person's approval, even if its method as a rule does not. `hint` goes with
+    a dry run.
     """
 
     events: list[Event]
@@ -51,7 +54,14 @@ class Decision(Struct, frozen=True, kw_only=True):
     changes: list[str] = []
     bound: list[str] = []
     bulk: bool = False
+    destructive: bool = False
     effect: Callable[[], None] | None = None
+    hint: str | None = None
+
+    @property
+    def deleted(self) -> frozenset[int]:
+        """The documents that it hides, by id."""
+        return frozenset(event.id for event in self.events if isinstance(event, DocDeleted))
 
 
 Decide = Callable[[Here], Decision]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
-from kbproc.store.decision import Decide, Here, Request
+from kbproc.store.decision import Decide, Decision, Here, Request
 from kbproc.store.plan import Plan, confirm, plan_of
 from kbproc.views.catalog.queries.all import Queries
 
@@ -33,6 +33,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     data: Any = None
     seq: int
     plan: Plan | None = None
+    hint: str | None = None
     duplicate: bool = False
 
 
@@ -74,18 +75,21 @@ def _here(lane: Lane, request: Request) -> Here:
 def preview(store: Store, request: Request, decide: Decide) -> Outcome:
     """The plan; nothing is written and no token is used."""
     with store.reading() as snapshot:
-        here = Here(snapshot.queries, request.now, snapshot.published.head)
-        decision = decide(here)
-        return Outcome(seq=snapshot.seq, plan=plan_of(request, decision))
+        decision = decide(Here(snapshot.queries, request.now, snapshot.published.head))
+        return Outcome(seq=snapshot.seq, plan=plan_of(request, decision), hint=decision.hint)
 
 
 class LongWrite:
-    """A write of several records under one token; the last one holds its outcome."""
+    """A write of several records under one token; the last one holds its outcome.
+
+    `approved`: what was asked for before it began; nothing unless `approve` was called.
+    """
 
     def __init__(self, store: Store, request: Request) -> None:
         self.store = store
         self.request = request
         self.seq = store.published.seq
+        self.approved = Decision(events=[], data=None)
 
     def earlier(self) -> Outcome | None:
         """The outcome of an earlier run that came to its end."""
@@ -93,6 +97,14 @@ class LongWrite:
             return None
         with self.store.reading() as snapshot:
             return _earlier(snapshot.queries, self.request)
+
+    def approve(self, decide: Decide) -> None:
+        """Before anything is done. Raises input.confirmation_required, resource.plan_stale."""
+        with self.store.reading() as snapshot:
+            here = Here(snapshot.queries, self.request.now, snapshot.published.head)
+            self.approved = decide(here)
+        if self.approved.events:
+            confirm(self.request, self.approved)
 
     def written(self) -> dict[int, int]:
         """document id → revision, of what an earlier, unfinished run has written."""
@@ -103,13 +115,19 @@ class LongWrite:
             return snapshot.queries.written_under(self.request.actor, self.request.method, token)
 
     def item(self, decide: Decide) -> Any:
-        """One item through the lane; returns the decision's data."""
+        """One item through the lane; returns the decision's data.
+
+        What is destructive of it is confirmed in the lane, too: it may have changed since.
+        """
 
         def turn(lane: Lane) -> tuple[Any, int]:
             _earlier(lane.queries, self.request)  # another run may have taken the token meanwhile
             decision = decide(_here(lane, self.request))
             if not decision.events:
                 return decision.data, lane.head.seq
+            confirm(self.request, decision)
+            if decision.effect is not None:
+                decision.effect()
             return decision.data, _append(lane, self.request, decision.events, None)
 
         data, self.seq = self.store.commit(turn)

@@ -21,7 +21,7 @@ _MOST_SUMMARIES = 100
 def confirm(request: Request, decision: Decision) -> None:
     """Raises input.confirmation_required or resource.plan_stale."""
     given = getattr(request.params, "confirm", None)
-    if not request.destructive or (given is None and not decision.events):
+    if not _is_destructive(request, decision) or (given is None and not decision.events):
         return
     plan = plan_of(request, decision)
     risk = Risk(level=plan.risk.level, action=plan.risk.action)
@@ -51,7 +51,7 @@ def plan_of(request: Request, decision: Decision) -> Plan:
         sorted([t.kind, str(t.id), t.revision] for t in decision.targets),
         *decision.bound,
     ]
-    level = "bulk" if decision.bulk else "high" if request.destructive else "low"
+    level: Literal["low", "high"] = "high" if _is_destructive(request, decision) else "low"
     return Plan(
         action=request.method,
         targets=decision.targets[:_MOST_SUMMARIES],
@@ -63,9 +63,13 @@ def plan_of(request: Request, decision: Decision) -> Plan:
             ],
             total=len(decision.events),
         ),
-        risk=PlanRisk(level=level, action=request.method),  # type: ignore[arg-type]
+        risk=PlanRisk(level="bulk" if decision.bulk else level, action=request.method),
         plan_hash=blake2b(canonical(bound), digest_size=16).hexdigest(),
     )
+
+
+def _is_destructive(request: Request, decision: Decision) -> bool:
+    return request.destructive or decision.destructive
 
 
 class EventSummary(Struct, kw_only=True, frozen=True):

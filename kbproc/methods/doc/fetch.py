@@ -16,9 +16,8 @@ from kbproc.documents import document, documents, revision
 from kbproc.documents.document import Document
 from kbproc.documents.documents import ToKb
 from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.decision import Decision, Here
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
 
 
 class Fetch(WriteParams, kw_only=True, frozen=True):
@@ -31,12 +30,26 @@ class Fetch(WriteParams, kw_only=True, frozen=True):
     )
 
 
+def plan(call: Call, params: Fetch) -> Decide:
+    from kbproc.sources.web import without_password
+
+    clean_tags(params.tags)
+    check_metadata(params.metadata)
+
+    def decide(here: Here) -> Decision:
+        documents.require_kb(here, params.kb)
+        return Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
+
+    return decide
+
+
 @method(
     "doc.fetch",
     kind="write",
     streams=True,
     params=Fetch,
     result=Document,
+    plan=plan,
     summary="Fetch a web page or file by URL and add it as a document.",
     when_to_use="For a public page; fetching the same URL again makes a new revision if it "
     "has changed.",
@@ -54,15 +67,12 @@ class Fetch(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
-    from kbproc.sources.web import fetch_url, without_password
+    from kbproc.sources.web import fetch_url
 
     tags = clean_tags(params.tags)
     check_metadata(params.metadata)
     with call.store.reading() as snapshot:
         documents.require_kbs(snapshot.queries, params.kb)
-    if params.dry_run:
-        planned = Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
-        return Reply(data=None, plan=plan_of(write.request, planned))
     page_ = fetch_url(
         params.url,
         max_bytes=params.max_bytes,

@@ -19,9 +19,8 @@ from kbproc.documents import documents, ingest
 from kbproc.documents.documents import ToKb
 from kbproc.documents.ingest import IngestResult
 from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.decision import Here, Request
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import confirm, plan_of
 
 MAX_FILE_BYTES = 64 << 20
 Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
@@ -48,56 +47,25 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
     ] = MAX_FILE_BYTES
 
 
-@method(
-    "doc.ingest",
-    kind="write",
-    streams=True,
-    idempotent=True,
-    params=Ingest,
-    result=IngestResult,
-    summary="Read files and folders into a knowledge base.",
-    when_to_use="To add files, or to bring a knowledge base up to date: unchanged files cost "
-    "nothing, and one bad file never stops the rest.",
-    errors=[
-        "operation.partial",
-        "path.outside_root",
-        "resource.not_found",
-        "input.confirmation_required",
-        "resource.plan_stale",
-    ],
-    alias="add",
-    positional=["paths"],
-    examples=[
-        Example(params={"paths": ["docs"]}, what="a folder"),
-        Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),
-        Example(params={"paths": ["nowhere"]}, what="a path that does not exist", exit=5),
-        Example(params={"paths": ["broken"]}, what="a folder with a damaged PDF", exit=3),
-    ],
-)
-def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
+def plan(call: Call, params: Ingest) -> Decide:
+    """Before anything is read, only what `prune` would remove: a person approves that."""
     work = _work(call, params)
-    request = write.request
-    with call.store.reading() as snapshot:
-        here = Here(snapshot.queries, call.now, snapshot.published.head)
+
+    def decide(here: Here) -> Decision:
         documents.require_kb(here, work.kb)
         if params.dry_run:
-            planned = ingest.plan(call.store, work, here)
-            asks = msgspec.structs.replace(request, destructive=bool(planned.targets))
-            return Reply(data=None, seq=snapshot.seq, plan=plan_of(asks, planned))
-        if work.prune:
-            work = _approved(call, work, here, request)
-    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
-    if result.failed:
-        error = ingest.partial(result)
-        write.fail(error)
-        raise error
-    outcome = write.end(result)
-    hint = None if _found_any(result) else "No file was found there that can be read."
-    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
+            return ingest.plan(call.store, work, here)
+        rows = ingest.gone(here, work) if work.prune else []
+        if rows and "admin" not in call.scopes:
+            raise KbprocError(
+                "auth.insufficient_scope",
+                "prune would remove documents and needs the scope admin.",
+                field="$.params.prune",
+                detail={"needed": "admin"},
+            )
+        return ingest.removal(here, work.kb, rows)
 
-
-def _found_any(result: IngestResult) -> bool:
-    return bool(result.added + result.updated + result.unchanged + result.removed)
+    return decide
 
 
 def _work(call: Call, params: Ingest) -> ingest.Work:
@@ -133,18 +101,44 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
     return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
 
 
-def _approved(call: Call, work: ingest.Work, here: Here, request: Request) -> ingest.Work:
-    """Removing documents is destructive: it needs the scope and a person's approval."""
-    rows = ingest.gone(here, work)
-    if not rows:
-        return work
-    if "admin" not in call.scopes:
-        raise KbprocError(
-            "auth.insufficient_scope",
-            "prune would remove documents and needs the scope admin.",
-            field="$.params.prune",
-            detail={"needed": "admin"},
-        )
-    removal = ingest.removal(here, work.kb, rows)
-    confirm(msgspec.structs.replace(request, destructive=True), removal)
-    return msgspec.structs.replace(work, approved=frozenset(row.id for row in rows))
+@method(
+    "doc.ingest",
+    kind="write",
+    streams=True,
+    idempotent=True,
+    params=Ingest,
+    result=IngestResult,
+    plan=plan,
+    summary="Read files and folders into a knowledge base.",
+    when_to_use="To add files, or to bring a knowledge base up to date: unchanged files cost "
+    "nothing, and one bad file never stops the rest.",
+    errors=[
+        "operation.partial",
+        "path.outside_root",
+        "resource.not_found",
+        "input.confirmation_required",
+        "resource.plan_stale",
+    ],
+    alias="add",
+    positional=["paths"],
+    examples=[
+        Example(params={"paths": ["docs"]}, what="a folder"),
+        Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),
+        Example(params={"paths": ["nowhere"]}, what="a path that does not exist", exit=5),
+        Example(params={"paths": ["broken"]}, what="a folder with a damaged PDF", exit=3),
+    ],
+)
+def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
+    work = msgspec.structs.replace(_work(call, params), approved=write.approved.deleted)
+    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
+    if result.failed:
+        error = ingest.partial(result)
+        write.fail(error)
+        raise error
+    outcome = write.end(result)
+    hint = None if _found_any(result) else "No file was found there that can be read."
+    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
+
+
+def _found_any(result: IngestResult) -> bool:
+    return bool(result.added + result.updated + result.unchanged + result.removed)

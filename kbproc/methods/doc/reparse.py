@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,9 +17,12 @@ from kbproc.calls.reply import Reply
 from kbproc.documents import content as content_
 from kbproc.documents import documents, ingest
 from kbproc.documents.documents import DocumentIds
-from kbproc.store.decision import Decision
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.queries.queries import Queries
+    from kbproc.views.catalog.rows import DocumentRow
 
 
 class Reparse(WriteParams, kw_only=True, frozen=True):
@@ -34,6 +37,24 @@ class Reparsed(Struct, kw_only=True, frozen=True):
     failures: list[ingest.FileFailure]
 
 
+def plan(call: Call, params: Reparse) -> Decide:
+    def decide(here: Here) -> Decision:
+        rows = _wanted(here.queries, params)
+        change = f"parse {plural(len(rows), 'document')} again"
+        return Decision(events=[], data=None, targets=documents.targets_of(rows), changes=[change])
+
+    return decide
+
+
+def _wanted(queries: Queries, params: Reparse) -> list[DocumentRow]:
+    from kbproc.views.catalog.filters import DocumentFilter
+
+    documents.require_kbs(queries, params.kb)
+    if params.ids is not None:
+        return documents.require_all(queries, params.ids, field="$.params.ids")
+    return queries.documents(DocumentFilter(kbs=None if params.kb is None else [params.kb]))
+
+
 @method(
     "doc.reparse",
     kind="write",
@@ -41,6 +62,7 @@ class Reparsed(Struct, kw_only=True, frozen=True):
     idempotent=True,
     params=Reparse,
     result=Reparsed,
+    plan=plan,
     summary="Cut documents into chunks afresh from their stored bytes.",
     when_to_use="After an upgrade with a better parser, or a change to a model of another length.",
     errors=["resource.not_found", "operation.partial"],
@@ -48,20 +70,8 @@ class Reparsed(Struct, kw_only=True, frozen=True):
     examples=[Example(params={"ids": [1]}, what="one document")],
 )
 def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
-    from kbproc.views.catalog.filters import DocumentFilter
-
     with call.store.reading() as snapshot:
-        documents.require_kbs(snapshot.queries, params.kb)
-        if params.ids is not None:
-            rows = documents.require_all(snapshot.queries, params.ids, field="$.params.ids")
-        else:
-            only = None if params.kb is None else [params.kb]
-            rows = snapshot.queries.documents(DocumentFilter(kbs=only))
-        if params.dry_run:
-            change = f"parse {plural(len(rows), 'document')} again"
-            targets = documents.targets_of(rows)
-            planned = Decision(events=[], data=None, targets=targets, changes=[change])
-            return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
+        rows = _wanted(snapshot.queries, params)
     updated, failures = 0, []
     for number, row in enumerate(rows, 1):
         call.check_cancelled(updated=updated)

@@ -8,10 +8,8 @@ from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents.documents import targets_of
-from kbproc.store.decision import Decision
+from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
 
 
 class Rebuild(WriteParams, kw_only=True, frozen=True):
@@ -24,6 +22,11 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
     chunks: int
 
 
+def plan(call: Call, params: Rebuild) -> Decide:
+    change = "rebuild the catalog, the full-text index and the vector index"
+    return lambda here: Decision(events=[], data=None, changes=[change])
+
+
 @method(
     "index.rebuild",
     kind="write",
@@ -32,6 +35,7 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
     idempotent=True,
     params=Rebuild,
     result=Rebuilt,
+    plan=plan,
     summary="Rebuild every view from the log and swap it in.",
     when_to_use="When doctor says that a view disagrees with the log. Reads go on meanwhile; "
     "nothing is embedded again.",
@@ -39,14 +43,6 @@ class Rebuilt(Struct, kw_only=True, frozen=True):
 )
 def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
     store = call.store
-    if params.dry_run:
-        planned = Decision(
-            events=[],
-            data=None,
-            targets=targets_of([]),
-            changes=["rebuild the catalog, the full-text index and the vector index"],
-        )
-        return Reply(data=None, plan=plan_of(write.request, planned))
     stages = ("catalog", "fulltext", "vectors")
 
     def tell(stage: str) -> None:

@@ -15,9 +15,8 @@ from kbproc.documents import ingest
 from kbproc.events.upkeep import ModelUsed
 from kbproc.library import switch
 from kbproc.models.interface import Kind
-from kbproc.store.decision import Decision
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
 
 
 class UseModel(WriteParams, kw_only=True, frozen=True):
@@ -54,6 +53,31 @@ class Used(Struct, kw_only=True, frozen=True):
     pending: int
 
 
+def plan(call: Call, params: UseModel) -> Decide:
+    from kbproc.models.catalogue import spec_of
+
+    spec = spec_of(_settings(params))
+
+    def decide(here: Here) -> Decision:
+        if spec == call.store.embedding.spec:
+            return Decision(events=[], data=None)
+        chunks = plural(call.store.chunks, "chunk")
+        return Decision(
+            events=[ModelUsed(kind=spec.kind, name=spec.name)],
+            data=None,
+            changes=[f"embed {chunks} with {spec.name}, then search with it"],
+        )
+
+    return decide
+
+
+def _settings(params: UseModel) -> dict[str, Any]:
+    """Only what is given; the model's own defaults hold otherwise."""
+    names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
+    given = {name: getattr(params, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 @method(
     "model.use",
     kind="write",
@@ -62,6 +86,7 @@ class Used(Struct, kw_only=True, frozen=True):
     idempotent=True,
     params=UseModel,
     result=Used,
+    plan=plan,
     summary="Embed everything with another model and search with it from then on.",
     when_to_use="To change models. Searches go on with the old one until the new one is ready; "
     "chunks stay as they were cut: doc.reparse cuts them to the new model's length.",
@@ -75,19 +100,8 @@ class Used(Struct, kw_only=True, frozen=True):
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
     from kbproc.models.catalogue import spec_of
 
-    names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
-    given = {name: getattr(params, name) for name in names}
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings = _settings(params)
     store, spec = call.store, spec_of(settings)
-    changed = spec != store.embedding.spec
-    if params.dry_run:
-        chunks = plural(store.chunks, "chunk")
-        planned = Decision(
-            events=[ModelUsed(kind=spec.kind, name=spec.name)] if changed else [],
-            data=None,
-            changes=[f"embed {chunks} with {spec.name}, then search with it"] if changed else [],
-        )
-        return Reply(data=None, plan=plan_of(write.request, planned))
 
     def tell(done: int, total: int) -> None:
         call.check_cancelled(embedded=done)

@@ -14,14 +14,12 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import ingest
-from kbproc.events.document import DocDeleted
 from kbproc.notes import notes
 from kbproc.notes.diff import Synced, total
 from kbproc.notes.notebooks import foretold_of, removal_of
 from kbproc.notes.sync import Notebook
-from kbproc.store.decision import Decision
+from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import Plan, confirm, plan_of
 
 
 class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
@@ -34,6 +32,33 @@ class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
     ] = False
 
 
+def plan(call: Call, params: SyncNotes) -> Decide:
+    """More than half of an agent's notes goes only with a person's approval."""
+    books = _books(call, params)
+    if not _may_read(call):
+        untold = Decision(events=[], data=None, changes=["sync"])
+        return lambda here: untold
+    asked = removal_of([] if params.restore else books)
+    if params.dry_run:
+        changes = [*asked.changes, *foretold_of(books, restore=params.restore)]
+        asked = msgspec.structs.replace(asked, changes=changes)
+    elif asked.events and "admin" not in call.scopes:
+        asked = _left_as_they_are(params)
+    return lambda here: asked
+
+
+def _left_as_they_are(params: SyncNotes) -> Decision:
+    """For whoever can't be given the approval. Raises auth.insufficient_scope."""
+    if params.confirm is not None:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "Removing more than half needs the scope admin.",
+            field="$.params.confirm",
+            detail={"needed": "admin"},
+        )
+    return Decision(events=[], data=None)
+
+
 @method(
     "note.sync",
     kind="write",
@@ -41,6 +66,7 @@ class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
     idempotent=True,
     params=SyncNotes,
     result=Synced,
+    plan=plan,
     summary="Record what people did to the files of notes: added, changed, renamed, removed.",
     when_to_use="After editing notes by hand, if no process watches the folder; or to have it "
     "approved that more than half of the files are gone.",
@@ -52,19 +78,19 @@ class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
     ],
 )
 def sync_notes(call: Call, params: SyncNotes, write: LongWrite) -> Reply:
-    everyone = params.agent is None and call.agent is None
+    approved = write.approved.deleted
+    parts = [_synced(call, book, params, approved) for book in _books(call, params)]
+    outcome = write.end(total(parts))
+    return Reply(data=outcome.data, duplicate=outcome.duplicate or None)
+
+
+def _books(call: Call, params: SyncNotes) -> list[Notebook]:
     roster = call.store.published.roster
-    if everyone:
+    if params.agent is None and call.agent is None:
         agents = notes.agents_seen(roster, None)
     else:
         agents = [notes.require_agent(roster, params.agent, call.agent)]
-    books = [call.store.notebooks.book(agent) for agent in agents]
-    if params.dry_run:
-        return Reply(data=None, plan=_plan(call, books, params, write))
-    approved = _approved(call, books, params, write)
-    parts = [_synced(call, book, params, approved) for book in books]
-    outcome = write.end(total(parts))
-    return Reply(data=outcome.data, duplicate=outcome.duplicate or None)
+    return [call.store.notebooks.book(agent) for agent in agents]
 
 
 def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
@@ -85,36 +111,3 @@ def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[i
 def _may_read(call: Call) -> bool:
     """Who may not read notes learns nothing of what was done to them."""
     return "note:read" in call.scopes
-
-
-def _approved(
-    call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite
-) -> frozenset[int]:
-    """More than half of an agent's notes goes only with a person's approval.
-
-    Whoever can't be given that leaves them as they are. Raises
-    input.confirmation_required, resource.plan_stale, auth.insufficient_scope.
-    """
-    asked = removal_of([] if params.restore else books)
-    if not asked.events or not _may_read(call):
-        return frozenset()
-    if "admin" not in call.scopes:
-        if params.confirm is None:
-            return frozenset()
-        raise KbprocError(
-            "auth.insufficient_scope",
-            "Removing more than half needs the scope admin.",
-            field="$.params.confirm",
-            detail={"needed": "admin"},
-        )
-    confirm(msgspec.structs.replace(write.request, destructive=True), asked)
-    return frozenset(event.id for event in asked.events if isinstance(event, DocDeleted))
-
-
-def _plan(call: Call, books: list[Notebook], params: SyncNotes, write: LongWrite) -> Plan:
-    if not _may_read(call):
-        return plan_of(write.request, Decision(events=[], data=None, changes=["sync"]))
-    asked = removal_of([] if params.restore else books)
-    changes = [*asked.changes, *foretold_of(books, restore=params.restore)]
-    asks = msgspec.structs.replace(write.request, destructive=asked.bulk)
-    return plan_of(asks, msgspec.structs.replace(asked, changes=changes))

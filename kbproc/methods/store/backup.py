@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -15,9 +16,8 @@ from kbproc.calls.reply import Reply
 from kbproc.documents.ingest import progress
 from kbproc.moving import backup as copying
 from kbproc.moving.place import NewPath, new_place
-from kbproc.store.decision import Decision
+from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
 
 
 class BackUp(WriteParams, kw_only=True, frozen=True):
@@ -33,6 +33,19 @@ class BackedUp(Struct, kw_only=True, frozen=True):
     bytes: int
 
 
+def plan(call: Call, params: BackUp) -> Decide:
+    target = _target(call, params)
+    with call.store.exclusive(call.check_cancelled):
+        stock = copying.take_stock(call.store, call.check_cancelled)
+    said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
+    return lambda here: Decision(events=[], data=None, changes=[f"{said}, to {target}"])
+
+
+def _target(call: Call, params: BackUp) -> Path:
+    peer, own = call.peer, call.store.origin
+    return new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
+
+
 @method(
     "store.backup",
     kind="write",
@@ -40,6 +53,7 @@ class BackedUp(Struct, kw_only=True, frozen=True):
     scope="admin",
     params=BackUp,
     result=BackedUp,
+    plan=plan,
     elsewhere=True,
     summary="Copy the whole store to a new folder, while writes go on.",
     when_to_use="Before an upgrade, and at regular times. Restoring is opening the copy; to move "
@@ -53,16 +67,10 @@ class BackedUp(Struct, kw_only=True, frozen=True):
     ],
 )
 def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
-    peer, own = call.peer, call.store.origin
-    target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
-    if not params.dry_run:
-        _sync_notes(call)
+    target = _target(call, params)
+    _sync_notes(call)
     with call.store.exclusive(call.check_cancelled):
         stock = copying.take_stock(call.store, call.check_cancelled)
-        if params.dry_run:
-            said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
-            planned = Decision(events=[], data=None, changes=[f"{said}, to {target}"])
-            return Reply(data=None, seq=stock.seq, plan=plan_of(write.request, planned))
         damaged = copying.copy(
             stock,
             target,

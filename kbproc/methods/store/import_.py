@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import partial
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec import Meta
@@ -19,17 +18,15 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.ingest import progress
-from kbproc.moving.incoming import agents as importing_more
-from kbproc.moving.incoming import contents as incoming
-from kbproc.moving.incoming import incoming as incoming_
-from kbproc.moving.incoming.contents import Imported
+from kbproc.moving.incoming import incoming
+from kbproc.moving.incoming.agents import housed
+from kbproc.moving.incoming.contents import Contents, Import, Imported
 from kbproc.moving.portable import reading
-from kbproc.store.decision import Here
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import plan_of
 
 
-class Import(WriteParams, kw_only=True, frozen=True):
+class ImportFile(WriteParams, kw_only=True, frozen=True):
     path: Annotated[
         str, Meta(min_length=1, max_length=4096, description="a file from store.export")
     ]
@@ -39,14 +36,49 @@ class Import(WriteParams, kw_only=True, frozen=True):
     ] = False
 
 
+def plan(call: Call, params: ImportFile) -> Decide:
+    work = Import(kb=params.kb, replace=params.replace)
+
+    def decide(here: Here) -> Decision:
+        with _open(call, params) as file:
+            return incoming.plan(file, _surveyed(call, params, file), work, here)
+
+    return decide
+
+
+def _open(call: Call, params: ImportFile) -> BinaryIO:
+    peer, field = call.peer, "$.params.path"
+    return reading.open_file(paths.resolve(params.path, cwd=peer.cwd, root=peer.root, field=field))
+
+
+def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
+    """What is in the file, and where the notes of its agents would lie."""
+    contents = incoming.survey(file, _telling(call, "check", file), call.check_cancelled)
+    _check_agents(call, params, contents)
+    if params.kb is not None:
+        return contents
+    agents = housed(call.store, contents.agents, root=call.peer.root, emit=call.emit)
+    return msgspec.structs.replace(contents, agents=agents)
+
+
+def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], None]:
+    size = max(1, os.fstat(file.fileno()).st_size)
+
+    def tell(offset: int, message: str) -> None:
+        call.emit("progress", progress(stage, offset, size, message))
+
+    return tell
+
+
 @method(
     "store.import",
     kind="write",
     streams=True,
     scope="admin",
     idempotent=True,
-    params=Import,
+    params=ImportFile,
     result=Imported,
+    plan=plan,
     summary="Bring in what store.export has written.",
     when_to_use="To bring documents, entries, agents and notes from another store; what is here "
     "already stays as it is, so importing twice changes nothing. Documents and entries get new "
@@ -64,34 +96,17 @@ class Import(WriteParams, kw_only=True, frozen=True):
         Example(params={"path": "docs/git-admin.md"}, what="a file that is no export", exit=1),
     ],
 )
-def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
-    path = paths.resolve(params.path, cwd=call.peer.cwd, root=call.peer.root, field="$.params.path")
-    work = incoming.Import(kb=params.kb, replace=params.replace)
-    with reading.open_file(path) as file:
-        size = max(1, os.fstat(file.fileno()).st_size)
-
-        def tell(stage: str, offset: int, message: str) -> None:
-            call.emit("progress", progress(stage, offset, size, message))
-
-        contents = incoming_.survey(file, partial(tell, "check"), call.check_cancelled)
-        _check_agents(call, params, contents)
-        if params.kb is None:
-            agents = importing_more.housed(
-                call.store, contents.agents, root=call.peer.root, emit=call.emit
-            )
-            contents = msgspec.structs.replace(contents, agents=agents)
-        if params.dry_run:
-            with call.store.reading() as snapshot:
-                here = Here(snapshot.queries, call.now, snapshot.published.head)
-                planned = incoming_.plan(file, contents, work, here)
-                return Reply(data=None, seq=snapshot.seq, plan=plan_of(write.request, planned))
-        result = incoming_.run(
+def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
+    work = Import(kb=params.kb, replace=params.replace)
+    with _open(call, params) as file:
+        contents = _surveyed(call, params, file)
+        result = incoming.run(
             call.store,
             file,
             contents,
             work,
             write,
-            tell=partial(tell, "import"),
+            tell=_telling(call, "import", file),
             emit=call.emit,
             check=call.check_cancelled,
         )
@@ -100,7 +115,7 @@ def import_documents(call: Call, params: Import, write: LongWrite) -> Reply:
     return Reply(data=outcome.data, seq=outcome.seq, hint=" ".join(hints) or None)
 
 
-def _check_agents(call: Call, params: Import, contents: incoming.Contents) -> None:
+def _check_agents(call: Call, params: ImportFile, contents: Contents) -> None:
     actor = call.peer.actor
     if params.kb is None and any(agent.slug == actor for agent in contents.agents):
         raise KbprocError(
@@ -111,7 +126,7 @@ def _check_agents(call: Call, params: Import, contents: incoming.Contents) -> No
         )
 
 
-def _hints(result: Imported, params: Import, contents: incoming.Contents) -> Iterator[str]:
+def _hints(result: Imported, params: ImportFile, contents: Contents) -> Iterator[str]:
     if result.conflicts:
         many = plural(result.conflicts, "document is", "documents are")
         yield (

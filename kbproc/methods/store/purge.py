@@ -24,9 +24,8 @@ from kbproc.history import purge as service
 from kbproc.history.timeline import PastRecords
 from kbproc.notefiles import edit
 from kbproc.notefiles import folder as notefolder
-from kbproc.store.decision import Decision, Here
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.plan import confirm, plan_of
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.rows import AgentRow, DocumentRow
@@ -51,6 +50,10 @@ class Purged(Struct, kw_only=True, frozen=True):
     vectors: int
 
 
+def plan(call: Call, params: Purge) -> Decide:
+    return lambda here: _decide(call, params, here)
+
+
 @method(
     "store.purge",
     kind="destructive",
@@ -58,6 +61,7 @@ class Purged(Struct, kw_only=True, frozen=True):
     streams=True,
     params=Purge,
     result=Purged,
+    plan=plan,
     summary="Erase documents, entries and notes from log, sources, vectors and views, for good.",
     when_to_use="When something must not be kept at all: a secret, personal data. To take a "
     "document or an entry out of search, deleting it is enough, and can be undone. Of a note "
@@ -71,23 +75,8 @@ class Purged(Struct, kw_only=True, frozen=True):
 )
 def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     """What is purged already is passed over: a request that was cut off can be repeated."""
-    left: list[Path] = []
-    with call.store.reading() as snapshot:
-        found = Here(snapshot.queries, call.now, snapshot.published.head)
-        planned = _decide(call, found, params, left)
-    if params.dry_run:
-        return Reply(data=None, plan=plan_of(write.request, planned), hint=_hint(left))
-
-    def decide(here: Here) -> Decision:
-        left.clear()
-        decision = _decide(call, here, params, left)
-        if decision.events:
-            confirm(write.request, decision)
-            _discard_files(call, here, decision.data)
-        return decision
-
     with call.store.exclusive(call.check_cancelled):
-        ids = write.item(decide)
+        ids, hint = write.item(plan(call, params))
         erased = service.finish(call.store, lambda stage: _tell(call, stage))
     data = Purged(
         purged=len(ids),
@@ -97,7 +86,7 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
         vectors=erased.vectors,
     )
     outcome = write.end(data)
-    return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=_hint(left))
+    return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
 
 
 def _hint(left: list[Path]) -> str:
@@ -109,8 +98,7 @@ def _hint(left: list[Path]) -> str:
     return f"{BACKUPS} Look at {named}: that could hold some of it, and was left as it is."
 
 
-def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision:
-    """`left`: the files that could hold some of it are added."""
+def _decide(call: Call, params: Purge, here: Here) -> Decision:
     rows = here.queries.documents_by_id(params.document_ids)
     missing = [id for id in params.document_ids if id not in rows]
     if missing:
@@ -126,11 +114,13 @@ def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision
     chains.remove(ids)
     chains.settle()
     hidden = [row for row in remaining if row.deleted_at]
+    left: list[Path] = []
     stray = {row.id: file for row in hidden if (file := _stray(call, here, row, ids, left))}
     freed = list(here.queries.documents_by_id(chains.changed).values())
+    hint = _hint(left)
     return Decision(
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
-        data=ids,
+        data=(ids, hint),
         targets=docs.targets_of([*remaining, *freed]),
         changes=[_says(row, stray.get(row.id)) for row in remaining]
         + [_holds(row, chains.by(row.id)) for row in freed],
@@ -141,6 +131,8 @@ def _decide(call: Call, here: Here, params: Purge, left: list[Path]) -> Decision
             docs.is_bulk(here, kb, sum(row.kb == kb and not row.deleted_at for row in remaining))
             for kb in {row.kb for row in remaining}
         ),
+        effect=lambda: _discard_files(call, here, ids),
+        hint=hint,
     )
 
 
