@@ -601,7 +601,7 @@ def test_other_writes_are_not_held_up(
             assert go_on.wait(PATIENCE)
         return real(*arguments, **more)
 
-    monkeypatch.setattr(content, "read_content", slow)
+    monkeypatch.setattr("kbproc.documents.ingest.read_content", slow)
     request = {"jsonrpc": "2.0", "id": 7, "method": "doc.ingest", "params": {"paths": ["docs"]}}
     session.connection.receive(as_bytes(request))
     assert reading.wait(PATIENCE)
