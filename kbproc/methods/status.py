@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from kbproc import SCHEMA_VERSION
@@ -12,9 +10,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.store.state import Freshness
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.queries.all import Queries
 
 
 class Status(ReadParams, kw_only=True, frozen=True):

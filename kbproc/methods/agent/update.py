@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -17,10 +17,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Decide, Decision, Here
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.all import Queries
-    from kbproc.views.catalog.rows import AgentRow
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import AgentRow
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
 

@@ -17,6 +17,7 @@ from kbproc.documents.document import Document
 from kbproc.documents.documents import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
+from kbproc.views.catalog.filters import DocumentFilter
 
 TextType = Annotated[
     Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
@@ -82,8 +83,6 @@ def create(call: Call, params: Create) -> Decide:
 
 
 def _refuse_taken(here: Here, params: Create) -> None:
-    from kbproc.views.catalog.filters import DocumentFilter
-
     if params.source_id is None:
         return
     taken = here.queries.documents(

@@ -18,6 +18,7 @@ from kbproc.documents.documents import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
+from kbproc.views.catalog.filters import DocumentFilter
 
 
 class Fetch(WriteParams, kw_only=True, frozen=True):
@@ -85,8 +86,6 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     content = content_.read_content(call.store, page_.data, page_.type, page_.name)
 
     def decide(here: Here) -> Decision:
-        from kbproc.views.catalog.filters import DocumentFilter
-
         documents.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
         existing = next(iter(here.queries.documents(same, limit=1)), None)

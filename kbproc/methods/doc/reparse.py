@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,10 +19,9 @@ from kbproc.documents import documents, ingest
 from kbproc.documents.documents import DocumentIds
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.queries import Queries
-    from kbproc.views.catalog.rows import DocumentRow
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import DocumentRow
 
 
 class Reparse(WriteParams, kw_only=True, frozen=True):
@@ -47,8 +46,6 @@ def plan(call: Call, params: Reparse) -> Decide:
 
 
 def _wanted(queries: Queries, params: Reparse) -> list[DocumentRow]:
-    from kbproc.views.catalog.filters import DocumentFilter
-
     documents.require_kbs(queries, params.kb)
     if params.ids is not None:
         return documents.require_all(queries, params.ids, field="$.params.ids")

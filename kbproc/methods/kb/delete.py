@@ -17,6 +17,8 @@ from kbproc.events.event import Event
 from kbproc.events.kb import KbDeleted
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here, Target
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.reader import EVERYTHING
 
 
 class DeleteKb(DestructiveParams, kw_only=True, frozen=True):
@@ -44,9 +46,6 @@ class DeletedKb(Struct, kw_only=True, frozen=True):
 )
 def delete(call: Call, params: DeleteKb) -> Decide:
     def decide(here: Here) -> Decision:
-        from kbproc.views.catalog.filters import DocumentFilter
-        from kbproc.views.catalog.reader import EVERYTHING
-
         row = require(here.queries, params.slug)
         if row.slug == DEFAULT_KB:
             raise KbprocError(

@@ -14,6 +14,7 @@ from kbproc.notes import notes
 from kbproc.notes.notes import AgentSlug
 from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
 from kbproc.search.search import run as run_search
+from kbproc.views.catalog.reader import NOTES
 
 
 class SearchNotes(PastParams, kw_only=True, frozen=True):
@@ -66,8 +67,6 @@ def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
 
 
 def _searched(call: Call, params: SearchNotes) -> Reply:
-    from kbproc.views.catalog.reader import NOTES
-
     asked = Search(
         query=params.query,
         limit=params.limit,

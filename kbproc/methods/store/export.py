@@ -21,6 +21,7 @@ from kbproc.moving.place import NewPath, new_place
 from kbproc.moving.portable import lines, reading
 from kbproc.store.folder import FORMAT
 from kbproc.store.snapshot import Snapshot
+from kbproc.views.catalog.filters import DocumentFilter
 
 # A line that is an event must fit a line of the wire, with room for what is around it.
 _STREAM_BYTES = 8 << 20
@@ -89,8 +90,6 @@ def _lines(
     call: Call, params: Export, snapshot: Snapshot, result: Exported
 ) -> Iterator[outgoing.Made]:
     """Every line that goes out, counted."""
-    from kbproc.views.catalog.filters import DocumentFilter
-
     wanted = DocumentFilter(kbs=docs.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
     header = lines.Header(

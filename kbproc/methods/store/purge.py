@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -26,9 +26,8 @@ from kbproc.notefiles import edit
 from kbproc.notefiles import folder as notefolder
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import AgentRow, DocumentRow
+from kbproc.views.catalog.reader import NOTES
+from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 _MOST_NAMED = 10
 BACKUPS = "Backups and exports made earlier still hold what was purged."
@@ -223,8 +222,6 @@ def _stray(
 
 def _agent(call: Call, row: DocumentRow) -> AgentRow:
     """A deleted one, too: its files stay."""
-    from kbproc.views.catalog.reader import NOTES
-
     return call.store.published.roster.agents[row.kb.removeprefix(NOTES)]
 
 
