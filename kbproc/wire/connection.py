@@ -129,7 +129,18 @@ class Connection:
         return None
 
     def _places_taken(self) -> int:
-        return sum(not request.is_parked for request in self._in_flight.values())
+        return self.in_flight - self.waiting
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """How many of them are parked: they take no place."""
+        with self._changed:
+            return sum(request.is_parked for request in self._in_flight.values())
 
     # -------------------------------------------------- what a request in flight asks for
 

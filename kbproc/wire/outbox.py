@@ -59,6 +59,11 @@ class Outbox:
     def full(self) -> bool:
         return self._bytes > _FULL_BYTES
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many lines the client has still to read, and their bytes."""
+        return len(self._lines), self._bytes
+
     def wait_for_room(self, given_up: Callable[[], bool]) -> None:
         """Holds back a stream until the client has read on."""
         self._wait_while(lambda: self.congested, given_up)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,9 @@ from kbproc.log.record import Position, Record
 from kbproc.wire.connection import Connection
 from kbproc.wire.outbox import Outbox
 from tests.conftest import OpenSession
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import Run, environment, in_process
-from tests.kit.talk import Message, Process, Session, _List, as_bytes, cancel, request
+from tests.kit.talk import Kept, Message, Process, Session, as_bytes, cancel, request
 
 ITEM = b'"type":"item"'
 
@@ -41,7 +40,7 @@ class Client:
     """A connection of its own to a session's service, which subscribes."""
 
     def __init__(self, session: Session, outbox: Any = None, actor: str = "reader") -> None:
-        self.outbox: Any = outbox or _List()
+        self.outbox: Any = outbox or Kept()
         peer = msgspec.structs.replace(session.connection.peer, actor=actor)
         self.connection = Connection(session.service, peer, self.outbox)
 
@@ -475,7 +474,7 @@ def test_live_while_many_write(open_session: OpenSession) -> None:
     assert last == 1 + 3 * 12 * 5
     for number, client in enumerate(clients):
         first = 1
-        if json.loads(client.outbox._lines[0])["params"]["type"] == "warning":
+        if json.loads(client.outbox.lines[0])["params"]["type"] == "warning":
             client.params()
             first = 2
         assert seqs(client.items(last - number, first)) == list(range(number + 1, last + 1))
@@ -491,8 +490,7 @@ def test_backlogs_take_turns(open_session: OpenSession) -> None:
     client.outbox.congested = True  # until both are there
     for id in ("a", "b"):
         client.send(id, "events.subscribe", after_seq=0)
-        while not client.connection._in_flight[id].is_parked:
-            time.sleep(0.001)
+    until(lambda: client.connection.waiting == 2, "both to wait")
     client.outbox.congested = False
     client.outbox.on_room()
     order: list[str] = []
@@ -560,10 +558,8 @@ def test_it_takes_no_place(open_session: OpenSession) -> None:
     session = ready(open_session(max_in_flight=1))
     client = Client(session)
     for id in range(30):
-        while id not in client.connection._in_flight:
-            client.send(id, "events.subscribe", after_seq=0)
-        while not client.connection._in_flight[id].is_parked:
-            time.sleep(0.001)
+        client.send(id, "events.subscribe", after_seq=0)
+        until(lambda: client.connection.waiting > id, "it to wait")  # noqa: B023  now
     threads = threading.active_count()
     while "result" not in client.message():
         client.send("ping", "ping")
@@ -590,7 +586,7 @@ def test_min_seq_is_waited_for_first(session: Session) -> None:
     client = Client(session).subscribe(after_seq=0, min_seq=3)
     ready(session)
     write(session, 1)
-    assert client.outbox._lines == []
+    assert client.outbox.lines == []
     write(session, 2)
     assert seqs(client.items(4)) == [1, 2, 3, 4]
 
@@ -633,13 +629,10 @@ def test_a_slow_reader_holds_nobody_back(
     last, most = 1, 0
     while last < (500 if size == 0 else 400):
         last = write(session, 100, size=size)
-        most = max(most, outbox._bytes)
+        most = max(most, outbox.held[1])
     assert seqs(hearing.items(last)) == list(range(1, last + 1))
-    until = time.monotonic() + 10
-    while not outbox.congested:
-        assert time.monotonic() < until
-        time.sleep(0.001)
-    assert most < 6 << 20 and len(outbox._lines) <= (41 if size == 0 else 257)
+    until(lambda: outbox.congested, "an outbox that is congested")
+    assert most < 6 << 20 and outbox.held[0] <= (41 if size == 0 else 257)
     assert "result" in session.ask("ping")
     found: list[int] = []
     lines = lines_of(reader)
@@ -660,21 +653,13 @@ def test_who_does_not_read_can_cancel(open_session: OpenSession, pipe: tuple[int
     deaf = Client(session, outbox)
     for id in range(3):
         deaf.send(id, "events.subscribe", after_seq=0, full=True)
-    while not outbox.congested:
-        time.sleep(0.001)
-    stream = deaf.connection._in_flight[0]._stream
-    late = threading.Thread(target=stream.emit, args=("warning", {"message": "m"}), daemon=True)
-    late.start()
-    late.join(PATIENCE)
-    assert not late.is_alive(), "the one thread of all that waits was held up"
+    until(
+        lambda: outbox.congested and deaf.connection.in_flight == 3, "an outbox that is congested"
+    )
     deaf.cancel(1)
-    until = time.monotonic() + 5
-    while 1 in deaf.connection._in_flight:
-        assert time.monotonic() < until
-        time.sleep(0.001)
-    started = time.monotonic()
+    until(lambda: deaf.connection.in_flight == 2, "the end of one")
     deaf.connection.end(0.2)
-    assert time.monotonic() - started < 3 and deaf.connection._unanswered == 0
+    assert deaf.connection.wait_until_idle(PATIENCE)
 
 
 # ---------------------------------------------------------------------- in a shell

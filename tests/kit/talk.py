@@ -137,28 +137,28 @@ class Process:
         return self._told
 
 
-class _List:
+class Kept:
     """An outbox that keeps what it is sent."""
 
     congested = False
 
     def __init__(self) -> None:
-        self._lines: list[bytes] = []
+        self.lines: list[bytes] = []
         self._changed = threading.Condition()
 
     def send(self, line: bytes) -> None:
         with self._changed:
-            self._lines.append(line)
+            self.lines.append(line)
             self._changed.notify_all()
 
     def take(self) -> bytes:
         with self._changed:
-            assert self._changed.wait_for(lambda: bool(self._lines), PATIENCE), "no answer came"
-            return self._lines.pop(0)
+            assert self._changed.wait_for(lambda: bool(self.lines), PATIENCE), "no answer came"
+            return self.lines.pop(0)
 
     def rest(self) -> list[bytes]:
         with self._changed:
-            taken, self._lines = self._lines, []
+            taken, self.lines = self.lines, []
             return taken
 
     def flush(self, timeout_s: float) -> None:
@@ -191,7 +191,7 @@ class Session:
             store=store, cache=store.parent / "cache", actor=actor, agent_named=agent_named
         )
         methods = registry or all_methods()
-        self.outbox: Any = outbox or _List()
+        self.outbox: Any = outbox or Kept()
         self.wire = messages.Wire(max_line_bytes)
         serving = Serving(
             config=config,
@@ -214,7 +214,7 @@ class Session:
     def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
         """A second connection to the same open store, by somebody else."""
         other = copy.copy(self)
-        other.outbox = _List()
+        other.outbox = Kept()
         peer = msgspec.structs.replace(
             self.connection.peer,
             actor=actor,

@@ -7,10 +7,11 @@ import sys
 
 from msgspec import Struct
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, Registry, method
-from kbproc.calls.reply import Reply
+from kbproc.calls.reply import Reply, Tail, Wait
 
 
 class Nothing(ReadParams, kw_only=True, frozen=True):
@@ -166,10 +167,39 @@ def emit(call: Call, params: Nothing) -> Reply:
     examples=EXAMPLES,
 )
 def flood(call: Call, params: Nothing) -> Reply:
-    for number in range(3000):
+    for number in range(PART):
         call.emit("item", {"item": {"number": number, "text": "x" * 1000}})
         call.check_cancelled(items=number)
-    return Reply(data=3000)
+    return Reply(data=PART)
+
+
+PART = 3000  # lines, far more than an outbox takes before it is congested
+
+
+@method(
+    "follow",
+    params=Nothing,
+    result=int,
+    summary="Emit many events, and wait for more.",
+    when_to_use="Never.",
+    scope="admin",
+    streams=True,
+    needs_store=False,
+    examples=EXAMPLES,
+)
+def follow(call: Call, params: Nothing) -> Wait:
+    def send_a_part() -> bool:
+        for number in range(PART):
+            call.emit("item", {"item": {"number": number, "text": "x" * 1000}})
+        return False
+
+    return Wait(
+        ready=send_a_part,
+        resume=lambda: Reply(data=0),
+        timeout_ms=None,
+        expired=lambda: KbprocError("operation.timeout", "never"),
+        tail=Tail(more=lambda: False, detail=dict),
+    )
 
 
 @method(

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,9 +285,8 @@ def test_waiting_requests_take_no_place(open_session: OpenSession) -> None:
     session = open_session(max_in_flight=2)
     session.receive(), session.receive()
     for id in range(50):
-        session.send(as_bytes(request(id, "ping", min_seq=2, timeout_ms=20_000)))
-        while not session.connection._in_flight[id].is_parked:
-            time.sleep(0.001)
+        session.send(as_bytes(request(id, "ping", min_seq=2)))
+        until(lambda: session.connection.waiting > id, "it to wait")  # noqa: B023  now
     session.send(as_bytes(request("wake", "kb.create", slug="wakes-them")))
     session.idle()
     answers = [json.loads(line) for line in session.outbox.rest()]
@@ -439,6 +437,20 @@ def test_who_does_not_read_stops_only_its_streams(open_session: OpenSession, pip
     assert deaf.wait_until_idle(PATIENCE)
 
 
+def test_a_stream_that_waits_holds_nobody_up(open_session: OpenSession, pipe: Pipe) -> None:
+    """All that waits shares one thread: though a client does not read, another's stream goes on."""
+    session = open_session(registry=toys.registry())
+    session.receive(), session.receive()
+    deaf = Connection(session.service, session.connection.peer, pipe.outbox)
+    deaf.receive(as_bytes(request(0, "follow")))
+    until(lambda: pipe.outbox.congested, "an outbox that is congested")
+    session.send(as_bytes(request(0, "follow")))
+    types = [json.loads(session.receive())["params"]["type"] for _ in range(1 + toys.PART)]
+    assert types == ["init", *["item"] * toys.PART]
+    deaf.end(0.2)
+    assert deaf.wait_until_idle(PATIENCE)
+
+
 def test_nothing_is_lost_for_a_slow_reader(process: Process) -> None:
     """Far more than a pipe holds is asked for before the first answer is read."""
     wanted = [as_bytes(request(id, "describe")) for id in range(10)]
@@ -464,7 +476,7 @@ def test_reading_stops_while_nothing_is_read(open_session: OpenSession, pipe: Pi
         os.write(writer, as_bytes(request(id, "blob")) + b"\n")
     until(lambda: pipe.outbox.full, "an outbox that is full")
     assert deaf.wait_until_idle(PATIENCE)
-    assert pipe.outbox._bytes < (32 + 64 + 1) << 20  # what was in flight may still come
+    assert pipe.outbox.held[1] < (32 + 64 + 1) << 20  # what was in flight may still come
     os.close(writer)  # only now: who has closed is not held back any more
     with os.fdopen(os.dup(pipe.reader), "rb") as answers:
         ids = [json.loads(answers.readline())["id"] for _ in range(asked)]
