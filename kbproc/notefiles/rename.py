@@ -75,7 +75,7 @@ def is_there(folder: int, name: str) -> bool:
 
 
 def _rename(folder: int, name: str, target: str, which: int) -> None:
-    call = _system_call()
+    call = system_call()
     if call is None:
         raise Unsupported
     number = call(folder, name, target, _FLAGS[sys.platform][which])
@@ -86,7 +86,7 @@ def _rename(folder: int, name: str, target: str, which: int) -> None:
 
 
 @cache
-def _system_call() -> Callable[[int, str, str, int], int] | None:
+def system_call() -> Callable[[int, str, str, int], int] | None:
     """Returns errno, 0 if it went well; None on other platforms and with an old C library."""
     import ctypes
 

@@ -25,7 +25,7 @@ DEBOUNCE_MS = 200  # and told after this at the latest
 LOOK_MS = 500  # how often the folders themselves are looked at
 POLL_S = 1.0  # without notifications, and for folders that don't exist
 _MOST_FAILURES = 3  # to watch, one after the other: then it is given up
-_JOIN_SECONDS = 3.0  # a folder whose file system hangs keeps nobody from ending
+JOIN_SECONDS = 3.0  # a folder whose file system hangs keeps nobody from ending
 
 _Identity = tuple[int, int]  # device, inode
 
@@ -61,7 +61,7 @@ class Watcher:
         self._closed = True
         self._woken.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_SECONDS)
+            self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
         there: dict[Path, _Identity] = {}
@@ -71,7 +71,7 @@ class Watcher:
                 folders = self._folders
             if self._closed:
                 return
-            before, there = there, _identities(folders)
+            before, there = there, identities(folders)
             self._tell(folder for folder in before.keys() & folders if folder not in there)
             if there and self._failures < _MOST_FAILURES:
                 self._notified(there, folders)
@@ -96,8 +96,8 @@ class Watcher:
         """Until the set changes, or one of the folders is another than before."""
         begun = False
         try:
-            for touched in _changes(list(there), self._woken):
-                same = _identities(folders) == there
+            for touched in changes(list(there), self._woken):
+                same = identities(folders) == there
                 if begun:
                     self._told |= {f: (there[f], _fingerprint(f)) for f in touched}
                     self._tell(touched)
@@ -128,12 +128,12 @@ class Watcher:
         )
 
     def _poll(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
-        while not self._woken.is_set() and _identities(folders) == there:
+        while not self._woken.is_set() and identities(folders) == there:
             self._tell(self._news(there))
             self._woken.wait(POLL_S)
 
 
-def _identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
+def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
     """Those that exist."""
     found = {}
     for folder in folders:
@@ -145,7 +145,7 @@ def _identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
     return found
 
 
-def _changes(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
+def changes(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
     """Those with changes; now and then an empty set. Raises ImportError, OSError, RuntimeError."""
     # Its lines about each change would drown ours.
     logging.getLogger("watchfiles").setLevel(logging.WARNING)

@@ -340,13 +340,23 @@ def test_a_note_kept_by_its_time_is_read_again(folder: Path) -> None:
     assert scan(folder, known).seen["one"].sha256 == digest(b"# b")
 
 
-def test_thousands(folder: Path) -> None:
+def test_of_thousands_only_what_changed_is_opened(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(2000):
         (folder / f"note-{number}.md").write_text(f"# {number}")
     known = settled(folder).seen
-    started = time.perf_counter()
-    assert scan(folder, known).seen == known
-    assert time.perf_counter() - started < 1
+    (folder / "note-7.md").write_text("# seven")
+    real, opened = os.open, list[Any]()
+
+    def told(path: Any, *more: Any, **named: Any) -> int:
+        opened.append(path)
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", told)
+    found = scan(folder, known).seen
+    assert [slug for slug in found if found[slug] != known[slug]] == ["note-7"]
+    assert opened == [folder, "note-7.md"]
 
 
 # ------------------------------------------------------------------ titles
@@ -392,7 +402,7 @@ def test_a_title_may_be_a_name(text: str) -> None:
 def renames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the file system can do."""
     if request.param != "exchange":
-        monkeypatch.setattr(rename, "_system_call", lambda: None)
+        monkeypatch.setattr(rename, "system_call", lambda: None)
     if request.param == "neither":
 
         def refuse(*_: object, **__: object) -> None:
@@ -889,5 +899,5 @@ def test_no_text_is_ever_lost_without_exchange(
         for step in steps
         if step not in LATE
     ]
-    with mock.patch.object(rename, "_system_call", lambda: None):
+    with mock.patch.object(rename, "system_call", lambda: None):
         live(tmp_path_factory.mktemp("notes"), plain)

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from kbproc.notefiles import watch
 from kbproc.notefiles.watch import Watcher
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import LIVES, PATIENCE, until
 
 
 class Told:
@@ -31,22 +30,17 @@ class Told:
             self.folders.append(folder)
             self._came.notify_all()
 
-    def wait(self, folder: Path, timeout_s: float = 10) -> float:
-        """Until `folder` is told again; how many seconds that took."""
-        started = time.perf_counter()
-        with self._came:
-            before = len(self.folders)
-            assert self._came.wait_for(lambda: folder in self.folders[before:], timeout_s)
-        return time.perf_counter() - started
-
-    def after(self, act: Callable[[], object], folder: Path) -> float:
-        """Like `wait`, of what is told from `act` on."""
-        started = time.perf_counter()
+    def after(self, act: Callable[[], object], folder: Path) -> None:
+        """Until `folder` is told, from `act` on."""
         with self._came:
             before = len(self.folders)
             act()
             assert self._came.wait_for(lambda: folder in self.folders[before:], PATIENCE)
-        return time.perf_counter() - started
+
+
+def watching() -> list[threading.Thread]:
+    """The threads of watchers that have not ended."""
+    return [thread for thread in threading.enumerate() if thread.name == "notes"]
 
 
 @pytest.fixture
@@ -98,8 +92,7 @@ def test_changes_are_told(way: str, folder: Path, told: Told, watcher: Watcher) 
     told.after(lambda: append(path), folder)
     told.after(lambda: save_by_rename(path, "# b"), folder)
     told.after(lambda: path.rename(folder / "two.md"), folder)
-    took = told.after((folder / "two.md").unlink, folder)
-    assert took < 2
+    told.after((folder / "two.md").unlink, folder)
     assert set(told.folders) == {folder}
 
 
@@ -210,14 +203,14 @@ def test_one_folder_more_tells_of_no_other(
 def test_what_changes_between_two_sets(
     folder: Path, tmp_path: Path, told: Told, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = watch._changes
+    real = watch.changes
     told.after(lambda: watcher.watch([folder]), folder)
 
     def late(*args: Any) -> Iterator[set[Path]]:
         (folder / "late.md").write_text("# nobody watches just now")
         return real(*args)
 
-    monkeypatch.setattr(watch, "_changes", late)
+    monkeypatch.setattr(watch, "changes", late)
     told.after(lambda: watcher.watch([folder, tmp_path]), folder)
 
 
@@ -225,35 +218,39 @@ def test_it_ends_although_a_folder_hangs(
     folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, hang = threading.Event(), threading.Event()
-    real = watch._identities
+    real = watch.identities
 
     def hanging(folders: Iterable[Path]) -> Any:
         reached.set()
         hang.wait()
         return real(folders)
 
-    monkeypatch.setattr(watch, "_identities", hanging)
-    monkeypatch.setattr(watch, "_JOIN_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "identities", hanging)
+    monkeypatch.setattr(watch, "JOIN_SECONDS", 0.05)
     watcher = Watcher(told)
     watcher.watch([folder])
     assert reached.wait(PATIENCE)
     watcher.close()
-    assert watcher._thread.is_alive()
+    [thread] = watching()
     hang.set()
-    watcher._thread.join(PATIENCE)
+    thread.join(PATIENCE)
+    assert not watching()
     assert told.folders == []
 
 
-def test_it_ends_promptly(way: str, folder: Path, told: Told) -> None:
+def test_it_ends_promptly(
+    way: str, folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits neither for its next look nor until it is given up."""
+    monkeypatch.setattr(watch, "POLL_S", LIVES)
+    monkeypatch.setattr(watch, "JOIN_SECONDS", LIVES)
     for folders in ([], [folder], [folder / "none"]):
         watcher = Watcher(told)
         if folder in folders:
             told.after(lambda watcher=watcher: watcher.watch([folder]), folder)
         watcher.watch(folders)
-        started = time.perf_counter()
         watcher.close()
-        assert time.perf_counter() - started < 1
-        assert not watcher._thread.is_alive()
+        assert not watching()
         watcher.close()
 
 
@@ -267,5 +264,4 @@ def test_it_may_be_closed_by_who_is_told(way: str, folder: Path) -> None:
     watcher = Watcher(end)
     watcher.watch([folder])
     assert ended.wait(PATIENCE)
-    watcher._thread.join(PATIENCE)
-    assert not watcher._thread.is_alive()
+    until(lambda: not watching(), "the watcher's end")
