@@ -166,7 +166,7 @@ def _trace_of(begun: list[Record]) -> Trace:
 
 def _erase(store: Store, trace: Trace, found: Erasure, tell: Tell) -> None:
     tell("trace")
-    last = store.log.head.seq
+    last = store.log.head.seq  # nobody sees the documents now, so later records hold none of them
     for record in store.log.read(to_seq=last):
         trace.follow(record)
     # The log comes last: until then it tells what belongs to the documents.

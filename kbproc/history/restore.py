@@ -34,6 +34,7 @@ from kbproc.history.timeline import (
     towards,
     written_again,
 )
+from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
 from kbproc.store.state import IndexStatus
 from kbproc.views.catalog.filters import DocumentFilter
@@ -42,7 +43,6 @@ from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
-    from kbproc.log.interface import Log
 
 
 class Restored(Struct, kw_only=True, frozen=True):

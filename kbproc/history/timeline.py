@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -24,10 +24,8 @@ from kbproc.events import codec
 from kbproc.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged, Erased
+from kbproc.log.interface import Log
 from kbproc.views.catalog.rows import EventRow
-
-if TYPE_CHECKING:
-    from kbproc.log.interface import Log
 
 # What these wrote was there before.
 BRINGS_BACK = frozenset({"doc.restore", "events.revert"})

@@ -1,7 +1,7 @@
 """The log that is a folder of files.
 
-Owns: which segments there are, finding a record in them, opening with a torn tail,
-one batch in one segment.
+Owns: which segments there are, finding a record in them, opening a log whose last line is
+unfinished, keeping each batch in one segment.
 Refuses to know: what events mean, and what a line looks like (record.py).
 """
 
@@ -100,6 +100,8 @@ class FileLog:
 
     def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
         """See interface.Log. Each record is checked; damage is told with segment and line."""
+        if to_seq is not None and to_seq <= after_seq:
+            return
         previous = START if after_seq == 0 else None
         for segment in self._segments_from(after_seq + 1):
             for offset, line in lines_from(segment, after_seq + 1 if previous is None else 0):
@@ -122,7 +124,7 @@ class FileLog:
 
     def verify(self) -> int:
         head, seq = self.head.seq, 0
-        for record in self.read(to_seq=head) if head else ():
+        for record in self.read(to_seq=head):
             seq = record.seq
         if seq < head:
             raise KbprocError(
@@ -174,7 +176,10 @@ class FileLog:
         self._full = False
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
-        """See interface.Log. A segment is rewritten as a whole; the old one stands until then."""
+        """See interface.Log. Each segment is rewritten as a whole, or stays as it was.
+
+        Raises store.io if no write is taken any more.
+        """
         changed = 0
 
         def counted(record: Record) -> Record:
@@ -186,7 +191,8 @@ class FileLog:
             return other
 
         with self._writing:
-            self._full = True  # the next batch begins a new segment, and these stay as they are
+            self._tail.check()
+            self._full = True  # the next batch begins a segment of its own
         for segment in self._segments():
             if segment_files.first_seq(segment) <= to_seq:
                 segment_files.rewrite(segment, counted)

@@ -79,8 +79,8 @@ class Log(Protocol):
         """Puts `change(record)` in the place of every record up to `to_seq`.
 
         A changed record keeps its number and its place in the chain. Batches may be written
-        meanwhile. Returns how many records have changed. Raises OSError, store.corrupt; what
-        has been changed by then stays so.
+        meanwhile. Returns how many records have changed. Raises OSError, store.corrupt and
+        store.io; what has been changed by then stays so.
         """
 
     def as_files(self, to_seq: int) -> list[LogFile]:

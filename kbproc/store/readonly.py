@@ -1,6 +1,6 @@
 """Stores that can't be written: a backup on read-only media, another user's folder.
 
-Owns: telling that a store is one, and what a write to it is answered.
+Owns: recognising such a store, and the answer to whoever writes to it.
 Refuses to know: how such a store is opened (overlay.py), and which methods write.
 
 Light: a process that attaches to the owner imports this.

@@ -198,7 +198,7 @@ def test_readers_see_a_prefix_while_batches_are_written(log: Log) -> None:
 
     def look() -> None:
         while not written_all.is_set():
-            seen.append(list(log.read(to_seq=log.head.seq)) if log.head.seq else [])
+            seen.append(list(log.read(to_seq=log.head.seq)))
             log.verify()
 
     readers = [threading.Thread(target=look) for _ in range(3)]

@@ -160,10 +160,10 @@ def test_while_four_threads_write(
     stop = threading.Event()
 
     def write(number: int) -> None:
-        n = 0
+        n, connection = 0, one.another("user")
         while not stop.is_set() and n < 200:
             token = f"{number}-{n}"
-            seq, id = create(one, token)
+            seq, id = create(connection, token)
             acknowledged.append((seq, id, token))
             n += 1
 
@@ -173,6 +173,7 @@ def test_while_four_threads_write(
     backups = []
     for n in range(2):
         while len(acknowledged) < (n + 1) * 8:
+            assert all(writer.is_alive() for writer in writers)
             one.store.wait_for_change(0.05)
         before = list(acknowledged)
         backups.append((before, backup(one, tmp_path / f"copy-{n}")))
@@ -197,20 +198,8 @@ def test_while_four_threads_write(
 
 
 def create(session: Session, token: str) -> tuple[int, int]:
-    """As doc.create does, but for the wire: the session's belongs to one thread."""
-    from kbproc.methods.doc.create import Create
-    from kbproc.methods.doc.create import create as method
-    from kbproc.store.decision import Request
-    from kbproc.store.pipeline import write
-
-    params = Create(title=token, text=f"word {token}", client_token=token)
-    peer = session.connection.peer
-    call = session.service.call(peer, lambda name, fields: None, lambda: False, {})
-    asked = Request(
-        method="doc.create", actor=call.peer.actor, params=params, destructive=False, now=call.now
-    )
-    outcome = write(session.store, asked, method(call, params))
-    return outcome.seq, outcome.data.id
+    answer = session.ask("doc.create", title=token, text=f"word {token}", client_token=token)
+    return answer["result"]["meta"]["seq"], answer["result"]["data"]["id"]
 
 
 def backup(session: Session, path: Path) -> int:

@@ -16,15 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbproc.methods.doc.create import Create, create
 from kbproc.moving import outgoing
 from kbproc.moving.incoming import agents as more
 from kbproc.moving.incoming import incoming, links
 from kbproc.moving.portable import lines as format
 from kbproc.moving.portable import reading
-from kbproc.store.decision import Request
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.pipeline import write as commit
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
 from tests.kit import lifecycle
@@ -646,12 +643,8 @@ def test_another_writer_is_faster(
 
 
 def put(session: Session, source_id: str | None) -> None:
-    params = Create(title="T", text="alpha", source_id=source_id)
-    call = session.service.call(session.connection.peer, lambda name, fields: None, lambda: False)
-    asked = Request(
-        method="doc.create", actor=call.peer.actor, params=params, destructive=False, now=call.now
-    )
-    commit(session.store, asked, create(call, params))
+    """Over another connection, as the session's own is busy."""
+    session.another("user").data("doc.create", title="T", text="alpha", source_id=source_id)
 
 
 def interrupt_after(

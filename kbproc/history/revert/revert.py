@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kbproc.base.wording import plural
 from kbproc.documents.documents import is_bulk, targets_of
@@ -37,12 +37,10 @@ from kbproc.history.timeline import (
     towards,
     unwind,
 )
+from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow, EventRow
-
-if TYPE_CHECKING:
-    from kbproc.log.interface import Log
 
 _FEW_DOCUMENTS = 100
 _BLOCK = 10_000
