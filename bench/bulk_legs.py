@@ -26,13 +26,13 @@ from kbproc.base.host import Host
 from kbproc.calls.call import Call, Peer
 from kbproc.calls.reply import Answer
 from kbproc.calls.run import run
+from kbproc.library.library import Library
 from kbproc.methods.registry import registry
-from kbproc.store.store import Store
 
 _WORKERS = 2
 
 
-def call(store: Store, name: str, **params: object) -> Any:
+def call(library: Library, name: str, **params: object) -> Any:
     """One request without a wire."""
     methods, host = registry(), Host()
     peer = Peer(
@@ -46,7 +46,7 @@ def call(store: Store, name: str, **params: object) -> Any:
         registry=methods,
         host=host,
         peer=peer,
-        open_store=lambda: store,
+        open_library=lambda: library,
         emit=lambda name, fields: None,
         now=host.now(),
     )
@@ -69,13 +69,13 @@ def ingest(setting: Setting) -> Iterator[Result]:
     chunks: dict[str, int] = {}
 
     def product(number: int) -> None:
-        store = corpus.open_store(folder / f"store-{number}", model)
-        _start_parsers(store, found[0])
+        library = corpus.open_store(folder / f"store-{number}", model)
+        _start_parsers(library, found[0])
         started = time.perf_counter()
-        done = call(store, "doc.ingest", paths=[str(files)], glob="*.md")
+        done = call(library, "doc.ingest", paths=[str(files)], glob="*.md")
         seconds["product"].append(time.perf_counter() - started)
         chunks["product"] = done.chunks
-        store.close()
+        library.close()
 
     def floor(number: int) -> None:
         with _bare_workers(model) as workers:
@@ -99,11 +99,11 @@ def _model(setting: Setting) -> dict[str, object]:
     return corpus.ONNX if setting.has_model else corpus.NONE
 
 
-def _start_parsers(store: Store, path: Path) -> None:
+def _start_parsers(library: Library, path: Path) -> None:
     """On both sides processes and tokenizers are there before the clock starts."""
 
     def read(_: int) -> None:
-        store.parsers.parse(path.read_bytes(), "markdown", path.name)
+        library.parsers.get().parse(path.read_bytes(), "markdown", path.name)
 
     with ThreadPoolExecutor(_WORKERS) as threads:
         list(threads.map(read, range(2 * _WORKERS)))
@@ -208,12 +208,12 @@ def embed(setting: Setting) -> Iterator[Result]:
 
     def product(number: int) -> None:
         folder = store_folder / str(number)
-        store = corpus.open_store(folder, corpus.ONNX)
-        store.embedding.query_vector("loads the model")
-        store.commit(lambda lane: corpus.append_texts(lane, strings))
-        timed("product", lambda: store.embedding.drain(lambda done, total: None))
-        assert store.embedding.pending_count == 0
-        store.close()
+        library = corpus.open_store(folder, corpus.ONNX)
+        library.embedding.query_vector("loads the model")
+        library.store.commit(lambda lane: corpus.append_texts(lane, strings))
+        timed("product", lambda: library.embedding.drain(lambda done, total: None))
+        assert library.embedding.pending_count == 0
+        library.close()
 
     bare, reference = _bare_embedding(strings), None if setting.quick else _reference(strings)
     actions: list[Callable[[int], object]] = [product, lambda _: timed("bare", bare)]
@@ -296,12 +296,13 @@ def rebuild(setting: Setting) -> Iterator[Result]:
         folder = setting.store(chunks)
         shutil.rmtree(folder / "views")
         started = time.perf_counter()
-        store = corpus.open_store(folder, corpus.HASH)
+        library = corpus.open_store(folder, corpus.HASH)
         opened = time.perf_counter() - started
+        store = library.store
         assert store.vectors and store.published.chunks == store.vectors.snapshot().live == chunks
-        store.tidy()
+        library.tidy()
         folded = time.perf_counter() - started
-        store.close()
+        library.close()
         note = f"{folded:.1f} s with the graph, which is built while searches go on"
         aim = 40 if chunks == 100_000 else None
         yield Result(f"rebuild of views, {chunks:,} chunks", opened, aim=aim, note=note)

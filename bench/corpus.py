@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from kbproc.base.host import Host
 from kbproc.events.document import ChunkText, DocWritten
+from kbproc.library.library import Library
 from kbproc.models.hashing import HashEmbedder
 from kbproc.sources.chunk import embed_text
 from kbproc.store.lane import Lane
-from kbproc.store.store import Store
 
 DIM = 384
 HASH = {"kind": "hash", "name": "hash", "dim": DIM}
@@ -101,24 +101,24 @@ def markdown_files(folder: Path, count: int) -> None:
 # --------------------------------------------------------------------------- stores
 
 
-def open_store(folder: Path, model: dict[str, Any]) -> Store:
+def open_store(folder: Path, model: dict[str, Any]) -> Library:
     from kbproc.settings.config import environment, load
 
-    return Store.open(folder, host=Host(), cache=load(environment()).cache, model=model)
+    return Library.open(folder, host=Host(), cache=load(environment()).cache, model=model)
 
 
 def build_store(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> None:
     """A store of `chunks` chunks, ten a document, every vector in place, the graph folded."""
-    store = open_store(folder, model)
+    library = open_store(folder, model)
     source = texts(chunks)
     documents = -(-chunks // CHUNKS_IN_DOCUMENT)
     for first in range(0, documents, _DOCUMENTS_IN_RECORD):
         many = min(_DOCUMENTS_IN_RECORD, documents - first)
         written = [_document(first + i, chunks, source) for i in range(many)]
-        _embed(store, written)
-        store.commit(lambda lane, events=written: _append(lane, events))  # type: ignore[misc]
-    store.tidy()
-    store.close()
+        _embed(library, written)
+        library.store.commit(lambda lane, events=written: _append(lane, events))  # type: ignore[misc]
+    library.tidy()
+    library.close()
 
 
 def _append(lane: Lane, events: list[DocWritten]) -> None:
@@ -158,12 +158,12 @@ def _written(number: int, first_chunk: int, chunks: list[ChunkText]) -> DocWritt
     )
 
 
-def _embed(store: Store, documents: list[DocWritten]) -> None:
-    pack = store.embedding.pack
+def _embed(library: Library, documents: list[DocWritten]) -> None:
+    pack = library.embedding.pack
     if pack is None:
         return
     strings = [
-        embed_text(d.title, c.section, c.text, max_tokens=store.embedding.max_tokens)
+        embed_text(d.title, c.section, c.text, max_tokens=library.embedding.max_tokens)
         for d in documents
         for c in d.chunks
     ]
@@ -190,8 +190,9 @@ def floor_copy(store: Path, folder: Path, model: dict[str, Any]) -> None:
     """The parts that a bare program needs: DuckDB file, tantivy index, FAISS index or vectors."""
     shutil.copytree(store / "views", folder)
     opened = open_store(store, model)
-    assert opened.vectors and opened.embedding.pack
-    state = opened.vectors.snapshot()
+    vectors = opened.store.vectors
+    assert vectors and opened.embedding.pack
+    state = vectors.snapshot()
     np.save(folder / "ids.npy", state.slots["chunk"])
     if state.graph is None:
         np.save(folder / "vectors.npy", opened.embedding.pack.vectors(state.slots["row"]))

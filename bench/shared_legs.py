@@ -71,9 +71,9 @@ def _peak_mib(store: Path) -> float:
 
 def past(setting: Setting) -> Iterator[Result]:
     """The first question about an earlier moment makes its views; the next ones find them."""
-    store = corpus.open_store(setting.store(setting.small), corpus.HASH)
-    seq = store.seq
-    store.close()
+    library = corpus.open_store(setting.store(setting.small), corpus.HASH)
+    seq = library.store.seq
+    library.close()
     with serve(setting.store(setting.small)) as product:
         first, *more = corpus.queries(setting.rounds)
         started = time.perf_counter()

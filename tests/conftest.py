@@ -62,11 +62,11 @@ def open_session(tmp_path: Path) -> Iterator[OpenSession]:
     for session in sessions:
         session.connection.end(PATIENCE)
         session.connection.service.close()
-        if not session.store.closed:
+        if not session.library.closed:
             assert {
                 name: wrong for name, wrong in doctor.compare(session.store).items() if wrong
             } == {}
-            session.store.close()
+            session.library.close()
 
 
 @pytest.fixture

@@ -22,11 +22,12 @@ from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
 from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Target
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 # Names that the log gives to others: a person, a note's file, the program itself.
 RESERVED = {
@@ -95,16 +96,16 @@ class Agent(Struct, kw_only=True, frozen=True):
     updated_at: str
 
 
-def default_folder(store: Store, slug: str) -> Path:
+def default_folder(store: SeenStore, slug: str) -> Path:
     return store.origin / "notes" / slug
 
 
-def notes_folder(store: Store, row: AgentRow) -> Path:
+def notes_folder(store: SeenStore, row: AgentRow) -> Path:
     """Where the agent's notes lie: STORE/notes/SLUG unless it names another folder."""
     return default_folder(store, row.slug) if row.folder is None else Path(row.folder)
 
 
-def shown(store: Store, row: AgentRow) -> Agent:
+def shown(store: SeenStore, row: AgentRow) -> Agent:
     return Agent(
         slug=row.slug,
         description=row.description,
@@ -231,7 +232,7 @@ def located(folder: str | None, *, cwd: Path, root: Path | None) -> Path | None:
     return None if folder is None else paths.locate(folder, cwd=cwd, root=root, field=_FIELD)
 
 
-def placed(store: Store, slug: str, folder: Path | None) -> str | None:
+def placed(store: SeenStore, slug: str, folder: Path | None) -> str | None:
     """What the log says of `folder`, which is absolute and without links; None: the default.
 
     Raises input.invalid_params for the store's own files, resource.not_found where not
@@ -268,7 +269,7 @@ def placed(store: Store, slug: str, folder: Path | None) -> str | None:
     return str(folder)
 
 
-def check_folder(store: Store, folder: Path, slug: str, others: Iterable[AgentRow]) -> None:
+def check_folder(store: SeenStore, folder: Path, slug: str, others: Iterable[AgentRow]) -> None:
     """Raises resource.already_exists if another agent keeps its notes there.
 
     By name alone: a folder on a file system that hangs must hold up nobody else's. What
@@ -290,7 +291,7 @@ def _taken(folder: Path, by: str) -> KbprocError:
     )
 
 
-def sharing(store: Store, folder: Path, slug: str, others: Iterable[AgentRow]) -> str | None:
+def sharing(store: SeenStore, folder: Path, slug: str, others: Iterable[AgentRow]) -> str | None:
     """The other agent that keeps its notes there, whatever the two call it."""
     for other in others:
         if other.slug != slug and _same(folder, notes_folder(store, other)):
@@ -308,7 +309,7 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def make_folder(store: Store, folder: Path) -> None:
+def make_folder(store: SeenStore, folder: Path) -> None:
     """For its user alone. Only within the store folders above it are made. Raises store.io."""
     try:
         if folder.parent == store.origin / "notes":
@@ -320,7 +321,7 @@ def make_folder(store: Store, folder: Path) -> None:
         ) from error
 
 
-def folder_made(store: Store, queries: Queries, row: AgentRow) -> Callable[[], None]:
+def folder_made(store: SeenStore, queries: Queries, row: AgentRow) -> Callable[[], None]:
     """What makes the agent's folder. Raises resource.already_exists if another agent has it."""
     folder = notes_folder(store, row)
     check_folder(store, folder, row.slug, queries.agents())

@@ -18,11 +18,12 @@ from kbproc.agents.quotas import quotas_of
 from kbproc.base import paths
 from kbproc.base.wording import plural
 from kbproc.notefiles import folder as notefolder
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 _NEARLY = 0.9  # of a quota
 _MOST_NAMED = 10
@@ -38,7 +39,7 @@ class Finding(Struct, kw_only=True, frozen=True):
 
 
 def examine(
-    store: Store,
+    store: SeenStore,
     queries: Queries,
     row: AgentRow,
     *,
@@ -115,7 +116,7 @@ def _quota(name: str, limit: int, used: int) -> Finding:
     )
 
 
-def _folder(store: Store, row: AgentRow, folder: Path, others: Sequence[AgentRow]) -> Finding:
+def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[AgentRow]) -> Finding:
     where = paths.shown(folder)
     taken = sharing(store, folder, row.slug, others)
     if taken is not None:

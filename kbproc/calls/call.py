@@ -21,8 +21,8 @@ from kbproc.calls.method import Registry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbproc.store.state import State
-    from kbproc.store.store import Store
+    from kbproc.library.library import Library
+    from kbproc.store.state import SeenStore, State
     from kbproc.views.catalog.reader import Sight
     from kbproc.views.catalog.rows import AgentRow
 
@@ -57,7 +57,7 @@ class Call:
         registry: Registry,
         host: Host,
         peer: Peer,
-        open_store: Callable[[], Store],
+        open_library: Callable[[], Library],
         emit: Emit,
         now: str,
         cancelled: Callable[[], bool] = lambda: False,
@@ -82,14 +82,19 @@ class Call:
         self.agent: AgentRow | None = None
         self.scopes = peer.scopes
         self.sight: Sight | None = None
-        self._open_store = open_store
-        self._store: Store | None = None
+        self._open_library = open_library
+        self._store: SeenStore | None = None
 
     @property
-    def store(self) -> Store:
-        """As far as it may be seen. Raises what opening it raised."""
+    def library(self) -> Library:
+        """Everything that is open, whoever asks. Raises what opening it raised."""
+        return self._open_library()
+
+    @property
+    def store(self) -> SeenStore:
+        """The store as far as it may be seen. Raises what opening it raised."""
         if self._store is None:
-            self._store = self._open_store()
+            self._store = self.library.store
         return self._store
 
     def bind(self, *, whole: bool) -> None:
@@ -99,14 +104,14 @@ class Call:
         Raises resource.not_found for an agent that is not there (any more).
         """
         from kbproc.agents.sight import require_agent, sight_of
-        from kbproc.store.visible import narrowed
+        from kbproc.store.visible import narrowed_store
 
-        store = self.store
+        store = self.library.store
         self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named)
         if self.agent is not None and self.agent.scopes is not None:
             self.scopes = self.peer.scopes & set(self.agent.scopes)
         self.sight = None if whole else sight_of(self.agent, self.scopes)
-        self._store = narrowed(store, self.sight)
+        self._store = narrowed_store(store, self.sight)
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:
@@ -118,7 +123,7 @@ class Call:
             yield self.store
             return
         seq, _ = resolve(self.store, params.as_of, self.now)
-        with self.store.pasts.at(seq) as past:
+        with self.library.pasts.at(seq) as past:
             yield narrowed(past, self.sight)
 
     def moment(self, params: PastParams | PastListParams) -> str:

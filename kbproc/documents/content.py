@@ -16,14 +16,24 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import check_metadata, clean_tags
 from kbproc.documents.revision import Content, Ids, written
+from kbproc.embedding.parsers import Parsers
 from kbproc.events.document import ChunkText
+from kbproc.sources.blobs import Blobs
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.sources.parse.worker import ParsedChunks
-    from kbproc.store.store import Store
+
+
+class Intake:
+    """Where sources go in: the processes that parse them, and where their bytes are kept."""
+
+    def __init__(self, parsers: Parsers, blobs: Blobs) -> None:
+        self.parsers = parsers
+        self.blobs = blobs
 
 
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
@@ -34,7 +44,7 @@ _NO_TEXT = {
 
 
 def content_of_text(
-    store: Store, text: str, type: str, title: str, *, field: str = "$.params.text"
+    intake: Intake, text: str, type: str, title: str, *, field: str = "$.params.text"
 ) -> Content:
     """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
     try:
@@ -45,17 +55,17 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    return read_content(store, data, type, title, title=title)
+    return read_content(intake, data, type, title, title=title)
 
 
 def read_content(
-    store: Store, data: bytes, doc_type: str, name: str, *, title: str | None = None
+    intake: Intake, data: bytes, doc_type: str, name: str, *, title: str | None = None
 ) -> Content:
     """Parses in a separate process and keeps the bytes as a blob.
 
     Raises what the parser raises; a document without any text is a failure too.
     """
-    parsed = _parsed(store, data, doc_type, name, title)
+    parsed = _parsed(intake, data, doc_type, name, title)
     if not parsed.chunks:
         raise KbprocError(
             "operation.failed",
@@ -69,7 +79,7 @@ def read_content(
             ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
             for c in parsed.chunks
         ],
-        sha256=store.blobs.put(data),
+        sha256=intake.blobs.put(data),
         size_bytes=len(data),
         tags=_usable_tags(parsed.tags),
         metadata=_usable_metadata(parsed.metadata),
@@ -77,12 +87,14 @@ def read_content(
     )
 
 
-def _parsed(store: Store, data: bytes, doc_type: str, name: str, title: str | None) -> ParsedChunks:
+def _parsed(
+    intake: Intake, data: bytes, doc_type: str, name: str, title: str | None
+) -> ParsedChunks:
     from kbproc.sources.parse.pool import Retired
 
     while True:
         try:
-            return store.parsers.parse(data, doc_type, name, title)
+            return intake.parsers.get().parse(data, doc_type, name, title)
         except Retired:  # another model has come meanwhile, and another length of chunks
             continue
 
@@ -110,11 +122,11 @@ def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def reparse_one(store: Store, row: DocumentRow, write: LongWrite) -> bool:
+def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongWrite) -> bool:
     """True if the chunks came out differently and are now a new revision."""
     name = Path(row.path).name if row.path else row.title
-    data = store.blobs.get(row.sha256)
-    content = read_content(store, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
+    data = intake.blobs.get(row.sha256)
+    content = read_content(intake, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
     content = msgspec.structs.replace(content, doc_type=row.type)
     with store.reading() as snapshot:
         old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
-from kbproc.documents.content import read_content
+from kbproc.documents.content import Intake, read_content
 from kbproc.documents.documents import is_bulk, require_kb, targets_of
 from kbproc.documents.revision import Content, Ids, metadata_of, tags_of, written
 from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
@@ -30,10 +30,11 @@ from kbproc.sources.blobs import digest
 from kbproc.sources.parse.formats import detect
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 _AHEAD = 8
 _BATCH_DOCUMENTS = 32
@@ -73,7 +74,7 @@ class Work(Struct, frozen=True, kw_only=True):
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
 
 
-def find_files(store: Store, work: Work) -> list[Path]:
+def find_files(store: SeenStore, work: Work) -> list[Path]:
     """Every file once, in the order of the params; never the store's own."""
     found: dict[Path, None] = {}
     for start in work.starts:
@@ -92,7 +93,8 @@ def find_files(store: Store, work: Work) -> list[Path]:
 
 
 def run(
-    store: Store,
+    store: SeenStore,
+    intake: Intake,
     work: Work,
     write: LongWrite,
     *,
@@ -106,7 +108,7 @@ def run(
     result = IngestResult(kb=work.kb)
     paths = find_files(store, work)
     batch: list[Item] = []
-    items = _examine_ahead(store, work, paths, known)
+    items = _examine_ahead(intake, work, paths, known)
     for number, item in enumerate(items, 1):
         _count(result, item, known, resumed)
         if item.content is not None or _failure_is_news(item, failed_before):
@@ -140,14 +142,14 @@ def progress(stage: str, current: int, total: int, message: str) -> dict[str, An
 
 
 def _known(
-    store: Store, kb: str
+    store: SeenStore, kb: str
 ) -> tuple[dict[str, DocumentRow], dict[str, tuple[str, str, str | None]]]:
     with store.reading() as snapshot:
         return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
 
 
 def _examine_ahead(
-    store: Store, work: Work, paths: list[Path], known: dict[str, DocumentRow]
+    intake: Intake, work: Work, paths: list[Path], known: dict[str, DocumentRow]
 ) -> Generator[Item]:
     """Items in the order of `paths`, a few being parsed ahead of the one that is next."""
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="ingest") as executor:
@@ -157,7 +159,7 @@ def _examine_ahead(
             while True:
                 while len(ahead) < _AHEAD and (path := next(remaining, None)) is not None:
                     earlier = known.get(str(path))
-                    ahead.append(executor.submit(_examine, store, work, path, earlier))
+                    ahead.append(executor.submit(_examine, intake, work, path, earlier))
                 if not ahead:
                     return
                 yield ahead.popleft().result()
@@ -166,7 +168,7 @@ def _examine_ahead(
                 future.cancel()
 
 
-def _examine(store: Store, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
+def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
     shown, sha256 = files.shown(path), None
     try:
         if shown != str(path):
@@ -174,12 +176,12 @@ def _examine(store: Store, work: Work, path: Path, earlier: DocumentRow | None) 
         data = files.read(path, work.max_file_bytes)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
-            store.blobs.heal(sha256, data)
+            intake.blobs.heal(sha256, data)
             return Item(path=shown, action="unchanged", sha256=sha256)
         doc_type = detect(path.name, data[:4096])
         if doc_type is None:
             return _unsupported(path, path in work.named)
-        content = read_content(store, data, doc_type, path.name)
+        content = read_content(intake, data, doc_type, path.name)
     except KbprocError as error:
         if error.type in _NOT_THE_FILES_FAULT:
             raise
@@ -354,7 +356,7 @@ def _prune(here: Here, work: Work) -> Decision:
     return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
 
 
-def plan(store: Store, work: Work, here: Here) -> Decision:
+def plan(store: SeenStore, work: Work, here: Here) -> Decision:
     """What an ingest would do, without parsing: new, changed, unchanged, gone."""
     known = here.queries.paths(work.kb)
     _require_starts(work, {**known, **here.queries.failures(work.kb)})

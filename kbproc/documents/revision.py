@@ -17,11 +17,11 @@ from kbproc.events.document import ChunkText, DocChanged, DocWritten
 from kbproc.events.event import Event
 from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
-from kbproc.store.state import IndexStatus
+from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.embedding.background import Embedding
+    pass
 
 
 def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
@@ -130,7 +130,7 @@ def changed(
     title: str | None,
     tags: list[str] | None,
     metadata: dict[str, Any] | None,
-    embedding: Embedding,
+    model: Model,
 ) -> tuple[Event, Document]:
     """What doc.update writes, and the document that results; None keeps what is there."""
     new_tags = list(row.tags) if tags is None else tags
@@ -148,7 +148,7 @@ def changed(
             url=row.url,
             source_id=row.source_id,
         )
-        status = embedding.status_when_new
+        status = model.status_when_new
         return event, of_event(event, created_at=row.created_at, now=here.now, status=status)
     change = DocChanged(
         id=row.id,
@@ -158,7 +158,7 @@ def changed(
         metadata=new_metadata,
     )
     made = msgspec.structs.replace(
-        shown(row, embedding),
+        shown(row, model),
         title=change.title,
         tags=new_tags,
         metadata=new_metadata,

@@ -1,8 +1,8 @@
 """Chunks get their vectors in the background.
 
-Owns: the model's state, the pack, the threads that embed what is pending
-(newest first, giving way to searches), waiting for them, and query vectors.
-Refuses to know: how a model computes (embed.py) and how vectors are searched.
+Owns: the threads that embed what is pending (newest first, giving way to searches), what the
+model has refused, and waiting for them.
+Refuses to know: how a model computes (models/) and how vectors are searched.
 """
 
 from __future__ import annotations
@@ -10,68 +10,59 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Quiet
 from kbproc.base.threads import be_nice
-from kbproc.embedding.status import Pending
-from kbproc.sources.chunk import embed_text
-from kbproc.store.state import IndexStatus
+from kbproc.embedding.model import StoredModel
+from kbproc.embedding.status import Statuses
+from kbproc.store.snapshot import Snapshot
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-    from kbproc.views.vectors.pack import VectorPack
-    from kbproc.views.vectors.view import VectorRow, Vectors
+    from kbproc.views.vectors.view import Vectors
+from kbproc.views.vectors.view import Vectors
 
 WORKERS = 2
 _BATCH = 16
 _RETRY_SECONDS = 30.0
-_DEFAULT_TOKENS = 256
 _logger = logging.getLogger(__name__)
 
 
-class Home(Protocol):
+class Readable(Protocol):
+    def reading(self) -> AbstractContextManager[Snapshot]: ...
+
+
+class Home(Readable, Protocol):
     """What the store is to its embeddings."""
 
-    folder: Path
-    vectors: Vectors | None
-
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def vectors(self) -> Vectors | None: ...
     @property
     def chunks(self) -> int: ...
     @property
     def seq(self) -> int: ...
-    def chunks_by_document(self) -> dict[int, int]: ...
-    def index_rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]: ...
     def attach_vectors(self) -> None: ...
     def changed(self) -> None: ...
+    def on_change(self, tell: Callable[[], None]) -> None: ...
     def wait_for_change(self, timeout_s: float) -> None: ...
 
 
-State = Literal["off", "missing", "not ready", "preparing", "ready"]
-
-
-class Embedding:
-    """One store's model. Nothing heavy is loaded before it is needed."""
+class Embedding(StoredModel, Statuses):
+    """One store's model at work: `start` makes it embed what is pending, `close` ends it."""
 
     def __init__(self, store: Home, settings: dict[str, Any], cache: Path) -> None:
-        from kbproc.models import catalogue
-
+        super().__init__(store.folder, settings, cache)
         self._store = store
-        self._cache = cache / "models"
-        self.spec: ModelSpec = catalogue.spec_of(settings)
-        self.info: ModelInfo | None = None
-        self.problem: KbprocError | None = None
-        self.state: State = "off"
-        self.pack: VectorPack | None = None
-        self._embedder: Embedder | None = None
-        self._loading = threading.Lock()
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
         self._claimed: set[int] = set()
@@ -80,54 +71,12 @@ class Embedding:
         self._searching = 0
         self.quiet = Quiet()
         self._closing = False
-        if self.spec.kind != "none":
-            self._look()
-
-    def _look(self) -> None:
-        """What can be known of the model without loading it."""
-        from kbproc.models import catalogue
-        from kbproc.views.vectors.pack import VectorPack
-
-        try:
-            self.info = catalogue.inspect(self.spec, self._cache)
-        except KbprocError as error:
-            self.state, self.problem = "missing", error
-            return
-        if self.info.fingerprint is None:
-            self.state = "not ready"
-            return
-        path = self._store.folder / "vectors" / f"{self.info.file_name}.pack"
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        self.pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
-        self.state = "ready"
+        store.on_change(self.wake)
 
     def move_to(self, store: Home) -> None:
         """It was built beside a store and is in use from now on."""
         self._store = store
-
-    # -------------------------------------------------------------- what is told
-
-    @property
-    def models_folder(self) -> Path:
-        """Where exported models are kept for all stores."""
-        return self._cache
-
-    @property
-    def model_name(self) -> str | None:
-        return None if self.state == "off" else self.spec.name
-
-    @property
-    def dim(self) -> int | None:
-        return self.info.dim if self.info and self.state == "ready" else None
-
-    @property
-    def max_tokens(self) -> int:
-        """Of the model; of the default one while its own are not known yet."""
-        return (self.info.max_tokens if self.info else 0) or _DEFAULT_TOKENS
-
-    @property
-    def tokenizer_path(self) -> str | None:
-        return self.info.tokenizer_path if self.info else None
+        store.on_change(self.wake)
 
     @property
     def pending_count(self) -> int:
@@ -144,16 +93,9 @@ class Embedding:
             return self._store.seq
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
-    @property
-    def status_when_new(self) -> IndexStatus:
-        return "ready" if self.state == "off" else "pending"
-
-    def status_of(self, document_id: int) -> IndexStatus:
-        if document_id in self.failed_documents:
-            return "failed"
+    def waits(self, document_id: int) -> bool:
         vectors = self._store.vectors
-        waits = self.state != "off" if vectors is None else vectors.waits(document_id)
-        return "pending" if waits else "ready"
+        return self.state != "off" if vectors is None else vectors.waits(document_id)
 
     @property
     def failed_documents(self) -> dict[int, str]:
@@ -169,35 +111,10 @@ class Embedding:
         vectors = self._store.vectors
         if vectors is not None:
             return vectors.pending_by_document()
-        return {} if self.state == "off" else self._store.chunks_by_document()
-
-    def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
-        """Members of a DocumentFilter that select this index status."""
-        if status is None:
-            return {}
-        pending = set(self.pending_documents())
-        failed = self.failed_documents.keys()
-        if status == "failed":
-            return {"ids": sorted(failed)}
-        if status == "pending":
-            return {"ids": sorted(pending - failed)}
-        return {"not_ids": sorted(pending | failed)}
-
-    # ------------------------------------------------------------------- queries
-
-    def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """The query's vector, or None and why there is none."""
-        if self.state == "off":
-            return None, "No embedding model is configured."
-        if self.state in {"not ready", "preparing"}:
-            return None, "The embedding model is being prepared."
-        try:
-            return self._load().embed(text), None
-        except KbprocError as error:
-            return None, error.message
+        return {} if self.state == "off" else chunks_by_document(self._store)
 
     @contextlib.contextmanager
-    def searching(self) -> Any:
+    def searching(self) -> Iterator[None]:
         """While a search runs, the background waits."""
         with self._changed:
             self._searching += 1
@@ -208,56 +125,6 @@ class Embedding:
                 self._searching -= 1
                 if not self._searching:
                     self._changed.notify_all()
-
-    def _load(self) -> Embedder:
-        """The embedder, loaded once; raises model.unavailable."""
-        from kbproc.models import catalogue
-
-        with self._loading:
-            if self._embedder is None:
-                if self.state == "missing" and self.problem is not None:
-                    raise self.problem
-                self._embedder = catalogue.load(self.spec, self._cache)
-            return self._embedder
-
-    def prepare(self) -> None:
-        """Gets a model ready that is not: exports it, or asks its endpoint; may take a minute.
-
-        Raises model.unavailable.
-        """
-        if self.state != "not ready":
-            return
-        self.state = "preparing"
-        try:
-            self._load()
-        except KbprocError as error:
-            self.state, self.problem = "missing", error
-            raise
-        self._look()
-
-    def _prepare_and_attach(self) -> None:
-        """One thread prepares, the others wait for it."""
-        with self._preparing:
-            self.prepare()
-            if self._store.vectors is None:
-                self._store.attach_vectors()
-
-    # ---------------------------------------------------------------- background
-
-    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
-        from kbproc.views.vectors.view import VectorRow
-
-        if self.pack is None:
-            return []
-        key = self.pack.key
-        return [VectorRow(r.chunk_id, r.document_id, r.kb, key(self.string(r))) for r in rows]
-
-    def string(self, row: IndexRow) -> str:
-        """The exact string that is embedded, and that a vector is cached under."""
-        return self.string_of(row.title, row.section, row.text)
-
-    def string_of(self, title: str, section: str | None, text: str) -> str:
-        return embed_text(title, section, text, max_tokens=self.max_tokens)
 
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
@@ -275,7 +142,10 @@ class Embedding:
     def _run(self) -> None:
         be_nice()
         try:
-            self._prepare_and_attach()
+            with self._preparing:  # one thread prepares, the others wait for it
+                self.prepare()
+                if self._store.vectors is None:
+                    self._store.attach_vectors()
         except KbprocError as error:
             _logger.warning("no embedding model: %s", error.message)
             self._store.changed()
@@ -302,8 +172,8 @@ class Embedding:
     def _embed_batch(self, ids: list[int]) -> None:
         try:
             with self.quiet.working():
-                rows = self._store.index_rows(ids)
-                keys = self._keep(rows, self._embed_rows(rows))
+                rows = _rows(self._store, ids)
+                keys = self.keep(rows, self._embed_rows(rows))
             if self._store.vectors is not None:
                 self._store.vectors.embedded(keys)
         except KbprocError as error:
@@ -318,7 +188,7 @@ class Embedding:
             self._store.changed()
 
     def _embed_rows(self, rows: Sequence[IndexRow]) -> list[NDArray[np.float32]]:
-        embedder = self._load()
+        embedder = self.load()
         if embedder.batches:
             return embedder.embed_many([self.string(row) for row in rows])
         vectors = []
@@ -328,20 +198,10 @@ class Embedding:
         self.problem = None
         return vectors
 
-    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:
-        import numpy as np
-
-        if not rows or self.pack is None:
-            return []
-        keys = [self.pack.key(self.string(row)) for row in rows]
-        with self._changed:
-            self.pack.append(keys, np.stack(vectors))
-        return keys
-
     def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
         """Vectors for chunks of another view than the live one; raises model.unavailable."""
         with self.quiet.working():
-            view.embedded(self._keep(rows, self._embed_rows(rows)))
+            view.embedded(self.keep(rows, self._embed_rows(rows)))
 
     def _give_up(self, ids: list[int], error: KbprocError) -> None:
         """A model that is away may come back; what it refuses, it refuses for good."""
@@ -350,7 +210,7 @@ class Embedding:
             _logger.warning("embedding has to wait: %s", error.message)
             self._pause()
             return
-        for row in self._store.index_rows(ids):
+        for row in _rows(self._store, ids):
             self._failed[row.chunk_id] = (row.document_id, error.message)
 
     def _pause(self) -> None:
@@ -366,22 +226,14 @@ class Embedding:
         """Embeds everything that is pending, for a process that ends afterwards."""
         total = self.pending_count
         self.start()
-        while (left := self._left()) > 0 and self._alive():
+        while self.problem is None and any(thread.is_alive() for thread in self._threads):
+            failed = len(self._failed) if self.failed_documents else 0
+            left = self.pending_count - failed
+            if left <= 0:
+                break
             progress(max(0, total - left), total)
             self._store.wait_for_change(0.2)
         progress(total, total)
-
-    def _left(self) -> int:
-        """Chunks that are pending and have not failed."""
-        failed = self.failed_documents
-        return self.pending_count - (len(self._failed) if failed else 0)
-
-    def _alive(self) -> bool:
-        return self.problem is None and any(thread.is_alive() for thread in self._threads)
-
-    def waiting(self, ids: Sequence[int] | None) -> Pending:
-        """For doc.wait: these documents, or all."""
-        return Pending(self, self._store.chunks_by_document(), ids)
 
     def close(self) -> None:
         with self._changed:
@@ -389,7 +241,15 @@ class Embedding:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(5)
-        if self._embedder is not None:
-            self._embedder.close()
-        if self.pack is not None:
-            self.pack.close()
+        self.release()
+
+
+def _rows(store: Readable, chunk_ids: Sequence[int]) -> list[IndexRow]:
+    with store.reading() as snapshot:
+        return snapshot.queries.index_rows_of_chunks(chunk_ids)
+
+
+def chunks_by_document(store: Readable) -> dict[int, int]:
+    """document id → how many chunks it has."""
+    with store.reading() as snapshot:
+        return snapshot.queries.chunk_counts()

@@ -10,11 +10,27 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbproc.embedding.model import StoredModel
+
 if TYPE_CHECKING:
     from kbproc.sources.parse.pool import ParserPool
 
+_OVERLAP = 0.15  # of what a chunk may hold
+
+
+def pool_for(model: StoredModel) -> ParserPool:
+    """Processes that cut texts into chunks which fit the model."""
+    from kbproc.sources.parse.pool import ParserPool
+
+    tokens = model.max_tokens
+    return ParserPool(
+        tokenizer=model.tokenizer_path, max_tokens=tokens, overlap=round(tokens * _OVERLAP)
+    )
+
 
 class Parsers:
+    """One pool of processes at a time; `start` makes it."""
+
     def __init__(self, start: Callable[[], ParserPool]) -> None:
         self._start = start
         self._starting = threading.Lock()

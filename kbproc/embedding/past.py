@@ -6,36 +6,38 @@ Refuses to know: how a past is opened.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kbproc.store.state import IndexStatus
+from kbproc.embedding.status import Statuses
+from kbproc.store.state import IndexStatus, StoreModel
 
 if TYPE_CHECKING:
-    from kbproc.embedding.background import Embedding
     from kbproc.views.vectors.view import Vectors
 
 
-class PastEmbedding:
+class PastModel(Statuses):
     """Today's model, and which documents of then have their vectors."""
 
-    def __init__(self, live: Embedding, vectors: Vectors | None) -> None:
+    status_when_new: IndexStatus = "ready"  # nothing is written in the past
+
+    def __init__(self, live: StoreModel, vectors: Vectors | None, seq: int) -> None:
+        """`seq`: the position that is looked back to."""
         self._vectors = vectors
+        self._seq = seq
         self.pack = live.pack
         self.query_vector = live.query_vector
         self.searching = live.searching
 
-    def status_of(self, document_id: int) -> IndexStatus:
-        waits = self._vectors is not None and self._vectors.waits(document_id)
-        return "pending" if waits else "ready"
+    def waits(self, document_id: int) -> bool:
+        return self._vectors is not None and self._vectors.waits(document_id)
 
     def pending_documents(self) -> dict[int, int]:
         return self._vectors.pending_by_document() if self._vectors else {}
 
-    def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
-        """Members of a DocumentFilter that select this index status."""
-        if status is None:
-            return {}
-        pending = sorted(self._vectors.pending_by_document()) if self._vectors else []
-        if status == "ready":
-            return {"not_ids": pending}
-        return {"ids": pending if status == "pending" else []}
+    @property
+    def vector_seq(self) -> int:
+        return self._vectors.snapshot().vector_seq if self._vectors else self._seq
+
+    @property
+    def pending_count(self) -> int:
+        return self._vectors.pending_count if self._vectors else 0

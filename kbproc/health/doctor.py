@@ -201,7 +201,7 @@ def _blobs(store: Store, deep: bool) -> Found:
     with store.reading() as snapshot:
         for row in snapshot.queries.documents(DocumentFilter()):
             wanted.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
-    broken = soundness.broken_blobs(store, wanted, deep=deep)
+    broken = soundness.broken_blobs(store.blobs, wanted, deep=deep)
     if not broken:
         return _finding("blobs", "pass", f"{_sources(wanted)} there")
     gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
@@ -217,7 +217,7 @@ def _sources(some: Sized) -> str:
 
 def _views(store: Store, deep: bool) -> Iterator[Found]:
     problems = compare(store) if deep else positions(store)
-    for name in soundness.damaged_views(store):
+    for name in soundness.damaged_views(store.folder / "views", store.catalog):
         problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
@@ -230,7 +230,7 @@ def _views(store: Store, deep: bool) -> Iterator[Found]:
 
 def _pack(store: Store) -> Iterator[Found]:
     """Told only if there is anything to tell: its damaged records are left out and made again."""
-    pack = store.embedding.pack
+    pack = store.model.pack
     for wrong in pack.check() if pack is not None else ():
         yield _finding("pack", "warn", wrong, "Nothing is to do: they are embedded again.")
 
@@ -303,26 +303,26 @@ def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str
         return []
     if vectors.position.seq < position.seq:
         return [f"is at {vectors.position.seq}, the log at {position.seq}"]
-    wrong = vectors.check(store.embedding.vector_rows(rows))
+    wrong = vectors.check(store.model.vector_rows(rows))
     wrong += soundness.stray_vectors(vectors.snapshot())
     return wrong if vectors.position == position else []
 
 
 def _model(store: Store) -> Found:
-    embedding = store.embedding
-    if embedding.state == "off":
+    model = store.model
+    if model.state == "off":
         return _finding("model", "warn", "no model is configured: only words are searched")
-    if embedding.problem is not None:
-        return _finding("model", "warn", embedding.problem.message, embedding.problem.hint)
-    if embedding.state != "ready":
+    if model.problem is not None:
+        return _finding("model", "warn", model.problem.message, model.problem.hint)
+    if model.state != "ready":
         return _finding(
             "model",
             "warn",
-            f"{embedding.model_name} is not ready yet",
+            f"{model.model_name} is not ready yet",
             "It is prepared when the first document is embedded.",
         )
-    pending = embedding.pending_count
-    said = f"{embedding.model_name}, {embedding.dim} dimensions; {plural(pending, 'chunk')} pending"
+    pending = model.pending_count
+    said = f"{model.model_name}, {model.dim} dimensions; {plural(pending, 'chunk')} pending"
     return _finding("model", "pass", said)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -20,9 +20,7 @@ from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.log.interface import Log
 from kbproc.log.record import Record
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
+from kbproc.store.state import SeenStore
 
 Types = Annotated[
     list[Annotated[str, Meta(max_length=64)]],
@@ -215,7 +213,7 @@ class Page(Struct, frozen=True, kw_only=True):
         return self.scanned < self.seq
 
 
-def scan(store: Store, after_seq: int, wanted: Wanted, *, limit: int, most_bytes: int) -> Page:
+def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_bytes: int) -> Page:
     """At most `limit` records after `after_seq`, one at least if there is one.
 
     Where something is filtered the catalog says which records to read, so that a
@@ -238,7 +236,7 @@ def scan(store: Store, after_seq: int, wanted: Wanted, *, limit: int, most_bytes
 
 
 def _candidates(
-    store: Store, after_seq: int, wanted: Wanted, *, rows: int
+    store: SeenStore, after_seq: int, wanted: Wanted, *, rows: int
 ) -> tuple[int, int, Iterator[Record]]:
     """What readers see, up to where it was looked for candidates, and these.
 
@@ -285,7 +283,7 @@ class Subscription:
 
     def __init__(
         self,
-        store: Store,
+        store: SeenStore,
         wanted: Wanted,
         *,
         after_seq: int,
@@ -343,7 +341,7 @@ class Verified(Struct, kw_only=True, frozen=True):
     lost: list[Stretch]
 
 
-def verify(store: Store, check_cancelled: Callable[[], None]) -> Verified:
+def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
     """Checks every record that readers see. Raises store.corrupt.
 
     Its detail names segment, line, seq and the documents that are affected.
@@ -385,7 +383,7 @@ def _cut_off(seq: int, expected: int) -> KbprocError:
     )
 
 
-def _explain(store: Store, error: KbprocError, reached: int) -> None:
+def _explain(store: SeenStore, error: KbprocError, reached: int) -> None:
     """Adds what is affected; what can't be read stands after the last that could be."""
     seq = max(error.detail.get("seq", 0), reached + 1)
     affected = range(reached + 1, seq + 1)[:_MOST_AFFECTED]
@@ -393,7 +391,7 @@ def _explain(store: Store, error: KbprocError, reached: int) -> None:
     error.detail |= {"seq": seq, "documents": _documents_in(store, affected)}
 
 
-def _documents_in(store: Store, seqs: Sequence[int]) -> list[dict[str, Any]]:
+def _documents_in(store: SeenStore, seqs: Sequence[int]) -> list[dict[str, Any]]:
     """Which documents those records changed, as far as the catalog still knows."""
     with store.reading() as snapshot:
         rows = snapshot.queries.events_of_records(seqs)

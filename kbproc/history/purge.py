@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.embedding.background import Embedding
 from kbproc.events import codec
 from kbproc.events.document import ChunkText, DocChanged, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
@@ -29,9 +31,7 @@ from kbproc.log import record as records
 from kbproc.log.record import Record
 from kbproc.sql import query
 from kbproc.store import rebuild
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
+from kbproc.store.store import Store
 
 Tell = Callable[[str], None]
 STAGES = ("trace", "sources", "vectors", "log", "views")
@@ -122,18 +122,30 @@ def _inside(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1]
 
 
-def finish(store: Store, tell: Tell = lambda stage: None) -> Erasure:
+class Reach(Struct, frozen=True, kw_only=True):
+    """Whatever else keeps what a purge erases: see library/library.py.
+
+    `past_closed`: while it is entered, nothing of the past is open or on disk.
+    """
+
+    store: Store
+    embedding: Embedding
+    past_closed: Callable[[], AbstractContextManager[None]]
+
+
+def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
     """Erases what the log says is purged and is not marked as erased; marks it.
 
     Raises store.io; then the store, opened again, begins anew.
     """
+    store = reached.store
     begun = _begun(store)
     found = Erasure()
     if not begun:
         return found
     reach("purge.recorded")
     try:
-        _erase(store, _trace_of(begun), found, tell)
+        _erase(reached, _trace_of(begun), found, tell)
     except OSError as error:
         raise KbprocError(
             "store.io",
@@ -164,19 +176,20 @@ def _trace_of(begun: list[Record]) -> Trace:
     )
 
 
-def _erase(store: Store, trace: Trace, found: Erasure, tell: Tell) -> None:
+def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
+    store = reached.store
     tell("trace")
     last = store.log.head.seq  # nobody sees the documents now, so later records hold none of them
     for record in store.log.read(to_seq=last):
         trace.follow(record)
     # The log comes last: until then it tells what belongs to the documents.
-    with store.pasts.closed():
+    with reached.past_closed():
         tell("sources")
         found.sources = _erase_sources(store, trace)
         reach("purge.sources")
         tell("vectors")
-        with store.embedding.quiet.kept():
-            found.vectors = _erase_vectors(store, trace)
+        with reached.embedding.quiet.kept():
+            found.vectors = _erase_vectors(reached, trace)
         reach("purge.vectors")
         tell("log")
         found.records = store.log.rewrite(partial(_without, trace=trace), to_seq=last)
@@ -237,15 +250,15 @@ def _erase_sources(store: Store, trace: Trace) -> int:
     return len(gone)
 
 
-def _erase_vectors(store: Store, trace: Trace) -> int:
+def _erase_vectors(reached: Reach, trace: Trace) -> int:
     """From the pack in use; packs of other models are caches and go as a whole."""
-    pack = store.embedding.pack
-    for path in (store.folder / "vectors").glob("*"):
+    pack = reached.embedding.pack
+    for path in (reached.store.folder / "vectors").glob("*"):
         if pack is None or path != pack.path:
             path.unlink()
     if pack is None:
         return 0
-    string = store.embedding.string_of
+    string = reached.embedding.string_of
     return pack.erase([pack.key(string(*parts)) for parts in sorted(trace.strings, key=repr)])
 
 
@@ -254,13 +267,14 @@ def _erase_views(store: Store) -> None:
     rebuild.rebuild(store)
 
 
-def resume(store: Store) -> None:
+def resume(reached: Reach) -> None:
     """Brings to its end what was cut off. Raises store.*.
 
     Of a read-only store the overlay's log alone: so the past does not tell of it either.
     """
+    store = reached.store
     if not store.read_only:
-        finish(store)
+        finish(reached)
     elif begun := _begun(store):
         trace = _trace_of(begun)
         for record in store.log.read():

@@ -8,7 +8,7 @@ Refuses to know: how the past is read (history.py), params and the wire.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,13 +36,10 @@ from kbproc.history.timeline import (
 )
 from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
-from kbproc.store.state import IndexStatus
+from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow
-
-if TYPE_CHECKING:
-    from kbproc.embedding.background import Embedding
 
 
 class Restored(Struct, kw_only=True, frozen=True):
@@ -68,7 +65,7 @@ class Return(NamedTuple):
 def restore(
     here: Here,
     log: Log,
-    embedding: Embedding,
+    model: Model,
     *,
     ids: Sequence[int],
     revision: int | None,
@@ -87,7 +84,7 @@ def restore(
     events = {back.row.id: back.events for back in returns}
     coming = [back for back in returns if events[back.row.id]]
     _require_room(here.queries, coming)
-    status = embedding.status_when_new
+    status = model.status_when_new
     made = [_made(back.row, back.wanted, here.now, status) for back in coming if back.wanted]
     return Decision(
         events=[event for back in coming for event in events[back.row.id]],

@@ -15,16 +15,17 @@ import logging
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.past import PastEmbedding
+from kbproc.embedding.background import Embedding
+from kbproc.embedding.past import PastModel
 from kbproc.log.record import START, Position
 from kbproc.store import follow
 from kbproc.store.snapshot import Published, Readers, Snapshot
-from kbproc.store.state import Freshness
+from kbproc.store.state import Freshness, SeenStore
 from kbproc.views import soundness
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class Past:
     broken: KbprocError | None = None
     version = 0
 
-    def __init__(self, store: Store, folder: Path, position: Position) -> None:
+    def __init__(
+        self, store: Store, embedding: Embedding, folder: Path, position: Position
+    ) -> None:
         from kbproc.views.fulltext.index import FullText
 
         self.folder = folder
@@ -56,14 +59,14 @@ class Past:
         if self.fulltext.position != position:
             rows = follow.fulltext_rows(follow.all_rows(self.catalog))
             self.fulltext.rebuild(rows, position)
-        self.vectors = _vectors_at(store, folder, self.catalog, position)
-        self.embedding = PastEmbedding(store.embedding, self.vectors)
+        self.vectors = _vectors_at(embedding, folder, self.catalog, position)
+        self.model = PastModel(embedding, self.vectors, position.seq)
         with contextlib.closing(self.readers.borrow()) as queries:
             self.published = Published(queries.head(), self.fulltext.snapshot(), queries.roster())
         self.users = 0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._embed_missing(store)
+        self._embed_missing(embedding)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -76,29 +79,32 @@ class Past:
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         return True
 
+    @property
+    def chunks(self) -> int:
+        return self.published.chunks
+
     def freshness(self, snapshot: Snapshot) -> Freshness:
-        vectors, seq = self.vectors, snapshot.seq
         return Freshness(
-            seq=seq,
-            fulltext_seq=seq,
-            vector_seq=min(vectors.snapshot().vector_seq, seq) if vectors else seq,
-            pending_embeddings=vectors.pending_count if vectors else 0,
+            seq=snapshot.seq,
+            fulltext_seq=snapshot.seq,
+            vector_seq=min(self.model.vector_seq, snapshot.seq),
+            pending_embeddings=self.model.pending_count,
         )
 
     # ------------------------------------------------------ vectors not yet there
 
-    def _embed_missing(self, store: Store) -> None:
+    def _embed_missing(self, embedding: Embedding) -> None:
         if self.vectors is None or not self.vectors.pending_count:
             return
         if self.vectors.pending_count <= _AT_ONCE:
-            self._embed(store)
+            self._embed(embedding)
         else:
             self._thread = threading.Thread(
-                target=self._embed, args=(store,), name="past", daemon=True
+                target=self._embed, args=(embedding,), name="past", daemon=True
             )
             self._thread.start()
 
-    def _embed(self, store: Store) -> None:
+    def _embed(self, embedding: Embedding) -> None:
         """Until nothing is missing; what the model refuses stays without a vector."""
         refused: set[int] = set()
         while self.vectors is not None and not self._closing.is_set():
@@ -111,7 +117,7 @@ class Past:
             finally:
                 self.readers.give_back(queries)
             try:
-                store.embedding.embed_into(self.vectors, rows)
+                embedding.embed_into(self.vectors, rows)
             except KbprocError as error:
                 _logger.warning("a chunk of the past has no vector: %s", error.message)
                 refused.update(ids)
@@ -127,8 +133,10 @@ class Past:
 class Pasts:
     """Those that are open, newest use last, and those that lie on disk."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, embedding: Callable[[], Embedding]) -> None:
+        """`embedding`: the store's, which may be another one by the next time."""
         self._store = store
+        self._embedding = embedding
         self._open: OrderedDict[int, Past] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -156,7 +164,7 @@ class Pasts:
         record = next(store.log.read(seq - 1, seq), None) if seq else None
         position = START if record is None else record.position
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        past = self._open[seq] = Past(store, folder, position)
+        past = self._open[seq] = Past(store, self._embedding(), folder, position)
         return past
 
     def _forget_oldest(self) -> None:
@@ -198,18 +206,20 @@ def _catalog_at(store: Store, folder: Path, position: Position) -> Catalog:
     return catalog
 
 
-def _vectors_at(store: Store, folder: Path, catalog: Catalog, position: Position) -> Vectors | None:
+def _vectors_at(
+    embedding: Embedding, folder: Path, catalog: Catalog, position: Position
+) -> Vectors | None:
     """Exact search over all: nothing of it is saved."""
     from kbproc.views.vectors.view import Vectors
 
-    if store.embedding.pack is None:
+    if embedding.pack is None:
         return None
-    vectors = Vectors(folder=folder, pack=store.embedding.pack)
-    vectors.rebuild(store.embedding.vector_rows(follow.all_rows(catalog)), position)
+    vectors = Vectors(folder=folder, pack=embedding.pack)
+    vectors.rebuild(embedding.vector_rows(follow.all_rows(catalog)), position)
     return vectors
 
 
-def resolve(store: Store, as_of: int | str, now: str) -> tuple[int, str]:
+def resolve(store: SeenStore, as_of: int | str, now: str) -> tuple[int, str]:
     """The position that is meant, and the moment at which it was the present.
 
     Raises input.invalid_params for what has not happened yet.

@@ -10,13 +10,14 @@ goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.embedding.background import Embedding
+from kbproc.library.library import Library
 from kbproc.store.folder import write_settings
-from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     from kbproc.embedding.background import Embedding
@@ -32,6 +33,10 @@ class Beside:
         self.folder = store.folder
         self.vectors: Vectors | None = None
         self.embedding: Embedding
+        self.reading = store.reading
+        self.changed = store.changed
+        self.on_change = store.on_change
+        self.wait_for_change = store.wait_for_change
 
     @property
     def chunks(self) -> int:
@@ -40,12 +45,6 @@ class Beside:
     @property
     def seq(self) -> int:
         return self._store.seq
-
-    def chunks_by_document(self) -> dict[int, int]:
-        return self._store.chunks_by_document()
-
-    def index_rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
-        return self._store.index_rows(chunk_ids)
 
     def attach_vectors(self) -> None:
         from kbproc.views.vectors.view import Vectors
@@ -58,15 +57,9 @@ class Beside:
             vectors.rebuild(rows, snapshot.published.head.position)
         self.vectors = vectors
 
-    def changed(self) -> None:
-        self._store.changed()
-
-    def wait_for_change(self, timeout_s: float) -> None:
-        self._store.wait_for_change(timeout_s)
-
 
 def use(
-    store: Store, settings: dict[str, Any], progress: Callable[[int, int], None]
+    library: Library, settings: dict[str, Any], progress: Callable[[int, int], None]
 ) -> tuple[int, int]:
     """Embeds every chunk with the model of `settings`, then searches with it.
 
@@ -74,26 +67,25 @@ def use(
     Returns the number of chunks that have a vector and of those that have none.
     Raises model.unavailable, input.invalid_params, store.io.
     """
-    from kbproc.embedding.background import Embedding
-
+    store = library.store
     beside = Beside(store)
-    new = beside.embedding = Embedding(beside, settings, store.cache)
+    new = beside.embedding = Embedding(beside, settings, library.cache)
     try:
         if new.problem is not None:
             raise new.problem
-        if _same_vectors(new, store.embedding):
+        if _same_vectors(new, library.embedding):
             beside.vectors = store.vectors
         else:
             _embed_all(beside, progress)
         with store.lane():
             _write(store, settings)
-            old = _swap(store, beside, settings)
+            old = _swap(library, beside, settings)
     except OSError as error:
         raise KbprocError(
             "store.io", f"The model could not be changed: {error.strerror}."
         ) from error
     finally:
-        if new is not store.embedding:
+        if new is not library.embedding:
             new.close()
     old.close()
     new.start()
@@ -135,11 +127,11 @@ def _embed_all(beside: Beside, progress: Callable[[int, int], None]) -> None:
     reach("model.embedded")
 
 
-def _swap(store: Store, beside: Beside, settings: dict[str, Any]) -> Embedding:
+def _swap(library: Library, beside: Beside, settings: dict[str, Any]) -> Embedding:
     """In the lane: nobody writes meanwhile. Returns the model that was in use."""
-    old = store.embedding
+    store, old = library.store, library.embedding
     with store.showing():
-        store.embedding = beside.embedding
+        store.model = library.embedding = beside.embedding
         store.settings["model"] = settings
         beside.embedding.move_to(store)
         if beside.vectors is None:
@@ -149,6 +141,6 @@ def _swap(store: Store, beside: Beside, settings: dict[str, Any]) -> Embedding:
         store.publish()
     if old.pack is beside.embedding.pack:
         old.pack = None
-    store.pasts.close()
-    store.retire_parsers()  # another model may take longer or shorter chunks
+    library.pasts.close()
+    library.parsers.retire()  # another model may take longer or shorter chunks
     return old

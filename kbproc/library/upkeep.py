@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
-
-if TYPE_CHECKING:
-    from kbproc.views.fulltext.index import FullText
-    from kbproc.views.vectors.view import Vectors
+from kbproc.store import rebuild
+from kbproc.store.store import Store
+from kbproc.views import soundness
 
 IDLE_SECONDS = 1.0
 # Deleted chunks still count in BM25's statistics until the index is compacted.
@@ -24,25 +21,11 @@ DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
 
 
-class House(Protocol):
-    """What the store is to whoever tidies it."""
-
-    fulltext: FullText
-    vectors: Vectors | None
-
-    @property
-    def seq(self) -> int: ...
-    def compact(self) -> None: ...
-    def rebuild(self) -> None: ...
-    def damaged_views(self) -> list[str]: ...
-    def exclusive(self) -> AbstractContextManager[None]: ...
-
-
-class Tidy:
+class Upkeep:
     """A thread of its own, from `start` to `close`."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._closed = threading.Event()
         self._saved_seq = 0
         self._looked = False
@@ -51,7 +34,7 @@ class Tidy:
     def start(self) -> None:
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._run, name="tidy", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -62,8 +45,8 @@ class Tidy:
     def _run(self) -> None:
         """Whenever nothing has changed for a while."""
         while not self._closed.wait(IDLE_SECONDS):
-            seq = self._house.seq
-            if self._closed.wait(IDLE_SECONDS) or seq != self._house.seq:
+            seq = self._store.seq
+            if self._closed.wait(IDLE_SECONDS) or seq != self._store.seq:
                 continue
             try:
                 self.once()
@@ -71,23 +54,27 @@ class Tidy:
                 _logger.warning("tidying up failed: %s", error.message)
 
     def once(self) -> None:
-        if self._house.fulltext.dead_ratio > DEAD_SHARE:
-            self._house.compact()
+        if self._store.fulltext.dead_ratio > DEAD_SHARE:
+            with self._store.exclusive():
+                rebuild.compact(self._store)
         if not self._looked:
             self._looked = True
             self._heal()
-        with self._house.exclusive():
+        with self._store.exclusive():
             self._tidy_vectors()
 
     def _heal(self) -> None:
         """Once a start: what has rotted since is found before it is asked for."""
-        wrong = self._house.damaged_views()
+        views = self._store.folder / "views"
+        with self._store.exclusive():
+            wrong = soundness.damaged_views(views, self._store.catalog)
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
-            self._house.rebuild()
+            with self._store.exclusive():
+                rebuild.rebuild(self._store)
 
     def _tidy_vectors(self) -> None:
-        vectors = self._house.vectors
+        vectors = self._store.vectors
         if vectors is None:
             return
         if vectors.needs_fold:

@@ -61,7 +61,11 @@ def doctor(call: Call, params: Doctor) -> Reply:
         _may_repair(call)
     findings: list[Finding] = []
     for found in examine(
-        call.host, lambda: call.store, deep=params.deep, folder=call.folder, repair=params.repair
+        call.host,
+        lambda: call.library.store,
+        deep=params.deep,
+        folder=call.folder,
+        repair=params.repair,
     ):
         finding = Finding(**found)
         findings.append(finding)

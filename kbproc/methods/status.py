@@ -9,6 +9,7 @@ from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.store.folder import size_of
 from kbproc.store.state import Freshness
 from kbproc.views.catalog.queries.all import Queries
 
@@ -37,7 +38,7 @@ class StoreStatus(Struct, kw_only=True, frozen=True):
 def _size(call: Call, queries: Queries) -> int:
     """On disk; for whoever sees a part, the size of what that holds."""
     if call.sight is None:
-        return call.store.size_bytes()
+        return size_of(call.store.origin)
     return queries.source_bytes()
 
 
@@ -62,9 +63,9 @@ def status(call: Call, params: Status) -> Reply:
             total_chunks=queries.chunk_total(),
             knowledge_bases=len(queries.kb_slugs()),
             db_size_bytes=call.host.database_size(_size(call, queries)),
-            model_name=store.embedding.model_name,
-            model_state=store.embedding.state,
-            embedding_dim=store.embedding.dim,
+            model_name=store.model.model_name,
+            model_state=store.model.state,
+            embedding_dim=store.model.dim,
             schema_version=SCHEMA_VERSION,
             seq=snapshot.seq,
             freshness=freshness,

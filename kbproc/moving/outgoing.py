@@ -37,12 +37,13 @@ from kbproc.moving.portable.lines import (
     encode,
 )
 from kbproc.moving.portable.reading import MAX_LINE_BYTES, VERSION
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 _DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200
@@ -60,7 +61,7 @@ class Made(NamedTuple):
 
 
 def lines(
-    store: Store,
+    store: SeenStore,
     queries: Queries,
     header: Header,
     wanted: DocumentFilter,
@@ -100,7 +101,7 @@ def _made(line: Line, **more: Any) -> Made:
 
 
 def _before_end(
-    store: Store,
+    store: SeenStore,
     queries: Queries,
     header: Header,
     wanted: DocumentFilter,
@@ -134,7 +135,7 @@ def _agent(row: AgentRow) -> Agent:
     )
 
 
-def _note(store: Store, agent: str, row: DocumentRow, most_bytes: int) -> Made:
+def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> Made:
     data = _source(store, row, most_bytes)
     if data is None:
         return Made(None, b"", row.id, row.title)
@@ -187,7 +188,7 @@ def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]
 
 
 def _document(
-    store: Store,
+    store: SeenStore,
     row: DocumentRow,
     chunks: list[ChunkRow],
     entry: Entry | None,
@@ -207,7 +208,7 @@ def _document(
     return Made(line, data, row.id, row.title, wanted and source is None)
 
 
-def _source(store: Store, row: DocumentRow, most_bytes: int) -> bytes | None:
+def _source(store: SeenStore, row: DocumentRow, most_bytes: int) -> bytes | None:
     if row.size_bytes * 4 // 3 > most_bytes:
         return None
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kbproc.agents.agent import notes_folder
 from kbproc.base.errors import KbprocError
+from kbproc.documents.content import Intake
 from kbproc.notefiles.folder import Unavailable
 from kbproc.notefiles.watch import Watcher
 from kbproc.notes.diff import Diff, foretold, removal
@@ -35,8 +36,9 @@ _logger = logging.getLogger(__name__)
 class Notebooks:
     """Before `start`, and without it, a folder is synced by whoever first asks for its notes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, intake: Intake) -> None:
         self._store = store
+        self._intake = intake
         self._guard = threading.Lock()  # never held while a folder is synced
         self._changed = threading.Condition(self._guard)
         self._books: dict[str, tuple[AgentRow, Notebook]] = {}
@@ -59,7 +61,14 @@ class Notebooks:
             known = self._books.get(agent.slug)
             if known is None or not _same_folder(known[0], agent):
                 folder = notes_folder(self._store, agent)
-                made = Notebook(self._store, agent.slug, folder, own=agent.folder is None)
+                made = Notebook(
+                    self._store,
+                    self._intake,
+                    agent.slug,
+                    folder,
+                    own=agent.folder is None,
+                    current=self.ensure,
+                )
                 known = self._books[agent.slug] = (agent, made)
             return known[1]
 

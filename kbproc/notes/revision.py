@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.documents.content import read_content
+from kbproc.documents.content import Intake, read_content
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.events.document import DocWritten
 from kbproc.notefiles import folder as notefolder
@@ -29,7 +29,7 @@ from kbproc.views.catalog.reader import NOTES
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 _NOT_THE_TEXTS_FAULT = {"store.io", "operation.cancelled"}
 _AHEAD = 8
@@ -83,7 +83,7 @@ def same(now: DocumentRow | None, row: DocumentRow) -> bool:
     return now is not None and now.deleted_at is None and now.revision == row.revision
 
 
-def content_of(store: Store, slug: str, data: bytes) -> Content:
+def content_of(intake: Intake, slug: str, data: bytes) -> Content:
     """What is kept of a note. What no parser can read is kept, too, but not found by its words.
 
     Raises store.io, operation.cancelled.
@@ -91,7 +91,7 @@ def content_of(store: Store, slug: str, data: bytes) -> Content:
     title = notefolder.title_of(data.decode(), slug)
     try:
         name = notefolder.file_name(slug)
-        content = read_content(store, data, "markdown", name, title=title)
+        content = read_content(intake, data, "markdown", name, title=title)
     except KbprocError as error:
         if error.type in _NOT_THE_TEXTS_FAULT:
             raise
@@ -99,16 +99,16 @@ def content_of(store: Store, slug: str, data: bytes) -> Content:
             title=title,
             doc_type="note",
             chunks=[],
-            sha256=store.blobs.put(data),
+            sha256=intake.blobs.put(data),
             size_bytes=len(data),
         )
     return replace(content, doc_type="note", tags=[], metadata={})
 
 
-def read_ahead(store: Store, folder: Path, found: Sequence[Found]) -> Generator[Item | None]:
+def read_ahead(intake: Intake, folder: Path, found: Sequence[Found]) -> Generator[Item | None]:
     """In their order, a few being parsed ahead; None for one that has changed meanwhile."""
     if len(found) == 1:  # as a rule, and a pool of threads takes a while to start
-        yield _read(store, folder, found[0])
+        yield _read(intake, folder, found[0])
         return
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="notes") as executor:
         ahead: deque[Future[Item | None]] = deque()
@@ -116,7 +116,7 @@ def read_ahead(store: Store, folder: Path, found: Sequence[Found]) -> Generator[
         try:
             while True:
                 while len(ahead) < _AHEAD and (one := next(remaining, None)) is not None:
-                    ahead.append(executor.submit(_read, store, folder, one))
+                    ahead.append(executor.submit(_read, intake, folder, one))
                 if not ahead:
                     return
                 yield ahead.popleft().result()
@@ -125,7 +125,7 @@ def read_ahead(store: Store, folder: Path, found: Sequence[Found]) -> Generator[
                 future.cancel()
 
 
-def _read(store: Store, folder: Path, found: Found) -> Item | None:
+def _read(intake: Intake, folder: Path, found: Found) -> Item | None:
     try:
         data = notefolder.read(folder, found.slug)
     except Unavailable:
@@ -134,7 +134,7 @@ def _read(store: Store, folder: Path, found: Found) -> Item | None:
         return None
     if digest(data) != found.sha256:
         return None
-    return Item(found.action, found.slug, found.row, content_of(store, found.slug, data))
+    return Item(found.action, found.slug, found.row, content_of(intake, found.slug, data))
 
 
 def note_written(

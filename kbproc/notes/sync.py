@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kbproc.agents.agent import notes_folder
 from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
+from kbproc.documents.content import Intake
 from kbproc.documents.revision import Ids
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
@@ -32,12 +33,12 @@ from kbproc.notes import diff as notediff
 from kbproc.notes.diff import Action, Diff, Found, Held, NoteChange, SkippedFile, Synced
 from kbproc.notes.revision import Item, content_of, full, note_written, read_ahead, same
 from kbproc.store.decision import Here
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.lane import Lane
-    from kbproc.store.store import Store
 
 ACTOR, METHOD = "file", "note.sync"  # who changes files by hand, and how it is recorded
 
@@ -53,14 +54,28 @@ class Notebook:
     `synced`: once at least in this process; `warnings`: what the last sync has to say.
     """
 
-    def __init__(self, store: Store, agent: str, folder: Path, *, own: bool) -> None:
-        """`own`: the folder lies in the store, and is made when it is first needed."""
+    def __init__(
+        self,
+        store: SeenStore,
+        intake: Intake,
+        agent: str,
+        folder: Path,
+        *,
+        own: bool,
+        current: Callable[[AgentRow], Notebook],
+    ) -> None:
+        """`own`: the folder lies in the store, and is made when it is first needed.
+
+        `current` gives the notebook that an agent has by now.
+        """
         self.agent = agent
         self.folder = folder
         self.lock = threading.RLock()
         self.synced = False
         self.warnings: list[str] = []
         self.store = store
+        self._intake = intake
+        self._notebook_of = current
         self._own = own
         agent_row = store.published.roster.agents.get(agent)
         self._made = None if agent_row is None else agent_row.created_at
@@ -81,7 +96,7 @@ class Notebook:
     def current(self) -> Notebook:
         """That of the agent's folder by now. Waits for its first sync."""
         agent = self.store.published.roster.agents.get(self.agent)
-        return self if agent is None else self.store.notebooks.ensure(agent)
+        return self if agent is None else self._notebook_of(agent)
 
     # ------------------------------------------------------------------ looking
 
@@ -226,7 +241,7 @@ class Notebook:
     ) -> bool:
         settled = True
         batch: list[Item] = []
-        items = read_ahead(self.store, self.folder, found)
+        items = read_ahead(self._intake, self.folder, found)
         for number, item in enumerate(items, 1):
             if item is None:
                 settled = False
@@ -302,7 +317,7 @@ class Notebook:
             key = left.name, digest(left.data)
             row = self.note(left.slug)
             if key not in self._left_over and (row is None or row.sha256 != key[1]):
-                content = content_of(self.store, left.slug, left.data)
+                content = content_of(self._intake, left.slug, left.data)
                 action: Action = "added" if row is None else "changed"
                 if not self._record([Item(action, left.slug, row, content)], done):
                     settled = False
@@ -367,7 +382,7 @@ class Notebook:
                 if data is None or (row is not None and row.sha256 == digest(data)):
                     return
                 action: Action = "added" if row is None else "changed"
-                self._record([Item(action, slug, row, content_of(self.store, slug, data))])
+                self._record([Item(action, slug, row, content_of(self._intake, slug, data))])
         raise KbprocError(
             "resource.conflict",
             f"{self.folder / slug}.md keeps changing.",

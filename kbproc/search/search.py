@@ -109,7 +109,7 @@ def run(
         **only,
     }
     filter = documents.filter_of(params, **given)
-    with state.embedding.searching():
+    with state.model.searching():
         try:
             with state.reading() as snapshot:
                 return _Searching(state, snapshot, params, filter, centre).found()
@@ -122,7 +122,7 @@ def run(
 def _model_of(state: State) -> tuple[Model, Vectors | None]:
     """The model and the vectors made by it: another may be swapped in this very moment."""
     while True:
-        embedding, vectors = state.embedding, state.vectors
+        embedding, vectors = state.model, state.vectors
         if vectors is None or vectors.pack is embedding.pack:
             return embedding, vectors
 

@@ -21,10 +21,10 @@ from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.method import Registry
 from kbproc.calls.reply import Answer, Parked
 from kbproc.calls.run import run
+from kbproc.library.library import Library
 from kbproc.settings.config import Config
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
-from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.stream import Stream
 
@@ -106,12 +106,12 @@ class InProcess:
         self._cancelled = True
 
     def drain(self, progress: Callable[[int, int], None]) -> int:
-        store = None if self._owner is None else self._owner.opened.store
-        if store is None or not store.embedding.pending_count:
+        library = None if self._owner is None else self._owner.opened.library
+        if library is None or not library.embedding.pending_count:
             return 0
         with contextlib.suppress(KeyboardInterrupt):
-            store.embedding.drain(progress)
-        return store.embedding.pending_count
+            library.embedding.drain(progress)
+        return library.embedding.pending_count
 
     def close(self) -> None:
         if self._owner is not None:
@@ -119,7 +119,7 @@ class InProcess:
         elif self._listening is not None:
             self._listening.close()
 
-    def _open(self) -> Store:
+    def _open(self) -> Library:
         if self._owner is None:
             self._owner = Owner(self._config, self._host, registry=self._registry)
             self._owner.open(self._listening)
@@ -130,7 +130,7 @@ class InProcess:
             registry=self._registry,
             host=self._host,
             peer=self._peer,
-            open_store=self._open,
+            open_library=self._open,
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
@@ -138,18 +138,18 @@ class InProcess:
         )
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
-            self._wait(call.store, reached, for_files=name.startswith("note."))
+            self._wait(call.library, reached, for_files=name.startswith("note."))
             reached = reached.resume()
         return reached
 
-    def _wait(self, store: Store, parked: Parked, *, for_files: bool) -> None:
+    def _wait(self, library: Library, parked: Parked, *, for_files: bool) -> None:
         """`for_files`: the request waits for files of notes, which others may be looking at.
 
         Any other request waits in vain once there is nothing to embed any more.
         """
         started = self._host.monotonic_ms()
         if not for_files:
-            store.embedding.start()
+            library.embedding.start()
         while not parked.ready():
             passed = self._host.monotonic_ms() - started
             if parked.timeout_ms is not None and passed >= parked.timeout_ms:
@@ -157,9 +157,9 @@ class InProcess:
             if parked.tail is not None:
                 if parked.tail.more():
                     continue
-            elif not for_files and not store.embedding.pending_count and not parked.ready():
+            elif not for_files and not library.embedding.pending_count and not parked.ready():
                 raise parked.expired()
             left = _POLL_SECONDS
             if parked.timeout_ms is not None:
                 left = min(left, (parked.timeout_ms - passed) / 1000)
-            store.wait_for_change(left)
+            library.store.wait_for_change(left)

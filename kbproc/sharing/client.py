@@ -17,7 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Peer
 from kbproc.sharing.opened import Opened
 from kbproc.sharing.reach import Hello
-from kbproc.store.store import Store
+from kbproc.store.state import SeenStore
 from kbproc.store.visible import narrowed
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection
@@ -54,16 +54,15 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
 
 def begin(opened: Opened, connection: Connection) -> None:
     """Tells the client that the store is ready, or why it is not; background work begins."""
-    wire, store = connection.wire, opened.store
-    if store is None:
+    wire, library = connection.wire, opened.library
+    if library is None:
         connection.outbox.send(_error(wire, opened.why_not()))
         return
-    connection.outbox.send(_ready(store, wire, connection.peer))
-    store.embedding.start()
-    store.start_upkeep()
+    connection.outbox.send(_ready(library.store, wire, connection.peer))
+    library.start()
 
 
-def _ready(store: Store, wire: messages.Wire, peer: Peer) -> bytes:
+def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:
     """The event `ready`, which tells an agent what it may do; an error for an unknown agent."""
     try:
         agent = require_agent(store.published.roster, peer.actor, peer.named)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import threading
 
 from kbproc.base.errors import KbprocError
-from kbproc.store.store import Store
+from kbproc.library.library import Library
 
 
 class Opened:
     """The store, once it is open, or why it could not be."""
 
     def __init__(self) -> None:
-        self.store: Store | None = None
+        self.library: Library | None = None
         self.error: KbprocError | None = None
         self.settled = threading.Event()
 
-    def get(self) -> Store:
+    def get(self) -> Library:
         """Raises why there is no store."""
-        if self.store is None:
+        if self.library is None:
             raise self.why_not()
-        return self.store
+        return self.library
 
     def why_not(self) -> KbprocError:
         return self.error or KbprocError("internal.error", "The store is not open.")

@@ -17,12 +17,12 @@ from typing import Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.calls.method import Registry
+from kbproc.library.library import Library
 from kbproc.methods.registry import registry as all_methods
 from kbproc.settings.config import MAX_LINE_BYTES, Config
 from kbproc.sharing.guest import Guest
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.opened import Opened
-from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.service import Service
 
@@ -47,7 +47,7 @@ class Owner:
         self.service = Service(
             registry=self.registry,
             host=host,
-            open_store=self.opened.get,
+            open_library=self.opened.get,
             wire=messages.Wire(MAX_LINE_BYTES),
         )
         self._model = model
@@ -64,7 +64,7 @@ class Owner:
                 raise listening
             if listening is not None:
                 self._listener = Listener(self, listening)
-            self.opened.store = Store.open(
+            self.opened.library = Library.open(
                 self.config.store,
                 host=self.host,
                 cache=self.config.cache,
@@ -82,8 +82,8 @@ class Owner:
         if self._listener is not None:
             self._listener.close()
         self.service.close()
-        if self.opened.store is not None:
-            self.opened.store.close()
+        if self.opened.library is not None:
+            self.opened.library.close()
 
 
 class Listener:

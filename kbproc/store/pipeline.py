@@ -20,11 +20,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here, Request
 from kbproc.store.plan import Plan, confirm, plan_of
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 
 if TYPE_CHECKING:
     from kbproc.store.lane import Lane
-    from kbproc.store.store import Store
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     duplicate: bool = False
 
 
-def write(store: Store, request: Request, decide: Decide) -> Outcome:
+def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
     """A short write: one record, whole or absent.
 
     A decision that has a method `again` is asked, outside of the lane, whether what has
@@ -72,7 +72,7 @@ def _here(lane: Lane, request: Request) -> Here:
     return Here(lane.queries, lane.now, lane.head)
 
 
-def preview(store: Store, request: Request, decide: Decide) -> Outcome:
+def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
     """The plan; nothing is written and no token is used."""
     with store.reading() as snapshot:
         decision = decide(Here(snapshot.queries, request.now, snapshot.published.head))
@@ -85,7 +85,7 @@ class LongWrite:
     `approved`: what was asked for before it began; nothing unless `approve` was called.
     """
 
-    def __init__(self, store: Store, request: Request) -> None:
+    def __init__(self, store: SeenStore, request: Request) -> None:
         self.store = store
         self.request = request
         self.seq = store.published.seq

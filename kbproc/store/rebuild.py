@@ -29,7 +29,10 @@ Tell = Callable[[str], None]
 
 
 def rebuild(store: Store, tell: Tell = lambda stage: None) -> None:
-    """Every view afresh from the log; nothing is embedded again. Raises store.*."""
+    """Every view afresh from the log; nothing is embedded again. Raises store.*.
+
+    For one at a time: see Store.exclusive.
+    """
     import duckdb
 
     try:
@@ -98,11 +101,11 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
     """From the pack, the graph included."""
     from kbproc.views.vectors.view import Vectors
 
-    pack = store.embedding.pack
+    pack = store.model.pack
     if pack is None or store.vectors is None:
         return None
     vectors = Vectors(folder=store.folder / "views", pack=pack)
-    vectors.rebuild(store.embedding.vector_rows(follow.all_rows(catalog)), catalog.position)
+    vectors.rebuild(store.model.vector_rows(follow.all_rows(catalog)), catalog.position)
     if vectors.needs_fold:
         vectors.fold()
     return vectors

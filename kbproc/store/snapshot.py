@@ -92,11 +92,14 @@ class Shown(Protocol):
     finds it even and unchanged has read nothing but `published`.
     """
 
-    published: Published
-    version: int
-    broken: KbprocError | None
-    readers: Readers
-
+    @property
+    def published(self) -> Published: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def broken(self) -> KbprocError | None: ...
+    @property
+    def readers(self) -> Readers: ...
     def wait_for(self, seq: int, timeout_s: float | None) -> bool: ...
 
 

@@ -1,26 +1,37 @@
-"""What a read needs to know of the store: how far each index is.
+"""What a read sees of a store: now, as it was, or as far as somebody may see it.
 
-Owns: Freshness and the states of an index.
-Refuses to know: who reads.
+Owns: the interface that the live store, an earlier position and a narrowed store share, what
+a read asks of the store's model, and how far each index is.
+Refuses to know: who reads, and what.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from kbproc.base.errors import KbprocError
+from kbproc.sources.blobs import Blobs
+from kbproc.store.lane import Lane
 from kbproc.store.snapshot import Shown, Snapshot
+from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.log.interface import Log
     from kbproc.views.vectors.pack import VectorPack
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.views.vectors.view import VectorRow, Vectors
 
+T = TypeVar("T")
 IndexStatus = Literal["ready", "pending", "failed"]
+ModelState = Literal["off", "missing", "not ready", "preparing", "ready"]
 
 
 class Freshness(Struct, kw_only=True, frozen=True):
@@ -37,6 +48,21 @@ class Model(Protocol):
 
     @property
     def pack(self) -> VectorPack | None: ...
+    @property
+    def status_when_new(self) -> IndexStatus:
+        """Of a document that has just been written."""
+        ...
+
+    @property
+    def vector_seq(self) -> int:
+        """Everything up to here is embedded."""
+        ...
+
+    @property
+    def pending_count(self) -> int:
+        """Chunks that still lack a vector."""
+        ...
+
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """The query's vector, or None and why there is none."""
         ...
@@ -55,12 +81,94 @@ class Model(Protocol):
         ...
 
 
+class StoreModel(Model, Protocol):
+    """The live store's model, and what is told of it."""
+
+    @property
+    def state(self) -> ModelState: ...
+    @property
+    def problem(self) -> KbprocError | None:
+        """Why it can't be used, if that is known."""
+        ...
+
+    @property
+    def model_name(self) -> str | None: ...
+    @property
+    def dim(self) -> int | None:
+        """How long its vectors are; None until it is ready."""
+        ...
+
+    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
+        """The rows with the keys under which the pack holds their vectors."""
+        ...
+
+
+class NoModel:
+    """In the place of a model while none is attached: nothing is pending, nothing is found."""
+
+    pack = None
+    state: ModelState = "off"
+    problem = None
+    model_name = None
+    dim = None
+    status_when_new: IndexStatus = "ready"
+    vector_seq = 0
+    pending_count = 0
+
+    def query_vector(self, text: str) -> tuple[None, str]:
+        return None, "No embedding model is configured."
+
+    def searching(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def status_of(self, document_id: int) -> IndexStatus:
+        return "ready"
+
+    def pending_documents(self) -> dict[int, int]:
+        return {}
+
+    def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
+        return {} if status in {None, "ready"} else {"ids": []}
+
+    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
+        return []
+
+
 class State(Shown, Protocol):
     """What a read needs; every member holds for the same store and the same Sight."""
 
     @property
     def vectors(self) -> Vectors | None: ...
     @property
-    def embedding(self) -> Model: ...
+    def model(self) -> Model: ...
+    @property
+    def chunks(self) -> int:
+        """How many chunks can be seen."""
+        ...
+
     def reading(self) -> AbstractContextManager[Snapshot]: ...
     def freshness(self, snapshot: Snapshot) -> Freshness: ...
+
+
+class SeenStore(State, Protocol):
+    """The live store, or as much of it as somebody may see: what methods work with.
+
+    Reading is narrowed; writing goes through the pipeline, which narrows what a decision reads.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def origin(self) -> Path: ...
+    @property
+    def model(self) -> StoreModel: ...
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def blobs(self) -> Blobs: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def seq(self) -> int: ...
+    def commit(self, work: Callable[[Lane], T]) -> T: ...
+    def on_change(self, tell: Callable[[], None]) -> None: ...

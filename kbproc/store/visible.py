@@ -1,48 +1,50 @@
 """A store as somebody sees it who may not see all.
 
-Owns: the store narrowed to a Sight.
+Owns: the store, or an earlier position of it, narrowed to a Sight.
 Refuses to know: whose Sight it is, and methods.
 
 Whoever may see everything gets the store itself. Anybody else gets this in its place, so
-that a read can't forget to look: all that it finds, counts and names is narrowed.
+that a read can't forget to look: all that it finds, counts and names is narrowed. Every
+member is written out: what is not here can't be reached.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from kbproc.store.snapshot import Snapshot
+from kbproc.base.errors import KbprocError
+from kbproc.log.interface import Log
+from kbproc.sources.blobs import Blobs
+from kbproc.store.lane import Lane, T
+from kbproc.store.snapshot import Published, Readers, Snapshot
+from kbproc.store.state import Freshness, Model, SeenStore, State, StoreModel
 from kbproc.views.catalog.reader import Sight
 
 if TYPE_CHECKING:
-    from kbproc.store.state import Freshness, State
-
-S = TypeVar("S", bound="State")
+    from kbproc.views.vectors.view import Vectors
 
 
-def narrowed(state: S, sight: Sight | None) -> S:
-    """The store, or a past of it, as far as it may be seen."""
-    return state if sight is None else cast(S, _Narrowed(state, sight))
+def narrowed(state: State, sight: Sight | None) -> State:
+    """The state as far as it may be seen; `sight` None is everything."""
+    return state if sight is None else VisibleState(state, sight)
 
 
-class _Narrowed:
-    """In the place of a store; what is not said here is the store's own."""
+def narrowed_store(store: SeenStore, sight: Sight | None) -> SeenStore:
+    """The live store as far as it may be seen; `sight` None is everything."""
+    return store if sight is None else VisibleStore(store, sight)
 
-    _state: State
-    _sight: Sight
+
+class VisibleState:
+    """What may be seen of a state."""
 
     def __init__(self, state: State, sight: Sight) -> None:
-        vars(self).update(_state=state, _sight=sight)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["_state"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_state"], name, value)
+        self._state = state
+        self._sight = sight
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -62,7 +64,78 @@ class _Narrowed:
         freshness = self._state.freshness(snapshot)
         if not freshness.pending_embeddings:
             return freshness
-        waiting = self._state.embedding.pending_documents()
+        waiting = self._state.model.pending_documents()
         seen = snapshot.queries.documents_by_id(waiting)
         count = sum(chunks for id, chunks in waiting.items() if id in seen)
         return msgspec.structs.replace(freshness, pending_embeddings=count)
+
+    # What follows names nothing that could be hidden, or is narrowed by its readers.
+
+    @property
+    def published(self) -> Published:
+        return self._state.published
+
+    @property
+    def version(self) -> int:
+        return self._state.version
+
+    @property
+    def broken(self) -> KbprocError | None:
+        return self._state.broken
+
+    @property
+    def readers(self) -> Readers:
+        return self._state.readers
+
+    @property
+    def vectors(self) -> Vectors | None:
+        return self._state.vectors
+
+    @property
+    def model(self) -> Model:
+        return self._state.model
+
+    def wait_for(self, seq: int, timeout_s: float | None) -> bool:
+        return self._state.wait_for(seq, timeout_s)
+
+
+class VisibleStore(VisibleState):
+    """What may be seen of the live store; what is written goes through the whole one."""
+
+    def __init__(self, store: SeenStore, sight: Sight) -> None:
+        super().__init__(store, sight)
+        self._store = store
+
+    @property
+    def folder(self) -> Path:
+        return self._store.folder
+
+    @property
+    def model(self) -> StoreModel:
+        return self._store.model
+
+    @property
+    def origin(self) -> Path:
+        return self._store.origin
+
+    @property
+    def read_only(self) -> bool:
+        return self._store.read_only
+
+    @property
+    def blobs(self) -> Blobs:
+        return self._store.blobs
+
+    @property
+    def log(self) -> Log:
+        return self._store.log
+
+    @property
+    def seq(self) -> int:
+        return self._store.seq
+
+    def commit(self, work: Callable[[Lane], T]) -> T:
+        return self._store.commit(work)
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        self._store.on_change(tell)

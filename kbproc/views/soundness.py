@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.sources.blobs import Blobs
 from kbproc.views.catalog.tables import TABLES
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.vectors.search import VectorSnapshot
 
 _HEADER = 4096  # three of them, then the blocks
@@ -58,14 +59,13 @@ def drop_damaged(views: Path) -> list[str]:
     return wrong
 
 
-def damaged_views(store: Store) -> list[str]:
+def damaged_views(views: Path, catalog: Catalog) -> list[str]:
     """Names of the views of an open store that fail their checksums.
 
     Reads every column of every table once, and every file of the other views.
     """
-    views = store.folder / "views"
     wrong = []
-    if not _reads(store):
+    if not _reads(catalog):
         wrong.append("catalog")
     if damaged_fulltext(views / "fulltext"):
         wrong.append("fulltext")
@@ -112,10 +112,10 @@ def _has_its_checksum(block: bytes) -> bool:
     return int(words[0]) == _SEED ^ int(mixed)
 
 
-def _reads(store: Store) -> bool:
+def _reads(catalog: Catalog) -> bool:
     import duckdb
 
-    cursor = store.catalog.cursor()
+    cursor = catalog.cursor()
     try:
         for table in TABLES:
             cursor.execute(f"select bit_xor(hash(t)) from {table} t").fetchall()  # noqa: S608
@@ -178,19 +178,19 @@ def stray_vectors(snapshot: VectorSnapshot) -> list[str]:
     return [f"chunk {chunk} has another vector than the pack" for chunk in chunks]
 
 
-def broken_blobs(store: Store, wanted: dict[str, list[str]], *, deep: bool) -> dict[str, list[str]]:
+def broken_blobs(blobs: Blobs, wanted: dict[str, list[str]], *, deep: bool) -> dict[str, list[str]]:
     """Of the sources in `wanted`, those that are missing or, if `deep`, not what was stored.
 
     sha256 → the documents that it was the source of.
     """
     if not deep:
-        return {sha: of for sha, of in wanted.items() if not store.blobs.path(sha).exists()}
-    return {sha: of for sha, of in wanted.items() if not _is_whole(store, sha)}
+        return {sha: of for sha, of in wanted.items() if not blobs.path(sha).exists()}
+    return {sha: of for sha, of in wanted.items() if not _is_whole(blobs, sha)}
 
 
-def _is_whole(store: Store, sha256: str) -> bool:
+def _is_whole(blobs: Blobs, sha256: str) -> bool:
     try:
-        store.blobs.get(sha256)
+        blobs.get(sha256)
     except KbprocError:
         return False
     return True

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from kbproc.base.host import Host
 from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.method import Registry
+from kbproc.library.library import Library
 from kbproc.settings.config import MAX_IN_FLIGHT
-from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.parking import Parking
 from kbproc.wire.pool import Pool
@@ -22,27 +22,27 @@ WORKERS = 8
 
 
 class Service:
-    """What all connections of a process share; `open_store` raises why there is no store."""
+    """What all connections of a process share; `open_library` raises why there is no store."""
 
     def __init__(
         self,
         *,
         registry: Registry,
         host: Host,
-        open_store: Callable[[], Store],
+        open_library: Callable[[], Library],
         wire: messages.Wire,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self.registry = registry
         self.host = host
-        self.open_store = open_store
+        self.open_library = open_library
         self.wire = wire
         self.max_in_flight = max_in_flight
         self.pool = Pool(WORKERS)
         self.parking = Parking(host, self._on_change)
 
     def _on_change(self, wake: Callable[[], None]) -> None:
-        self.open_store().on_change(wake)
+        self.open_library().store.on_change(wake)
 
     def close(self) -> None:
         for part in (self.parking, self.pool):
@@ -61,7 +61,7 @@ class Service:
             registry=self.registry,
             host=self.host,
             peer=peer,
-            open_store=self.open_store,
+            open_library=self.open_library,
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,

@@ -21,7 +21,7 @@ from tests.kit.talk import Session
 def session(open_session: OpenSession) -> Session:
     """Nobody watches the folders: what is recorded of their files is what a test records."""
     session = open_session()
-    session.store.notebooks.close()
+    session.library.notebooks.close()
     return session
 
 

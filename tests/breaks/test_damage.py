@@ -16,9 +16,9 @@ from msgspec import structs
 
 from kbproc.base.errors import KbprocError
 from kbproc.health import salvage
+from kbproc.library.library import Library
 from kbproc.log import file, record
 from kbproc.store.follow import fulltext_rows
-from kbproc.store.store import Store
 from kbproc.views import soundness
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
@@ -53,7 +53,7 @@ def fill(session: Session) -> None:
     plan = session.error("doc.delete", ids=[2, 5])["plan"]
     session.data("doc.delete", ids=[2, 5], confirm=plan["plan_hash"])
     session.embedded()
-    session.store.compact()
+    session.library.compact()
 
 
 def answers(session: Session) -> list[str]:
@@ -92,11 +92,11 @@ def store(sound: tuple[Path, list[str]], tmp_path: Path) -> Path:
 def first_error(folder: Path) -> KbprocError | None:
     """What opening the store, or else reading its whole log, is refused with."""
     try:
-        opened = Store.open(folder, host=FixedHost(), cache=folder.parent / "cache")
+        opened = Library.open(folder, host=FixedHost(), cache=folder.parent / "cache")
     except KbprocError as error:
         return error
     try:
-        opened.log.verify()
+        opened.store.log.verify()
     except KbprocError as error:
         return error
     finally:
@@ -354,7 +354,7 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
     assert found["status"] == "fail"
     assert found["message"].startswith(f"chunk {rows[3].chunk_id} is indexed otherwise")
     assert found["message"].endswith("and 2 more")
-    store.rebuild()
+    session.library.rebuild()
 
 
 def test_no_view_is_damaged(session: Session) -> None:
@@ -375,7 +375,7 @@ def test_views_that_rot_while_they_are_in_use(session: Session) -> None:
     assert soundness.damaged_views(session.store) == ["fulltext", "vectors"]
     found = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
     assert (found["fulltext"], found["vectors"]) == ("fail", "fail")
-    session.store.rebuild()
+    session.library.rebuild()
     session.store.vectors.save()  # type: ignore[union-attr]
     assert soundness.damaged_views(session.store) == []
     note(

@@ -68,7 +68,7 @@ def told_in_peace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def finish(session: Session, folder: Path) -> list[str]:
     session.embedded()
-    session.store.compact()
+    session.library.compact()
     return [told.replace(str(folder), "") for told in scenario.answers(session.ask)]
 
 

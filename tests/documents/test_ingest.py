@@ -633,7 +633,7 @@ def test_after_edits_deletions_and_a_rebuild_the_answers_are_the_same(
         "removed": 4,
     }
     one.embedded()
-    one.store.compact()
+    one.library.compact()
     questions: list[dict[str, Any]] = [
         {"query": "git backup"},
         {"query": "mirrors", "mode": "fts"},

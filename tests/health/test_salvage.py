@@ -13,12 +13,12 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.events.agent import AgentDeleted
 from kbproc.health import salvage
+from kbproc.library.library import Library
 from kbproc.log import file
 from kbproc.log import record as records
 from kbproc.log.file import survey_folder as survey
 from kbproc.log.interface import Lost
 from kbproc.log.record import Draft, Position
-from kbproc.store.store import Store
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
 from tests.kit import lifecycle
@@ -46,7 +46,7 @@ def fill(session: Session) -> None:
     confirmed(session, "doc.delete", ids=[4])
     session.data("doc.update", id=5, title="Renamed")
     session.embedded()
-    session.store.compact()
+    session.library.compact()
 
 
 def confirmed(session: Session, method: str, **params: Any) -> Any:
@@ -202,7 +202,7 @@ def test_entries_notes_and_agents_are_written_again(
     learn(one)
     one.data("doc.create", title="Last", text="last")
     one.embedded()
-    one.store.compact()
+    one.library.compact()
     before, links = lives(one), lifecycle.check(one)
     one.close()
     drop(folder, *(first + n for n in lost))
@@ -297,7 +297,7 @@ def test_views_of_another_log_are_given_up(open_session: OpenSession, folder: Pa
 
 def refused(folder: Path) -> KbprocError:
     with pytest.raises(KbprocError) as found:
-        Store.open(folder, host=FixedHost(), cache=folder.parent / "cache").close()
+        Library.open(folder, host=FixedHost(), cache=folder.parent / "cache").close()
     return found.value
 
 

@@ -395,7 +395,7 @@ def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
 
 def notes_of(session: Session, slug: str) -> Path:
     """The folder of a new agent; nobody watches it."""
-    session.store.notebooks.close()
+    session.library.notebooks.close()
     return Path(session.data("agent.create", slug=slug)["notes_folder"])
 
 

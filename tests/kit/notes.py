@@ -12,11 +12,8 @@ from tests.kit.talk import Session
 
 def attach(session: Session) -> Notebooks:
     """Notebooks of the test's own, which watch nothing until they are started."""
-    earlier: Notebooks | None = getattr(session.store, "notebooks", None)
-    if earlier is not None:
-        earlier.close()
-    books = Notebooks(session.store)
-    session.store.notebooks = books  # type: ignore[attr-defined,unused-ignore]
+    session.library.notebooks.close()
+    books = session.library.notebooks = Notebooks(session.store, session.library.intake)
     return books
 
 

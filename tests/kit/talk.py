@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kbproc.calls.method import Registry
+from kbproc.library.library import Library
 from kbproc.methods.registry import registry as all_methods
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.sharing.client import begin, connection_of
@@ -225,8 +226,12 @@ class Session:
         return other
 
     @property
-    def store(self) -> Store:
+    def library(self) -> Library:
         return self.opened.get()
+
+    @property
+    def store(self) -> Store:
+        return self.library.store
 
     def send(self, line: bytes) -> None:
         if len(line) > self.wire.max_line_bytes:
@@ -267,8 +272,8 @@ class Session:
     def close(self) -> list[bytes]:
         self.connection.end(PATIENCE)
         self.service.close()
-        if self.opened.store is not None:
-            self.opened.store.close()
+        if self.opened.library is not None:
+            self.opened.library.close()
         return self.outbox.rest()  # type: ignore[no-any-return]
 
 

@@ -39,7 +39,7 @@ def told(session: Session, **more: Any) -> list[str]:
 
 def test_then_is_as_it_was(session: Session) -> None:
     fill(session)
-    session.store.compact()
+    session.library.compact()
     then, seq = told(session), session.store.seq
     change(session)
     confirmed(session, "kb.delete", slug="other")
@@ -53,7 +53,7 @@ def test_then_is_as_it_was(session: Session) -> None:
 def test_then_is_as_it_was_after_a_restart(open_session: OpenSession) -> None:
     one = open_session()
     fill(one)
-    one.store.compact()
+    one.library.compact()
     then, seq = told(one), one.store.seq
     change(one)
     one.close()
@@ -70,7 +70,7 @@ def test_now_is_the_last_position(session: Session) -> None:
     change_one = session.data("doc.update", id=1, text="git once more")
     assert change_one["revision"] == 2
     session.embedded()
-    session.store.compact()
+    session.library.compact()
     assert told(session, as_of=session.store.seq) == told(session)
 
 
@@ -123,13 +123,13 @@ def test_few_are_kept(session: Session) -> None:
         assert len(session.data("doc.list", as_of=seq)) == seq - 1
         kept = list((session.store.folder / "views" / "past").iterdir())
         assert len(kept) <= past.KEPT
-        assert len(session.store.pasts._open) <= past.OPEN
+        assert len(session.library.pasts._open) <= past.OPEN
 
 
 def test_one_that_is_read_stays(session: Session) -> None:
     for n in range(8):
         session.data("doc.create", title=f"T{n}", text="alpha")
-    with session.store.pasts.at(3) as kept, kept.reading() as snapshot:
+    with session.library.pasts.at(3) as kept, kept.reading() as snapshot:
         for seq in range(4, 9):
             session.data("doc.list", as_of=seq)
         assert snapshot.queries.chunk_total() == 2
@@ -139,7 +139,7 @@ def test_a_chunk_of_then_gets_its_vector(open_session: OpenSession) -> None:
     """One that was deleted before it was embedded, or that another model embedded."""
     session = open_session()
     fill(session, 4)
-    session.store.compact()
+    session.library.compact()
     then, seq = told(session), session.store.seq
     session.data("model.use", name="other", kind="hash", dim=32)
     confirmed(session, "doc.delete", ids=[1, 2, 3])
@@ -156,18 +156,18 @@ def test_many_missing_vectors_come_in_the_background(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(session, 6)
-    session.store.compact()
+    session.library.compact()
     then, seq = told(session), session.store.seq
     confirmed(session, "doc.delete", ids=[1, 2, 3, 4])
     monkeypatch.setattr(past, "_AT_ONCE", 0)
-    pack = session.store.embedding.pack
+    pack = session.library.embedding.pack
     assert pack is not None
     pack.erase([pack.key_at(row) for row in range(len(pack))])
     session.data("doc.list", as_of=seq)
-    thread = session.store.pasts._open[seq]._thread
+    thread = session.library.pasts._open[seq]._thread
     assert thread is not None
     thread.join(PATIENCE)
     assert told(session, as_of=seq) == then
-    session.store.rebuild()
-    session.store.embedding.wake()
+    session.library.rebuild()
+    session.library.embedding.wake()
     session.embedded()

@@ -18,9 +18,9 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocDeleted
 from kbproc.health import doctor
+from kbproc.library.library import Library
 from kbproc.log import file
 from kbproc.moving import backup as backup_module
-from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit import lifecycle
 from tests.kit.fixed import FixedHost
@@ -51,7 +51,7 @@ def fill(session: Session, count: int = 12) -> None:
 
 
 def answers(session: Session) -> list[bytes]:
-    session.store.compact()
+    session.library.compact()
     return [json.dumps(session.data("search", **question)).encode() for question in QUESTIONS]
 
 
@@ -75,7 +75,7 @@ def test_a_backup_is_the_store(open_session: OpenSession, tmp_path: Path) -> Non
     assert made["files"] == len(files)
     assert made["bytes"] == sum(path.stat().st_size for path in files)
     two = open_session(tmp_path / "copy")
-    assert two.store.embedding.pending_count == 0, "nothing is embedded again"
+    assert two.library.embedding.pending_count == 0, "nothing is embedded again"
     two.store.log.verify()
     assert listed(two) == listed(one)
     assert answers(two) == answers(one)
@@ -320,12 +320,12 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from kbproc.base import failpoints\nfrom kbproc.moving import backup\n"
-        "from kbproc.store.store import Store\n"
+        "from kbproc.library.library import Library\n"
         "from tests.kit.fixed import FixedHost\n"
         "folder = Path(sys.argv[1])\n"
-        "store = Store.open(folder / 'store', host=FixedHost(), cache=folder / 'cache')\n"
+        "store = Library.open(folder / 'store', host=FixedHost(), cache=folder / 'cache')\n"
         "failpoints.arm(lambda name: os._exit(7) if name == 'backup.copied' else None)\n"
-        "stock = backup.take_stock(store, lambda: None)\n"
+        "stock = backup.take_stock(store.store, lambda: None)\n"
         "backup.copy(stock, folder / 'copy', tell=lambda *a: None, check=lambda: None)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=REPO, check=False)
@@ -333,7 +333,7 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
     assert not (tmp_path / "copy").exists()
     [left] = set(left_over(tmp_path)) - {mine.name}
     with pytest.raises(KbprocError, match="format 0"):
-        Store.open(tmp_path / left, host=FixedHost(), cache=tmp_path / "cache")
+        Library.open(tmp_path / left, host=FixedHost(), cache=tmp_path / "cache")
     two = open_session()
     two.data("store.backup", path="copy")
     assert left_over(tmp_path) == [mine.name], "never what merely has such a name"

@@ -95,7 +95,7 @@ def counts(result: Line) -> Line:
 
 def found(session: Session) -> list[Any]:
     """What words find, without ids."""
-    session.store.compact()
+    session.library.compact()
     hits = []
     for query in ("git backup", "alpha", "\u65e5\u672c", "mirror"):
         answer = session.data("search", query=query, mode="fts", limit=50)

@@ -26,8 +26,8 @@ from tests.kit.talk import Session
 def session(open_session: OpenSession) -> Session:
     """With two agents, each with a note that only its file holds; nobody looks at them yet."""
     session = open_session()
-    session.store.notebooks.close()
-    session.store.notebooks = Notebooks(session.store)
+    session.library.notebooks.close()
+    session.library.notebooks = Notebooks(session.store, session.library.intake)
     for slug in ("gitea", "zeta"):
         made = session.data("agent.create", slug=slug)
         (Path(made["notes_folder"]) / "todo.md").write_text(f"# Of {slug}")
@@ -36,8 +36,8 @@ def session(open_session: OpenSession) -> Session:
 
 @pytest.fixture
 def books(session: Session) -> Iterator[Notebooks]:
-    yield session.store.notebooks
-    session.store.notebooks.close()
+    yield session.library.notebooks
+    session.library.notebooks.close()
 
 
 def titles(session: Session, agent: str) -> list[str]:
@@ -146,8 +146,9 @@ def test_one_command_waits_for_a_sync_that_has_begun(
     syncing(monkeypatch, lambda book: goes_on.wait(PATIENCE))
     config = Config(store=folder, cache=folder.parent / "cache", actor="user")
     command = InProcess(config=config, registry=registry(), host=FixedHost())
-    store = command._open()
-    store.start_upkeep()
+    library = command._open()
+    library.start()
+    store = library.store
     real = store.wait_for_change
 
     def wait_for_change(timeout_s: float) -> None:

@@ -194,10 +194,10 @@ def raced(session: Session, text: str) -> Outcome:
     )
     data = text.encode()
     change = notes.Put(
-        store.notebooks.ensure(agent),  # type: ignore[attr-defined,unused-ignore]
+        session.library.notebooks.ensure(agent),
         "todo",
         data=data,
-        content=content_of(store, "todo", data),
+        content=content_of(session.library.intake, "todo", data),
         expected_revision=None,
     )
     return pipeline.write(store, request, change)
@@ -242,10 +242,18 @@ def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folde
     (folder / "todo.md").write_text("by hand")
     store = session.store
     agent = store.published.roster.agents["gitea"]
-    book: Notebook = store.notebooks.ensure(agent)
-    row, edited, data = book.note("todo"), content_of(store, "todo", b"by hand"), b"two"
+    book: Notebook = session.library.notebooks.ensure(agent)
+    row, edited, data = (
+        book.note("todo"),
+        content_of(session.library.intake, "todo", b"by hand"),
+        b"two",
+    )
     change = notes.Put(
-        book, "todo", data=data, content=content_of(store, "todo", data), expected_revision=None
+        book,
+        "todo",
+        data=data,
+        content=content_of(session.library.intake, "todo", data),
+        expected_revision=None,
     )
 
     def both(lane: Lane) -> None:
@@ -287,10 +295,14 @@ def test_a_put_waits_for_no_sync_in_the_lane(
     """Whoever syncs holds the book's lock and waits for the lane; a folder comes back then."""
     put(session, "todo", "one")
     store = session.store
-    book = store.notebooks.ensure(store.published.roster.agents["gitea"])
+    book = session.library.notebooks.ensure(store.published.roster.agents["gitea"])
     data = b"two"
     change = notes.Put(
-        book, "todo", data=data, content=content_of(store, "todo", data), expected_revision=None
+        book,
+        "todo",
+        data=data,
+        content=content_of(session.library.intake, "todo", data),
+        expected_revision=None,
     )
     gone, exists = iter([False]), Path.exists
     monkeypatch.setattr(

@@ -347,7 +347,7 @@ def test_a_leftover_that_stays_keeps_nothing_from_being_recorded(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(hidden, "unlink", refused)
-    books: Notebooks = session.store.notebooks
+    books: Notebooks = session.library.notebooks
     done, settled = books.book(session.store.published.roster.agents["gitea"]).sync()
     assert (done.added, settled) == (1, True)
     assert [warning.split()[0] for warning in done.warnings] == [".aa.0.kbproc-part"]
@@ -430,7 +430,7 @@ def test_a_put_that_met_an_edit_and_died_leaves_both_texts(
 
 @pytest.fixture
 def watched(session: Session) -> Iterator[Notebooks]:
-    books: Notebooks = session.store.notebooks  # type: ignore[attr-defined,unused-ignore]
+    books: Notebooks = session.library.notebooks  # type: ignore[attr-defined,unused-ignore]
     books.start()
     yield books
     books.close()
@@ -504,7 +504,7 @@ def test_reads_wait_for_the_first_sync(session: Session, folder: Path) -> None:
             assert go.wait(PATIENCE)
 
     failpoints.arm(hold)
-    books: Notebooks = session.store.notebooks  # type: ignore[attr-defined,unused-ignore]
+    books: Notebooks = session.library.notebooks  # type: ignore[attr-defined,unused-ignore]
     books.start()
     assert reached.wait(PATIENCE)
     late = session.error("note.list", agent="gitea", timeout_ms=0)

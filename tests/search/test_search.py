@@ -399,7 +399,7 @@ def test_a_pending_chunk_takes_part_with_no_vector(
 ) -> None:
     session.data("doc.create", title="Old", text="alpha beta gamma")
     session.embedded()
-    monkeypatch.setattr(session.store.embedding, "_embed_batch", lambda ids: ids)
+    monkeypatch.setattr(session.library.embedding, "_embed_batch", lambda ids: ids)
     session.data("doc.create", title="New", text="alpha beta gamma")
     found = search(session, "alpha beta")
     freshness = found["meta"]["freshness"]

@@ -88,7 +88,7 @@ def test_it_answers_as_it_did(
     open_session: OpenSession, tmp_path: Path, archive: Path, documents: Path, views: bool
 ) -> None:
     session = open_session(unpacked(archive, tmp_path, views=views))
-    session.store.compact()
+    session.library.compact()
     answers = archive.with_name(f"{version_of(archive)}.json")
     for method, params, expected in json.loads(answers.read_text()):
         assert lacks(told(session, documents, method, params), expected) == []

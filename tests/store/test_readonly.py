@@ -16,10 +16,10 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.health import salvage
 from kbproc.health.doctor import examine
+from kbproc.library.library import Library
 from kbproc.log import file as log
 from kbproc.methods.registry import registry
 from kbproc.store import overlay
-from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.conversations.scripts import make_files
 from tests.kit.faults import as_killed, flip
@@ -131,7 +131,7 @@ def end(process: Process) -> None:
 
 def test_every_read_and_every_dry_run_is_as_before(store: Path, seal: Seal) -> None:
     session = Session(store, cwd=store.parent)
-    session.store.compact()  # statistics without the dead, as in views that are made afresh
+    session.library.compact()  # statistics without the dead, as in views that are made afresh
     session.close()
     there = set(store.parent.iterdir())
     writable = Process(store, cwd=store.parent).ready()
@@ -182,7 +182,7 @@ def test_a_backup_of_it_is_a_store(
     seal: Seal, open_session: OpenSession, store: Path, tmp_path: Path, token: dict[str, str]
 ) -> None:
     before = open_session(store)
-    before.store.compact()
+    before.library.compact()
     wanted = [before.ask(name, **params) for name, params in READS if name in ("search", "doc.get")]
     kept = before.data("events.verify")
     before.close()
@@ -254,7 +254,7 @@ def test_what_a_killed_process_left_goes_with_the_next(
 
 def error_of(folder: Path) -> KbprocError:
     with pytest.raises(KbprocError) as found:
-        Store.open(folder, host=FixedHost(), cache=folder.parent / "cache")
+        Library.open(folder, host=FixedHost(), cache=folder.parent / "cache")
     return found.value
 
 
@@ -281,7 +281,7 @@ def test_a_damaged_one(seal: Seal, store: Path, tmp_path: Path) -> None:
     found = list(
         examine(
             FixedHost(),
-            lambda: Store.open(store, host=FixedHost(), cache=tmp_path),
+            lambda: Library.open(store, host=FixedHost(), cache=tmp_path),
             deep=False,
             folder=store,
         )
@@ -365,7 +365,7 @@ def test_what_is_not_embedded_is_embedded_aside(
     seal: Seal, open_session: OpenSession, store: Path
 ) -> None:
     wanted = open_session(store)
-    wanted.store.compact()
+    wanted.library.compact()
     best = wanted.data("search", query="git backup", mode="vector")
     wanted.close()
     shutil.rmtree(store / "vectors")

@@ -56,7 +56,7 @@ def test_reads_and_writes_go_on_while_views_are_built(session: Session, point: s
     fill(session, 6)
     store = session.store
     before = answers(session)
-    with stopped_at(point, store.rebuild):
+    with stopped_at(point, session.library.rebuild):
         assert answers(session) == before
         made = session.data("doc.create", title="Meanwhile", text="zeppelin over the sea")
         confirmed(session, "doc.delete", ids=[2])
@@ -75,7 +75,7 @@ def test_a_reader_keeps_the_views_it_began_with(session: Session) -> None:
     fill(session, 3)
     with session.store.reading() as snapshot:
         snapshot.pin()
-        session.store.rebuild()
+        session.library.rebuild()
         session.data("doc.create", title="Later", text="later")
         assert snapshot.queries.chunk_total() == 3
         assert snapshot.fulltext.num_docs == 3
@@ -106,7 +106,7 @@ def test_searches_never_miss_while_everything_changes(
     """Rebuilds, compactions and model switches in a row, under searches and writes."""
     session = open_session()
     fill(session, 9)
-    store, ended = session.store, threading.Event()
+    ended = threading.Event()
     wrong: list[Any] = []
 
     def search() -> None:
@@ -133,7 +133,7 @@ def test_searches_never_miss_while_everything_changes(
     try:
         for turn in range(4):
             session.data("index.rebuild")
-            store.compact()
+            session.library.compact()
             session.data("model.use", name=f"m{turn}", kind="hash", dim=64 + turn)
     finally:
         ended.set()
@@ -164,7 +164,7 @@ def test_another_model_takes_over(open_session: OpenSession) -> None:
     assert again.data("status")["embedding_dim"] == 48
     assert answers(again) == after
     assert used(again, "hash")["changed"] is True
-    again.store.compact()
+    again.library.compact()
     kept = answers(again)
     assert [b"fts" in one for one in kept] == [b"fts" in one for one in before]
 
@@ -227,7 +227,7 @@ def test_a_model_that_is_not_there_changes_nothing(session: Session) -> None:
 
 def test_without_a_model_and_back(session: Session) -> None:
     fill(session, 3)
-    session.store.compact()
+    session.library.compact()
     before = answers(session)
     session.data("model.use", name="none", kind="none")
     assert session.data("status")["model_state"] == "off"
@@ -237,7 +237,7 @@ def test_without_a_model_and_back(session: Session) -> None:
     confirmed(session, "doc.delete", where={"title_contains": "New"})
     done = used(session, "hash")
     assert done["pending"] == 0
-    session.store.compact()
+    session.library.compact()
     assert answers(session) == before
 
 

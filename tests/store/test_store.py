@@ -18,6 +18,8 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
+from kbproc.library.library import Library
+from kbproc.store.folder import size_of
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
@@ -42,7 +44,7 @@ def test_reopening_gives_the_same(open_session: OpenSession) -> None:
     one = open_session()
     fill(one)
     change(one)
-    one.store.compact()
+    one.library.compact()
     before = answers(one), listed(one), one.store.seq
     one.close()
     two = open_session()
@@ -56,19 +58,19 @@ def test_without_its_views_it_answers_the_same_bytes(open_session: OpenSession) 
     one = open_session()
     fill(one)
     change(one)
-    one.store.compact()
+    one.library.compact()
     before = answers(one), listed(one)
     one.close()
     shutil.rmtree(one.store.folder / "views")
     two = open_session()
-    assert two.store.embedding.pending_count == 0, "nothing is embedded again"
+    assert two.library.embedding.pending_count == 0, "nothing is embedded again"
     assert (answers(two), listed(two)) == before
 
 
 def test_without_its_vectors_it_embeds_again(open_session: OpenSession) -> None:
     one = open_session()
     fill(one)
-    one.store.compact()
+    one.library.compact()
     before = answers(one)
     one.close()
     shutil.rmtree(one.store.folder / "vectors")
@@ -112,7 +114,7 @@ def test_a_damaged_view_is_made_again(
 ) -> None:
     one = open_session()
     fill(one, 2)
-    one.store.compact()
+    one.library.compact()
     before = answers(one), listed(one)
     one.close()
     path = one.store.folder / "views" / view
@@ -124,7 +126,7 @@ def test_a_damaged_view_is_made_again(
         harm(path)
     two = open_session()
     two.embedded()
-    two.store.compact()
+    two.library.compact()
     assert (answers(two), listed(two)) == before
     two.data("doc.create", title="New", text="x")
 
@@ -167,7 +169,7 @@ def test_a_catalog_that_lags_behind_catches_up(open_session: OpenSession, tmp_pa
     shutil.copytree(views, tmp_path / "older")
     two = open_session()
     change_few(two)
-    two.store.compact()
+    two.library.compact()
     before = answers(two), listed(two)
     two.close()
     for lagging in ("catalog-000001.duckdb", "fulltext", "vectors.manifest"):
@@ -176,7 +178,7 @@ def test_a_catalog_that_lags_behind_catches_up(open_session: OpenSession, tmp_pa
         shutil.copytree(older, target) if older.is_dir() else shutil.copy(older, target)
         again = open_session()
         again.embedded()
-        again.store.compact()
+        again.library.compact()
         assert (answers(again), listed(again)) == before, lagging
         again.close()
 
@@ -203,7 +205,7 @@ def test_a_log_that_was_cut_is_not_served(open_session: OpenSession, tmp_path: P
 
 def refused(type: str, folder: Path, **options: Any) -> KbprocError:
     with pytest.raises(KbprocError) as found:
-        Store.open(folder, host=FixedHost(), cache=folder.parent / "cache", **options)
+        Library.open(folder, host=FixedHost(), cache=folder.parent / "cache", **options)
     assert found.value.type == type, found.value.message
     return found.value
 
@@ -219,9 +221,9 @@ def test_another_process_is_locked_out_until_the_first_ends(open_session: OpenSe
     one = open_session()
     code = (
         "import sys; from pathlib import Path; from kbproc.base.errors import KbprocError\n"
-        "from kbproc.base.host import Host; from kbproc.store.store import Store\n"
+        "from kbproc.base.host import Host; from kbproc.library.library import Library\n"
         "folder = Path(sys.argv[1])\n"
-        "try:\n    Store.open(folder, host=Host(), cache=folder.parent / 'cache').close()\n"
+        "try:\n    Library.open(folder, host=Host(), cache=folder.parent / 'cache').close()\n"
         "except KbprocError as error:\n    sys.exit(error.type)\n"
     )
     command = [sys.executable, "-c", code, str(one.store.folder)]
@@ -347,7 +349,7 @@ def test_min_seq_waits_for_the_position(session: Session) -> None:
 def test_rebuilding_changes_nothing_and_reads_go_on(session: Session) -> None:
     fill(session)
     change(session)
-    session.store.compact()
+    session.library.compact()
     before, done, failed = answers(session), threading.Event(), list[Any]()
     store = session.store
 
@@ -372,7 +374,7 @@ def test_a_rebuild_that_fails_leaves_what_was(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(session, 4)
-    session.store.compact()
+    session.library.compact()
     before = answers(session)
 
     def fail(*arguments: Any) -> None:
@@ -398,7 +400,7 @@ def test_the_dead_are_forgotten_once_idle(session: Session) -> None:
     confirmed(session, "doc.delete", where={"title_contains": "T1"})
     store = session.store
     assert store.fulltext.dead_ratio > 0.02
-    store.tidy()
+    session.library.tidy()
     assert store.fulltext.dead_ratio == 0.0
     before = session.data("search", query="alpha", mode="fts")
     session.data("index.rebuild")
@@ -409,11 +411,11 @@ def test_few_dead_are_left_alone(session: Session, monkeypatch: pytest.MonkeyPat
     text = "\n\n".join(f"alpha beta gamma {n} " * 60 for n in range(60))
     session.data("doc.create", title="Long", text=text)
     session.data("doc.create", title="Short", text="x")
-    session.store.compact()
+    session.library.compact()
     confirmed(session, "doc.delete", ids=[2])
     assert 0 < session.store.fulltext.dead_ratio <= 0.02
     monkeypatch.setattr(session.store, "compact", lambda: pytest.fail("not worth it"))
-    session.store.tidy()
+    session.library.tidy()
 
 
 def test_tidying_beside_writers(session: Session) -> None:
@@ -421,7 +423,7 @@ def test_tidying_beside_writers(session: Session) -> None:
 
     def tidy() -> None:
         while not done.is_set():
-            session.store.tidy()
+            session.library.tidy()
 
     tidying = threading.Thread(target=tidy)
     tidying.start()
@@ -490,7 +492,7 @@ def test_status_while_files_come_and_go(session: Session, monkeypatch: pytest.Mo
         patch.setattr(Path, "is_file", is_file)
         for _ in range(3):
             fleeting.write_bytes(b"x")
-            assert session.store.size_bytes() > 0
+            assert size_of(session.store.origin) > 0
 
 
 # --------------------------------------------------------------------------- doctor
@@ -547,7 +549,7 @@ def test_doctor_finds_each_view_that_differs(session: Session) -> None:
     store.catalog.writer.execute("update documents set title = 'other' where id = 1")
     assert findings(session)["catalog"] == "pass"
     assert findings(session, deep=True)["catalog"] == "fail"
-    store.rebuild()
+    session.library.rebuild()
     assert "fail" not in findings(session, deep=True).values()
 
 
@@ -576,7 +578,7 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
     before = {thread.name for thread in threading.enumerate()}
     one = open_session()
     fill(one, 2)
-    pids = one.store.parsers.pids
+    pids = one.library.parsers.get().pids
     assert pids
     one.close()
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []

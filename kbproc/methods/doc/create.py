@@ -60,7 +60,7 @@ def create(call: Call, params: Create) -> Decide:
     check_metadata(params.metadata)
     if params.source_id is not None:
         clean_name(params.source_id, field="$.params.source_id")
-    content = content_of_text(call.store, params.text, params.type, title)
+    content = content_of_text(call.library.intake, params.text, params.type, title)
 
     def decide(here: Here) -> Decision:
         documents.require_kb(here, params.kb)
@@ -75,7 +75,7 @@ def create(call: Call, params: Create) -> Decide:
             metadata=dict(params.metadata),
             source_id=params.source_id,
         )
-        status = call.store.embedding.status_when_new
+        status = call.store.model.status_when_new
         made = revision.of_event(event, created_at=here.now, now=here.now, status=status)
         return Decision(events=[event], data=made)
 

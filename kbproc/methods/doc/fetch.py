@@ -83,14 +83,14 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         cancelled=call.cancelled,
     )
     call.check_cancelled()
-    content = content_.read_content(call.store, page_.data, page_.type, page_.name)
+    content = content_.read_content(call.library.intake, page_.data, page_.type, page_.name)
 
     def decide(here: Here) -> Decision:
         documents.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
         existing = next(iter(here.queries.documents(same, limit=1)), None)
         if existing is not None and existing.sha256 == content.sha256:
-            return Decision(events=[], data=document.shown(existing, call.store.embedding))
+            return Decision(events=[], data=document.shown(existing, call.store.model))
         event = revision.written(
             here,
             content,
@@ -102,7 +102,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
             url=params.url,
         )
         created = existing.created_at if existing else here.now
-        status = call.store.embedding.status_when_new
+        status = call.store.model.status_when_new
         made = revision.of_event(event, created_at=created, now=here.now, status=status)
         return Decision(events=[event], data=made)
 

@@ -50,7 +50,7 @@ def get(call: Call, params: Get) -> Reply:
 
     with call.state(params) as state, state.reading() as snapshot:
         row = documents.require(snapshot.queries, params.id)
-        fields = msgspec.structs.asdict(document.shown(row, state.embedding))
+        fields = msgspec.structs.asdict(document.shown(row, state.model))
         if params.text:
             text = documents.whole_text(snapshot.queries.chunks_of(row.id))
             fields["text"] = text[params.offset : params.offset + params.length]

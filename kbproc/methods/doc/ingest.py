@@ -130,7 +130,9 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
 )
 def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
     work = msgspec.structs.replace(_work(call, params), approved=write.approved.deleted)
-    result = ingest.run(call.store, work, write, emit=call.emit, cancelled=call.cancelled)
+    result = ingest.run(
+        call.store, call.library.intake, work, write, emit=call.emit, cancelled=call.cancelled
+    )
     if result.failed:
         error = ingest.partial(result)
         write.fail(error)

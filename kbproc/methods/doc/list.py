@@ -48,7 +48,7 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
 def list_documents(call: Call, params: ListDocuments) -> Reply:
     after = decode_cursor(params.cursor, int)
     with call.state(params) as state, state.reading() as snapshot:
-        embedding = state.embedding
+        embedding = state.model
         documents.require_kbs(snapshot.queries, params.kb)
         wanted = documents.filter_of(params, **embedding.ids_with_status(params.status))
         found = snapshot.queries.documents(wanted, after=after, limit=params.limit + 1)

@@ -73,7 +73,7 @@ def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
     for number, row in enumerate(rows, 1):
         call.check_cancelled(updated=updated)
         try:
-            updated += content_.reparse_one(call.store, row, write)
+            updated += content_.reparse_one(call.store, call.library.intake, row, write)
         except KbprocError as error:
             failures.append(
                 ingest.FileFailure(path=row.title, type=error.type, message=error.message)

@@ -59,7 +59,7 @@ def restore_documents(call: Call, params: Restore) -> Decide:
         return restore(
             here,
             call.store.log,
-            call.store.embedding,
+            call.store.model,
             ids=params.ids,
             revision=params.revision,
             expected_revision=params.expected_revision,

@@ -78,7 +78,7 @@ def update(call: Call, params: Update) -> Decide:
             title=title,
             tags=tags,
             metadata=None if params.metadata is None else dict(params.metadata),
-            embedding=call.store.embedding,
+            model=call.store.model,
         )
         return Decision(
             events=[event],
@@ -97,4 +97,4 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
     with call.store.reading() as snapshot:
         row = documents.require(snapshot.queries, params.id)
     kind = row.type if row.type in {"markdown", "html", "code"} else "text"
-    return content_of_text(call.store, params.text, kind, title or row.title)
+    return content_of_text(call.library.intake, params.text, kind, title or row.title)

@@ -14,6 +14,8 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait
 from kbproc.documents import documents, ingest
 from kbproc.documents.documents import DocumentIds
+from kbproc.embedding.background import chunks_by_document
+from kbproc.embedding.status import Pending
 
 
 class WaitFor(ReadParams, kw_only=True, frozen=True):
@@ -43,7 +45,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
             documents.require_all(snapshot.queries, ids, field="$.params.ids")
         elif call.sight is not None:
             ids = sorted(snapshot.queries.chunk_counts())
-    waiting = store.embedding.waiting(ids)
+    waiting = Pending(call.library.embedding, chunks_by_document(store), ids)
     total = waiting.chunks
 
     def ready() -> bool:

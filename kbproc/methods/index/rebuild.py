@@ -59,7 +59,7 @@ def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
             },
         )
 
-    store.rebuild(tell)
+    call.library.rebuild(tell)
     with store.reading() as snapshot:
         data = Rebuilt(
             seq=snapshot.seq,

@@ -68,7 +68,7 @@ def check(call: Call, params: CheckKb) -> Reply:
         call.check_cancelled()
         if state := _state(Path(path), document.size_bytes, document.sha256):
             stale.append(StaleFile(document_id=document.id, path=path, state=state))
-    pending = sum(call.store.embedding.status_of(r.id) == "pending" for r in rows.values())
+    pending = sum(call.store.model.status_of(r.id) == "pending" for r in rows.values())
     data = KbCheck(
         slug=row.slug,
         documents=documents,

@@ -34,7 +34,7 @@ def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
         row = entries.require(snapshot.queries, params.id)
-        entry = msgspec.structs.asdict(entries.shown(row, state.embedding, now))
+        entry = msgspec.structs.asdict(entries.shown(row, state.model, now))
         before = snapshot.queries.superseded_by([row.id])
         body = call.store.blobs.get(row.sha256).decode()
         data = EntryText(**entry, body=body, supersedes=[one.id for one in before[:100]])

@@ -50,7 +50,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
         found = snapshot.queries.entries(wanted, after=after, limit=params.limit + 1)
         rows, more = page(found, params.limit)
         return Reply(
-            data=[entries.shown(row, state.embedding, now) for row in rows],
+            data=[entries.shown(row, state.model, now) for row in rows],
             seq=snapshot.seq,
             count=len(rows),
             total=snapshot.queries.count(wanted),

@@ -80,7 +80,9 @@ def store(call: Call, params: StoreEntry) -> Decide:
     title = clean_name(params.title, field="$.params.title")
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
-    content = content_of_text(call.store, params.body, "markdown", title, field="$.params.body")
+    content = content_of_text(
+        call.library.intake, params.body, "markdown", title, field="$.params.body"
+    )
     content = msgspec.structs.replace(content, doc_type="knowledge")
 
     def decide(here: Here) -> Decision:
@@ -120,7 +122,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             created_at=here.now,
             superseded_by=None,
             head=event.id,
-            embedding_status=call.store.embedding.status_when_new,
+            embedding_status=call.store.model.status_when_new,
         )
         return Decision(events=[event], data=made)
 

@@ -38,7 +38,7 @@ class ModelShown(Struct, kw_only=True, frozen=True):
 def list_models(call: Call, params: ListModels) -> Reply:
     from kbproc.models.catalogue import available, known_models
 
-    embedding = call.store.embedding
+    embedding = call.library.embedding
     cache, spec = embedding.models_folder, embedding.spec
     shown = [
         ModelShown(

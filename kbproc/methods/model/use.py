@@ -59,7 +59,7 @@ def plan(call: Call, params: UseModel) -> Decide:
     spec = spec_of(_settings(params))
 
     def decide(here: Here) -> Decision:
-        if spec == call.store.embedding.spec:
+        if spec == call.library.embedding.spec:
             return Decision(events=[], data=None)
         chunks = plural(call.store.chunks, "chunk")
         return Decision(
@@ -101,7 +101,7 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
     from kbproc.models.catalogue import spec_of
 
     settings = _settings(params)
-    store, spec = call.store, spec_of(settings)
+    library, store, spec = call.library, call.library.store, spec_of(settings)
 
     def tell(done: int, total: int) -> None:
         call.check_cancelled(embedded=done)
@@ -109,10 +109,10 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
             call.emit("progress", ingest.progress("embed", done, total, "chunks"))
 
     with store.exclusive(call.check_cancelled):
-        changed = spec != store.embedding.spec
-        embedded, pending = store.chunks - store.embedding.pending_count, 0
+        changed = spec != library.embedding.spec
+        embedded, pending = store.chunks - library.embedding.pending_count, 0
         if changed:
-            embedded, pending = switch.use(store, settings, tell)
+            embedded, pending = switch.use(library, settings, tell)
             write.item(
                 lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
             )

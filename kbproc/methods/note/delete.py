@@ -37,7 +37,7 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 def delete_note(call: Call, params: DeleteNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
-    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    books = call.library.notebooks  # a dry run records nothing that was done by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
     change = notes.Delete(book, params.slug, confirmed=params.confirm is not None)
     change.prepare(dry_run=params.dry_run)

@@ -34,7 +34,7 @@ def get_note(call: Call, params: GetNote) -> Reply | Wait:
         return _got(call, params)
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
-        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: call.library.notebooks.ready(agent.slug),
         lambda: _got(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: notes.still_read(agent),
@@ -47,5 +47,5 @@ def _got(call: Call, params: GetNote) -> Reply:
         row = notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
         note = notes.whole(snapshot.queries, row, agent.slug, data)
-        warnings = call.store.notebooks.warnings(agent) if params.as_of is None else None
+        warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
         return Reply(data=note, seq=snapshot.seq, notice=warnings)

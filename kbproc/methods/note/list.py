@@ -33,7 +33,7 @@ def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
         return _listed(call, params)
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
-        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: call.library.notebooks.ready(agent.slug),
         lambda: _listed(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: notes.still_read(agent),
@@ -53,5 +53,5 @@ def _listed(call: Call, params: ListNotes) -> Reply:
             total=snapshot.queries.notes_count(agent.slug),
             has_more=more,
             next_cursor=encode_cursor(str(rows[-1].source_id)) if more else None,
-            notice=call.store.notebooks.warnings(agent) if params.as_of is None else None,
+            notice=call.library.notebooks.warnings(agent) if params.as_of is None else None,
         )

@@ -55,13 +55,13 @@ def put_note(call: Call, params: PutNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     data = notes.bytes_of(params.text)
-    books = call.store.notebooks  # a dry run records nothing that was done by hand
+    books = call.library.notebooks  # a dry run records nothing that was done by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
     change = notes.Put(
         book,
         params.slug,
         data=data,
-        content=content_of(call.store, params.slug, data),
+        content=content_of(call.library.intake, params.slug, data),
         expected_revision=params.expected_revision,
     )
     change.prepare(dry_run=params.dry_run)

@@ -59,7 +59,7 @@ def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
         return _searched(call, params)
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
-        lambda: call.store.notebooks.ready(agent.slug),
+        lambda: call.library.notebooks.ready(agent.slug),
         lambda: _searched(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: notes.still_read(agent),
@@ -97,7 +97,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
         for hit in found.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
-    warnings = call.store.notebooks.warnings(agent) if params.as_of is None else None
+    warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
     empty = f"{agent.slug} has no notes yet: note.put writes one."
     return Reply(
         data=hits,

@@ -90,7 +90,7 @@ def _books(call: Call, params: SyncNotes) -> list[Notebook]:
         agents = notes.agents_seen(roster, None)
     else:
         agents = [notes.require_agent(roster, params.agent, call.agent)]
-    return [call.store.notebooks.book(agent) for agent in agents]
+    return [call.library.notebooks.book(agent) for agent in agents]
 
 
 def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:

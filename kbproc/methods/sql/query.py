@@ -77,7 +77,7 @@ class SqlRows(Struct, kw_only=True, frozen=True):
 )
 def query(call: Call, params: SqlQuery) -> Reply:
     found = sqlquery.run(
-        sqlquery.live(call.store),
+        sqlquery.live(call.library.store),
         params.sql,
         params.params,
         limit=params.limit,

@@ -35,8 +35,8 @@ class BackedUp(Struct, kw_only=True, frozen=True):
 
 def plan(call: Call, params: BackUp) -> Decide:
     target = _target(call, params)
-    with call.store.exclusive(call.check_cancelled):
-        stock = copying.take_stock(call.store, call.check_cancelled)
+    with call.library.store.exclusive(call.check_cancelled):
+        stock = copying.take_stock(call.library.store, call.check_cancelled)
     said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
     return lambda here: Decision(events=[], data=None, changes=[f"{said}, to {target}"])
 
@@ -69,8 +69,8 @@ def _target(call: Call, params: BackUp) -> Path:
 def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
     target = _target(call, params)
     _sync_notes(call)
-    with call.store.exclusive(call.check_cancelled):
-        stock = copying.take_stock(call.store, call.check_cancelled)
+    with call.library.store.exclusive(call.check_cancelled):
+        stock = copying.take_stock(call.library.store, call.check_cancelled)
         damaged = copying.copy(
             stock,
             target,
@@ -98,7 +98,7 @@ def _sync_notes(call: Call) -> None:
     for agent in call.store.published.roster.agents.values():
         if agent.deleted_at is None and not call.store.read_only:
             with contextlib.suppress(KbprocError):  # told on stderr; a backup is wanted anyway
-                call.store.notebooks.book(agent).sync(check=call.check_cancelled)
+                call.library.notebooks.book(agent).sync(check=call.check_cancelled)
     call.check_cancelled()
 
 

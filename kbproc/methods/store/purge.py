@@ -74,9 +74,9 @@ def plan(call: Call, params: Purge) -> Decide:
 )
 def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     """What is purged already is passed over: a request that was cut off can be repeated."""
-    with call.store.exclusive(call.check_cancelled):
+    with call.library.store.exclusive(call.check_cancelled):
         ids, hint = write.item(plan(call, params))
-        erased = service.finish(call.store, lambda stage: _tell(call, stage))
+        erased = service.finish(call.library.reach(), lambda stage: _tell(call, stage))
     data = Purged(
         purged=len(ids),
         ids=ids,

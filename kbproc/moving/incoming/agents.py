@@ -20,11 +20,11 @@ from kbproc.events.event import Event
 from kbproc.moving.incoming.contents import Emit
 from kbproc.moving.portable import lines
 from kbproc.store.decision import Decision, Here
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
     from kbproc.moving.incoming.contents import Contents, Import
-    from kbproc.store.store import Store
 
 FIELD = "$.params.path"
 
@@ -38,7 +38,7 @@ class Agents(NamedTuple):
 
 
 def housed(
-    store: Store, coming: Sequence[lines.Agent], *, root: Path | None, emit: Emit
+    store: SeenStore, coming: Sequence[lines.Agent], *, root: Path | None, emit: Emit
 ) -> list[lines.Agent]:
     """With the folders that they may have here; the default, and a warning, for any other.
 
@@ -66,7 +66,7 @@ def housed(
 
 
 def _placed(
-    store: Store,
+    store: SeenStore,
     line: lines.Agent,
     root: Path | None,
     others: Sequence[AgentRow],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -31,10 +31,7 @@ from kbproc.moving.portable import lines, reading
 from kbproc.moving.portable.lines import Document
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
-
+from kbproc.store.state import SeenStore
 
 # ----------------------------------------------------------------------------- plan
 
@@ -82,7 +79,7 @@ def survey(file: BinaryIO, tell: Tell, check: Callable[[], None]) -> Contents:
 
 
 def run(
-    store: Store,
+    store: SeenStore,
     file: BinaryIO,
     contents: Contents,
     work: Import,
@@ -126,7 +123,7 @@ def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[Item], int]]:
             batch, chunks, start = [], 0, offset
 
 
-def _prepare(store: Store, known: Known, batch: list[Item], pool: Executor) -> None:
+def _prepare(store: SeenStore, known: Known, batch: list[Item], pool: Executor) -> None:
     """Whatever is slow, outside the lane; sources are stored some at once."""
     with store.reading() as snapshot:
         known.follow(snapshot.queries)
@@ -164,7 +161,7 @@ def _new_kbs(here: Here, contents: Contents, work: Import) -> Decision:
     return Decision(events=events, data=events)
 
 
-def _batch(store: Store, known: Known, batch: list[Item], here: Here) -> Decision:
+def _batch(store: SeenStore, known: Known, batch: list[Item], here: Here) -> Decision:
     """Looks again at what is there. An outcome's id is final, a new document's too."""
     for kb in {item.kb for item in batch}:
         require_kb(here, kb)
@@ -183,7 +180,7 @@ def _batch(store: Store, known: Known, batch: list[Item], here: Here) -> Decisio
     return Decision(events=events, data=outcomes)
 
 
-def _written(store: Store, here: Here, item: Item, id: int | None, ids: Ids) -> DocWritten:
+def _written(store: SeenStore, here: Here, item: Item, id: int | None, ids: Ids) -> DocWritten:
     document = item.document
     event = written(
         here,

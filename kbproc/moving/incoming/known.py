@@ -23,11 +23,12 @@ from kbproc.events.document import ChunkText
 from kbproc.moving.outgoing import chunks_of
 from kbproc.moving.portable import lines
 from kbproc.moving.portable.lines import Document
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
+    pass
 
 _BATCH_DOCUMENTS = 100
 _BATCH_ROWS = 1000
@@ -84,13 +85,13 @@ class Item:
         )
         self._content: Content | None = None
 
-    def content(self, store: Store) -> Content:
+    def content(self, store: SeenStore) -> Content:
         if self._content is None:
             self._content = _content(store, self.document)
         return self._content
 
 
-def _content(store: Store, document: Document) -> Content:
+def _content(store: SeenStore, document: Document) -> Content:
     """Without its source the text stands for it, as it does for a text that is added."""
     chunks = [
         ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)

@@ -14,18 +14,18 @@ from kbproc.base.errors import KbprocError
 from kbproc.moving.incoming.contents import Emit
 from kbproc.moving.portable import lines, reading
 from kbproc.notefiles import edit
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
 
 if TYPE_CHECKING:
     from kbproc.moving.incoming.contents import Imported
-    from kbproc.store.store import Store
 
 
 # ---------------------------------------------------------------------------- notes
 
 
 def write_notes(
-    store: Store, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
+    store: SeenStore, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
 ) -> None:
     """Their files; those that are there with other content are left, and told."""
     with store.reading() as snapshot:
@@ -38,7 +38,7 @@ def write_notes(
 
 
 def _write_note(
-    store: Store, row: AgentRow, line: lines.Note, result: Imported, emit: Emit
+    store: SeenStore, row: AgentRow, line: lines.Note, result: Imported, emit: Emit
 ) -> None:
     folder = agent.notes_folder(store, row)
     there = (folder / f"{line.slug}.md").exists()

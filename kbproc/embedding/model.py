@@ -1,0 +1,162 @@
+"""One store's embedding model: what is known of it, and what it says of a text.
+
+Owns: the model's state, its pack, loading it when first needed, the exact string that is
+embedded, and query vectors.
+Refuses to know: which chunks lack a vector (background.py), and how a model computes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbproc.base.errors import KbprocError
+from kbproc.sources.chunk import embed_text
+from kbproc.store.state import IndexStatus, ModelState
+from kbproc.views.catalog.rows import IndexRow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
+    from kbproc.views.vectors.pack import VectorPack
+    from kbproc.views.vectors.view import VectorRow
+
+_DEFAULT_TOKENS = 256
+
+
+class StoredModel:
+    """The model that a store is configured with. Nothing heavy is loaded before it is needed."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], cache: Path) -> None:
+        """`folder`: the store's; `cache`: where exported models are kept for all stores."""
+        from kbproc.models import catalogue
+
+        self._packs = folder / "vectors"
+        self._cache = cache / "models"
+        self.spec: ModelSpec = catalogue.spec_of(settings)
+        self.info: ModelInfo | None = None
+        self.problem: KbprocError | None = None
+        self.state: ModelState = "off"
+        self.pack: VectorPack | None = None
+        self._embedder: Embedder | None = None
+        self._loading = threading.Lock()
+        self._packing = threading.Lock()
+        if self.spec.kind != "none":
+            self._look()
+
+    def _look(self) -> None:
+        """What can be known of the model without loading it."""
+        from kbproc.models import catalogue
+        from kbproc.views.vectors.pack import VectorPack
+
+        try:
+            self.info = catalogue.inspect(self.spec, self._cache)
+        except KbprocError as error:
+            self.state, self.problem = "missing", error
+            return
+        if self.info.fingerprint is None:
+            self.state = "not ready"
+            return
+        path = self._packs / f"{self.info.file_name}.pack"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        self.pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
+        self.state = "ready"
+
+    @property
+    def models_folder(self) -> Path:
+        """Where exported models are kept for all stores."""
+        return self._cache
+
+    @property
+    def model_name(self) -> str | None:
+        return None if self.state == "off" else self.spec.name
+
+    @property
+    def dim(self) -> int | None:
+        return self.info.dim if self.info and self.state == "ready" else None
+
+    @property
+    def max_tokens(self) -> int:
+        """Of the model; of the default one while its own are not known yet."""
+        return (self.info.max_tokens if self.info else 0) or _DEFAULT_TOKENS
+
+    @property
+    def tokenizer_path(self) -> str | None:
+        return self.info.tokenizer_path if self.info else None
+
+    @property
+    def status_when_new(self) -> IndexStatus:
+        return "ready" if self.state == "off" else "pending"
+
+    def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
+        """The query's vector, or None and why there is none."""
+        if self.state == "off":
+            return None, "No embedding model is configured."
+        if self.state in {"not ready", "preparing"}:
+            return None, "The embedding model is being prepared."
+        try:
+            return self.load().embed(text), None
+        except KbprocError as error:
+            return None, error.message
+
+    def load(self) -> Embedder:
+        """The embedder, loaded once; raises model.unavailable."""
+        from kbproc.models import catalogue
+
+        with self._loading:
+            if self._embedder is None:
+                if self.state == "missing" and self.problem is not None:
+                    raise self.problem
+                self._embedder = catalogue.load(self.spec, self._cache)
+            return self._embedder
+
+    def prepare(self) -> None:
+        """Gets a model ready that is not: exports it, or asks its endpoint; may take a minute.
+
+        Raises model.unavailable.
+        """
+        if self.state != "not ready":
+            return
+        self.state = "preparing"
+        try:
+            self.load()
+        except KbprocError as error:
+            self.state, self.problem = "missing", error
+            raise
+        self._look()
+
+    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
+        from kbproc.views.vectors.view import VectorRow
+
+        if self.pack is None:
+            return []
+        key = self.pack.key
+        return [VectorRow(r.chunk_id, r.document_id, r.kb, key(self.string(r))) for r in rows]
+
+    def string(self, row: IndexRow) -> str:
+        """The exact string that is embedded, and that a vector is cached under."""
+        return self.string_of(row.title, row.section, row.text)
+
+    def string_of(self, title: str, section: str | None, text: str) -> str:
+        return embed_text(title, section, text, max_tokens=self.max_tokens)
+
+    def keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:
+        import numpy as np
+
+        if not rows or self.pack is None:
+            return []
+        keys = [self.pack.key(self.string(row)) for row in rows]
+        with self._packing:
+            self.pack.append(keys, np.stack(vectors))
+        return keys
+
+    def release(self) -> None:
+        """Closes what it has open; nobody asks it any more."""
+        if self._embedder is not None:
+            self._embedder.close()
+        if self.pack is not None:
+            self.pack.close()

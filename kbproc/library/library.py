@@ -1,0 +1,129 @@
+"""All that a store's owner keeps open.
+
+Owns: the order in which the store, its model, its parsers, its past and its notes are opened
+and closed, and what is brought to its end before anybody reads.
+Refuses to know: methods and requests.
+
+Opening: the lock, a repair that was cut off, the store, its model and vectors, a purge that was
+cut off. Closing goes the other way round: whoever writes in the background ends first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kbproc.base.host import Host
+from kbproc.documents.content import Intake
+from kbproc.embedding.background import Embedding
+from kbproc.embedding.parsers import Parsers, pool_for
+from kbproc.health import salvage
+from kbproc.history import purge
+from kbproc.library.past import Pasts
+from kbproc.library.upkeep import Upkeep
+from kbproc.log.lease import Lease
+from kbproc.notes.notebooks import Notebooks
+from kbproc.store import rebuild
+from kbproc.store.place import Place
+from kbproc.store.store import Store
+
+_logger = logging.getLogger(__name__)
+
+
+class Library:
+    """An open store with everything that lives off it; `open` makes one.
+
+    Nothing runs in the background before `start`.
+    """
+
+    def __init__(self, store: Store, embedding: Embedding, cache: Path) -> None:
+        self.store = store
+        self.embedding = embedding
+        self.cache = cache
+        self.parsers = Parsers(lambda: pool_for(self.embedding))
+        self.intake = Intake(self.parsers, store.blobs)
+        self.pasts = Pasts(store, lambda: self.embedding)
+        self.notebooks = Notebooks(store, self.intake)
+        self._upkeep = Upkeep(store)
+        self.closed = False
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        host: Host,
+        cache: Path,
+        model: dict[str, Any] | None = None,
+        lease: Lease | None = None,
+    ) -> Library:
+        """Opens or creates the store at `folder`; `model` is written into a new one.
+
+        `cache` is where exported models are kept for all stores; `lease` is the store's,
+        None takes it.
+
+        Raises store.locked, store.incompatible, store.corrupt, store.io.
+        """
+        place = Place.take(folder, host.pid()) if lease is None else Place(folder, folder, lease)
+        with contextlib.ExitStack() as opened:
+            opened.callback(place.leave)
+            place.prepare(mend=salvage.finish)
+            opened.pop_all()
+        store = Store.open(place, host=host, model=model)
+        with contextlib.ExitStack() as opened:
+            opened.callback(store.close)
+            embedding = Embedding(store, store.settings.get("model", {}), cache)
+            opened.callback(embedding.close)
+            store.model = embedding
+            store.attach_vectors()
+            library = cls(store, embedding, cache)
+            purge.resume(library.reach())
+            opened.pop_all()
+        return library
+
+    def start(self) -> None:
+        """Embeds, tidies and watches notes in the background, until `close`."""
+        self.embedding.start()
+        self._upkeep.start()
+        self.notebooks.start()
+
+    def rebuild(self, tell: rebuild.Tell = lambda stage: None) -> None:
+        """Every view afresh, while reads and writes go on. Raises store.*."""
+        with self.store.exclusive():
+            rebuild.rebuild(self.store, tell)
+
+    def compact(self) -> None:
+        """The full-text index afresh, so that it forgets deleted chunks."""
+        with self.store.exclusive():
+            rebuild.compact(self.store)
+
+    def tidy(self) -> None:
+        """Once, now."""
+        self._upkeep.once()
+
+    def reach(self) -> purge.Reach:
+        """Whatever keeps something that a purge erases."""
+        return purge.Reach(
+            store=self.store, embedding=self.embedding, past_closed=self.pasts.closed
+        )
+
+    def close(self) -> None:
+        """Leaves everything on disk; one part that fails does not keep the others open."""
+        self.closed = True
+        _whatever_happens(self.notebooks.close)
+        _whatever_happens(self._upkeep.close)
+        self.store.save_vectors()
+        _whatever_happens(self.parsers.close)
+        _whatever_happens(self.pasts.close)
+        _whatever_happens(self.embedding.close)
+        self.store.close()
+
+
+def _whatever_happens(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except Exception:
+        _logger.exception("a part of the library failed on its way out")

@@ -1,0 +1,56 @@
+"""Where a store is opened: its own folder, or an overlay of one that can't be written.
+
+Owns: holding the lock from before the store is opened until after it is closed, and what must
+be in order before anything of it is opened.
+Refuses to know: what lies in the views and in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kbproc.base.errors import KbprocError
+from kbproc.log.lease import Lease
+from kbproc.sources.blobs import Blobs
+from kbproc.store import overlay
+from kbproc.views import soundness
+
+
+class Place:
+    """A folder that this process holds. `folder` is `origin` or an overlay of it."""
+
+    def __init__(self, folder: Path, origin: Path, lease: Lease) -> None:
+        self.folder = folder
+        self.origin = origin
+        self.read_only = folder != origin
+        self._lease = lease
+
+    @classmethod
+    def take(cls, origin: Path, pid: int) -> Place:
+        """Raises store.locked, store.io."""
+        folder, lease = overlay.take(origin, pid)
+        return cls(folder, origin, lease)
+
+    def prepare(self, mend: Callable[[Path], object] = lambda folder: None) -> None:
+        """Fills the overlay, or removes what can't be used; `mend` goes first.
+
+        Raises store.io, and what `mend` raises.
+        """
+        try:
+            if self.read_only:
+                overlay.fill(self.folder, self.origin)
+                return
+            mend(self.folder)
+            soundness.drop_damaged(self.folder / "views")
+            Blobs(self.folder / "blobs").sweep()
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The store {self.origin} could not be opened: {error.strerror}."
+            ) from error
+
+    def leave(self) -> None:
+        """The overlay goes, the folder is free."""
+        if self.read_only:
+            overlay.remove(self.folder)
+        self._lease.release()
