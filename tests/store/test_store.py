@@ -19,6 +19,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.library.library import Library
+from kbproc.store import rebuild
 from kbproc.store.folder import size_of
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
@@ -414,7 +415,7 @@ def test_few_dead_are_left_alone(session: Session, monkeypatch: pytest.MonkeyPat
     session.library.compact()
     confirmed(session, "doc.delete", ids=[2])
     assert 0 < session.store.fulltext.dead_ratio <= 0.02
-    monkeypatch.setattr(session.store, "compact", lambda: pytest.fail("not worth it"))
+    monkeypatch.setattr(rebuild, "compact", lambda store: pytest.fail("not worth it"))
     session.library.tidy()
 
 
