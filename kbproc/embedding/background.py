@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.views.vectors.view import Vectors
-from kbproc.views.vectors.view import Vectors
 
 WORKERS = 2
 _BATCH = 16
