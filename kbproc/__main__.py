@@ -1,7 +1,7 @@
 """Where every kbproc process begins and ends.
 
-Owns: claiming the wire's pipes before anything heavy is imported, trying the quick
-way of a call, and leaving.
+Owns: claiming the wire's pipes before anything heavy is imported, trying the fast path
+of a call, and leaving.
 Refuses to know: what the surfaces do.
 """
 
@@ -17,7 +17,7 @@ def main() -> None:
     argv = sys.argv[1:]
     pipes = None
     if argv[:1] == ["call"] and sys.platform in {"linux", "darwin"}:  # cli refuses the others
-        from kbproc.shell.quick import call
+        from kbproc.shell.fastpath import call
 
         code = call(argv)
         if code is not None:

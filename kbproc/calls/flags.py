@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, UnsetType
 
 from kbproc.base.params import DestructiveParams, ReadParams
-from kbproc.settings.config import DEFAULT_KB, FORMATS, LOG_LEVELS, MAX_IN_FLIGHT, MAX_LINE_BYTES
+from kbproc.settings.config import DEFAULT_KB, FORMATS, LOG_LEVELS
 
 if TYPE_CHECKING:
     from kbproc.calls.method import Method
@@ -158,46 +158,6 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(name="--no-wait", type="boolean", help="leave embedding what is new for later"),
     Flag(name="--help", type="boolean", help="show this help"),
 )
-
-_SERVE_FLAGS: tuple[Flag, ...] = (
-    Flag(name="--protocol", type="string", help="refuse to serve any other protocol", enum=["1"]),
-    Flag(
-        name="--root",
-        type="string",
-        help="folder that files are read below; the working directory if left out",
-    ),
-    Flag(
-        name="--scopes",
-        type="string",
-        help="what the client may do, such as doc:read,kb:read; everything if left out",
-    ),
-    Flag(
-        name="--max-line-bytes",
-        type="integer",
-        help="longest line, in and out",
-        default=MAX_LINE_BYTES,
-        minimum=1024,
-    ),
-    Flag(
-        name="--max-in-flight",
-        type="integer",
-        help="most requests at the same time",
-        default=MAX_IN_FLIGHT,
-        minimum=1,
-    ),
-    Flag(
-        name="--allow-private-addresses",
-        type="boolean",
-        help="let doc.fetch reach private and local addresses",
-    ),
-)
-
-# The commands that are no methods, and what they take beside the global flags.
-OWN_FLAGS: dict[str, tuple[Flag, ...]] = {
-    "serve": _SERVE_FLAGS,
-    "profile use": (Flag(name="--none", type="boolean", help="choose no profile any more"),),
-    "gen": (Flag(name="--check", type="boolean", help="only tell what is out of date"),),
-}
 
 
 def flags_of(method: Method) -> list[Flag]:

@@ -93,14 +93,14 @@ ENVIRONMENT = {
 }
 
 
-class Source(Struct, frozen=True):
+class Origin(Struct, frozen=True):
     """What settled a setting: a flag's or variable's name, a link's path, a profile's name."""
 
     level: Literal["flag", "environment", "link", "profile", "default"]
     name: str | None = None
 
 
-DEFAULT = Source("default")
+DEFAULT = Origin("default")
 
 
 def _own_runtime() -> Path:
@@ -112,7 +112,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """What is settled before flags, which override it field by field.
 
     `profile`: the one in effect, of `profile_names`. `notes`: links that were passed
-    over, in words. `sources`: setting → what settled it, by default its default.
+    over, in words. `origins`: setting → what settled it, by default its default.
     `agent_named`: a flag said who acts.
     """
 
@@ -129,7 +129,7 @@ class Config(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     profile_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    sources: dict[str, Source] = {}
+    origins: dict[str, Origin] = {}
 
 
 def environment() -> Mapping[str, str]:
@@ -154,22 +154,22 @@ def load(
     known = profiles.read(profiles_file(env))
     name, chosen = _chosen(known, profile, env, lenient)
     link, notes = profiles.find_link(folder or _working_folder())
-    told, sources = _settled(env, link, name, {} if name is None else known.named[name])
-    format = told.get("format")
+    values, origins = _settled(env, link, name, {} if name is None else known.named[name])
+    format = values.get("format")
     return Config(
-        store=Path(told.get("store") or _base(env, "DATA") / "kbproc").expanduser(),
+        store=Path(values.get("store") or _base(env, "DATA") / "kbproc").expanduser(),
         cache=_base(env, "CACHE") / "kbproc",
         runtime=_runtime(env),
-        kb=told.get("kb", DEFAULT_KB),
-        actor=told.get("agent", DEFAULT_ACTOR),
+        kb=values.get("kb", DEFAULT_KB),
+        actor=values.get("agent", DEFAULT_ACTOR),
         format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
-        log_level=parse_log_level(told.get("log_level", "warning")),
+        log_level=parse_log_level(values.get("log_level", "warning")),
         agent_help=_agent_help(env),
         color="NO_COLOR" not in env,
         profile=name,
         profile_names=tuple(known.named),
         notes=notes,
-        sources={**sources, "profile": chosen},
+        origins={**origins, "profile": chosen},
     )
 
 
@@ -210,36 +210,36 @@ def _working_folder() -> Path:
 
 def _chosen(
     known: Profiles, flag: str | None, env: Mapping[str, str], lenient: bool
-) -> tuple[str | None, Source]:
+) -> tuple[str | None, Origin]:
     """The profile in effect and what chose it. Raises profile.not_found."""
     if flag is not None:
         known.get(flag, field="--profile")
-        return flag, Source("flag", "--profile")
+        return flag, Origin("flag", "--profile")
     variable = env.get("KBPROC_PROFILE")
     name = variable or known.use
     if name is None or (lenient and name not in known.named):
         return None, DEFAULT
     known.get(name, field="KBPROC_PROFILE" if variable else "use")
-    return name, Source("environment", "KBPROC_PROFILE") if variable else Source("profile", name)
+    return name, Origin("environment", "KBPROC_PROFILE") if variable else Origin("profile", name)
 
 
 def _settled(
     env: Mapping[str, str], link: Link | None, name: str | None, profile: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, Source]]:
+) -> tuple[dict[str, str], dict[str, Origin]]:
     """What environment, link and profile say, each setting by the first that has it."""
-    told: dict[str, str] = {}
-    sources: dict[str, Source] = {}
+    values: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
     linked = {} if link is None else link.settings
     for key, variable in ENVIRONMENT.items():
-        for said, source in (
-            (env.get(variable), Source("environment", variable)),
-            (linked.get(key), Source("link", None if link is None else str(link.path))),
-            (profile.get(key), Source("profile", name)),
+        for said, origin in (
+            (env.get(variable), Origin("environment", variable)),
+            (linked.get(key), Origin("link", None if link is None else str(link.path))),
+            (profile.get(key), Origin("profile", name)),
         ):
             if said:
-                told[key], sources[key] = said, source
+                values[key], origins[key] = said, origin
                 break
-    return told, sources
+    return values, origins
 
 
 def _runtime(env: Mapping[str, str]) -> Path:

@@ -3,7 +3,7 @@
 Owns: the two files' keys and what a value can be, changing them, finding the link
 that a folder lies under, and which files are trusted.
 Refuses to know: what else settles a setting (config.py), and how TOML is read and
-written (tomlfiles.py).
+written (toml.py).
 """
 
 from __future__ import annotations
@@ -292,11 +292,11 @@ def link(folder: Path, settings: Mapping[str, str], *, dry_run: bool = False) ->
     A store inside the folder is named relative to it: both can be moved together.
     """
     before = own_link(folder)
-    told = dict(settings)
-    if "store" in told and Path(told["store"]).is_relative_to(folder):
-        told["store"] = str(Path(told["store"]).relative_to(folder))
+    values = dict(settings)
+    if "store" in values and Path(values["store"]).is_relative_to(folder):
+        values["store"] = str(Path(values["store"]).relative_to(folder))
     if not dry_run:
-        text = "# Written by `kbproc link`.\n" + toml.pairs(told)
+        text = "# Written by `kbproc link`.\n" + toml.pairs(values)
         toml.write(folder / LINK, text)
     return before
 

@@ -2,7 +2,7 @@
 
 Refuses to know: what requests mean.
 
-Offers: alone · attached · reach · serve
+Offers: alone · attached · reach · serve · serving
 May import: base · settings · log · store · agents · calls · methods · wire
 Light: yes
 """

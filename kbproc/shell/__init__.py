@@ -2,7 +2,7 @@
 
 Refuses to know: how a request is carried out.
 
-Offers: cli · quick
+Offers: cli · fastpath
 May import: base · settings · calls · methods · wire · sharing
 Light: yes
 """

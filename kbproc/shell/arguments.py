@@ -1,30 +1,31 @@
-"""Arguments to params, and params to arguments.
+"""What a command line says: flags, positionals, and the options that every command has.
 
-Owns: reading flags and positionals by what flags.py says, reading values by
-their type, and writing a request as a command line that reads back the same.
-Refuses to know: ranges, patterns and choices: the method itself refuses what does
-not fit, so that each error exists once.
+Owns: reading flags by their declarations; what a global flag changes of the settings;
+timeout and approval; which output a command gets.
+Refuses to know: which command it is, and what flags mean as params (params.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import alike, meant, nearest
-from kbproc.calls.flags import Flag, Kind, flags_of
+from kbproc.calls.flags import GLOBAL_FLAGS, Flag
+from kbproc.settings import config as settings
+from kbproc.settings.config import Config, Origin
+from kbproc.shell.formats import Jq, Ndjson, Output
 
-if TYPE_CHECKING:
-    from kbproc.calls.method import Method
-
-_WHOLE = re.compile(r"-?\d+")
+TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
 
 
 class Parsed(Struct, frozen=True):
@@ -65,10 +66,10 @@ def parse(command: str, flags: Iterable[Flag], args: list[str]) -> Parsed:
 def _is_flag(arg: str) -> bool:
     """Words to leave out of a search and negative numbers are no flags."""
     name = arg.partition("=")[0]
-    return arg.startswith("-") and arg != "-" and " " not in name and not _is_number(arg)
+    return arg.startswith("-") and arg != "-" and " " not in name and not is_number(arg)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     return _DECIMAL.fullmatch(text) is not None
 
 
@@ -91,7 +92,7 @@ def _one_flag(
 
 
 def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocError:
-    bare = {name.lstrip("-"): name for name in known}  # the dashes are like in all
+    bare = {name.lstrip("-"): name for name in known}  # all names have the dashes in common
     like = alike(typed.lstrip("-"), bare)
     return usage_error(
         f"{command} has no flag {typed}.",
@@ -103,7 +104,7 @@ def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocErr
 
 def _switch(flag: Flag, value: str) -> str | bool:
     """`--prune=false`; what is no truth value is passed on (`--yes=bulk`)."""
-    return _TRUTH.get(value.lower(), value)
+    return TRUTH.get(value.lower(), value)
 
 
 def _next_value(name: str, known: dict[str, Flag], rest: Iterator[str]) -> str:
@@ -121,235 +122,140 @@ def _refuse_contradiction(flag: Flag, given: dict[str, list[str | bool]]) -> Non
             raise usage_error(f"{flag.name} and {other} exclude each other.", flag.name)
 
 
-# ------------------------------------------------------------------- to params
+# -------------------------------------------- before it is known which command is meant
 
 
-def params_of(method: Method, parsed: Parsed) -> dict[str, Any]:
-    """The params that a command line means; raises input.invalid_params."""
-    params: dict[str, Any] = {}
-    flags = {flag.name: flag for flag in flags_of(method)}
-    for name, flag in flags.items():
-        values = parsed.given.get(name)
-        if values is None:
-            continue
-        for member, value in flag.sets.items() if values[-1] else ():
-            put(params, member, value)
-        if flag.param is not None:
-            put(params, flag.param, _value(flag, values))
-    by_param = {flag.param: flag for flag in flags.values()}
-    _take_positionals(method, [by_param[name] for name in method.positional], parsed, params)
-    return params
+def leading_flags(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Splits off the flags before the command's first word."""
+    at = 0
+    while at < len(argv) and argv[at].startswith("-"):
+        flag = _GLOBALS.get(argv[at].partition("=")[0])
+        at += 2 if flag is not None and flag.takes_value and "=" not in argv[at] else 1
+    return argv[:at], argv[at:]
 
 
-def _take_positionals(
-    method: Method, flags: list[Flag], parsed: Parsed, params: dict[str, Any]
-) -> None:
-    left = list(parsed.positionals)
-    for flag in flags:
-        if left and flag.type == "array":
-            put(params, str(flag.param), _listed(flag, left))
-            left = []
-        elif left:
-            put(params, str(flag.param), _value(flag, [left.pop(0)]))
-    if left:
-        raise _too_many(method, flags, left)
+def value_in(argv: list[str], flag: str) -> str | None:
+    """A flag's last value, wherever the flag stands."""
+    found = None
+    for arg, following in zip(argv, [*argv[1:], None], strict=False):
+        if arg == "--":
+            break
+        if arg == flag:
+            found = following
+        elif arg.startswith(f"{flag}="):
+            found = arg.partition("=")[2]
+    return found
 
 
-def _listed(flag: Flag, texts: list[str]) -> list[Any]:
-    """Paths may hold commas; numbers can't."""
-    if flag.items == "string":
-        return list(texts)
-    return [_scalar(part, flag.items) for text in texts for part in text.split(",")]
+def format_in(argv: list[str]) -> str | None:
+    """The format that a flag asks for; it is read first, as errors come in it, too."""
+    found = value_in(argv, "--format")
+    return None if found is None else settings.parse_format(found)
 
 
-def _too_many(method: Method, flags: list[Flag], left: list[str]) -> KbprocError:
-    command = command_of(method)
-    takes = " ".join(str(flag.param).upper() for flag in flags) or "no arguments, only flags"
-    quoted = flags and flags[-1].type == "string"
-    return usage_error(
-        f"{command} takes {takes}; {left[0]!r} is one too many.",
-        left[0],
-        hint="Put words that belong together in quotes."
-        if quoted
-        else f"See {command} --help for its flags.",
+# ------------------------------------------------------------- options of every command
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The settings of one command, after its flags.
+
+    `yes`: "" (ask), "yes", or "bulk". `kb`, `store`, `format`: only if a flag named them.
+    `again`: flags that a retry needs, so that it is about the same store and agent.
+    """
+
+    config: Config
+    output: Output
+    yes: str = ""
+    wait: bool = True
+    strict: bool = False
+    dry_run: bool = False
+    timeout_ms: int | None = None
+    kb: str | None = None
+    store: str | None = None
+    format: str | None = None
+    again: list[str] = []
+
+    @property
+    def bound(self) -> Config:
+        """The settings with the knowledge base of `--kb` as the one where none is named."""
+        if self.kb is None:
+            return self.config
+        origins = {**self.config.origins, "kb": Origin("flag", "--kb")}
+        return msgspec.structs.replace(self.config, kb=self.kb, origins=origins)
+
+
+def options_of(
+    parsed: Parsed, config: Config, output: Output, own: Collection[str] = ()
+) -> Options:
+    """`own`: names of flags that the command has itself, so that they are not the shell's.
+
+    Raises input.invalid_params for a value that a flag can't have.
+    """
+    origins = dict(config.origins)
+    changed: dict[str, Any] = {}
+    if (store := parsed.last("--store")) is not None:
+        changed["store"], origins["store"] = Path(store).expanduser(), Origin("flag", "--store")
+    if (acting := _acting(parsed, own)) is not None:
+        changed["actor"], origins["agent"] = parsed.last(acting), Origin("flag", acting)
+        changed["agent_named"] = acting == "--agent"
+    if (level := parsed.last("--log-level")) is not None:
+        changed["log_level"] = settings.parse_log_level(level, field="--log-level")
+        origins["log_level"] = Origin("flag", "--log-level")
+    if parsed.last("--format") is not None:
+        origins["format"] = Origin("flag", "--format")
+    if (program := parsed.last("--jq")) is not None:
+        output.jq = Jq(program)
+    return Options(
+        config=msgspec.structs.replace(config, **changed, origins=origins),
+        output=output,
+        yes=_approval(parsed.last("--yes")),
+        wait=not parsed.last("--no-wait"),
+        strict=bool(parsed.last("--strict")),
+        dry_run=bool(parsed.last("--dry-run")),
+        timeout_ms=_timeout_ms(parsed.last("--timeout")),
+        kb=parsed.last("--kb"),
+        store=store,
+        format=parsed.last("--format"),
+        again=_again(parsed, ["--store", "--profile", acting]),
     )
 
 
-def put(params: dict[str, Any], dotted: str, value: Any) -> None:
-    """Sets a member, making the objects on its way; raises input.invalid_params."""
-    *way, last = dotted.split(".")
-    here = params
-    for step in way:
-        here = here.setdefault(step, {})
-        if not isinstance(here, dict):
-            raise usage_error(f"{dotted} goes through {step}, which is no object.", dotted)
-    if isinstance(value, dict) and isinstance(here.get(last), dict):
-        here[last].update(value)
-    else:
-        here[last] = value
+def _acting(parsed: Parsed, own: Collection[str]) -> str | None:
+    """The flag that says who acts; raises input.invalid_params for both."""
+    given = [name for name in ("--agent", "--actor") if name in parsed.given and name not in own]
+    if len(given) == 2:
+        raise usage_error("--agent and --actor exclude each other.", "--agent")
+    return given[0] if given else None
 
 
-def _value(flag: Flag, texts: list[str | bool]) -> Any:
-    if flag.type == "boolean":
-        return texts[-1]
-    words = [str(text) for text in texts]
-    if flag.type == "object":
-        return _object(flag, words)
-    if flag.items is not None:
-        return _list_or_one(flag, words)
-    return _scalar(words[-1], flag.type)
+def _again(parsed: Parsed, names: list[str | None]) -> list[str]:
+    given = [name for name in names if name is not None and name in parsed.given]
+    return [word for name in given for word in (name, str(parsed.last(name)))]
 
 
-def _list_or_one(flag: Flag, texts: list[str]) -> Any:
-    items = [item for text in texts for item in _items(flag, text)]
-    return items[0] if flag.type != "array" and len(items) == 1 else items
+def _approval(value: str | bool | None) -> str:
+    if value in (None, False, True, "bulk"):
+        return "yes" if value is True else value or ""
+    raise usage_error(f"--yes is {value!r}; it can be bulk.", "--yes", valid_values=["bulk"])
 
 
-def _items(flag: Flag, text: str) -> list[Any]:
-    """`a,b`, or a JSON array for items that hold commas."""
-    if text.startswith("["):
-        decoded = _json(text)
-        if isinstance(decoded, list):
-            return decoded
-    return [_scalar(part.strip(), flag.items) for part in text.split(",")] if text else []
-
-
-def _object(flag: Flag, texts: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in texts:
-        decoded = _json(text) if text.startswith("{") else None
-        if isinstance(decoded, dict):
-            found.update(decoded)
-            continue
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise usage_error(
-                f"{flag.name} is {text!r}, which is neither KEY=VALUE nor a JSON object.",
-                f"$.params.{flag.param}",
-                hint=f'Write {flag.name} KEY=VALUE, or {flag.name} \'{{"key": "value"}}\'.',
-            )
-        found[key] = json_or_text(value)
-    return found
-
-
-def _scalar(text: str, kind: Kind | None) -> Any:
-    """What is no number stays a text, which the method then refuses by name."""
-    if kind == "integer" and _WHOLE.fullmatch(text):
-        return int(text)
-    if kind == "number" and _is_number(text):
-        return float(text)
-    if kind == "boolean":
-        return _TRUTH.get(text.lower(), text)
-    return json_or_text(text) if kind in {"json", "object", "array"} else text
-
-
-def json_or_text(text: str) -> Any:
-    """The JSON value that `text` spells, else the text itself."""
-    decoded = _json(text)
-    return text if decoded is msgspec.UNSET else decoded
-
-
-def _json(text: str) -> Any:
+def _timeout_ms(seconds: str | None) -> int | None:
+    if seconds is None:
+        return None
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return msgspec.UNSET
-
-
-def params_from_words(words: list[str], read_stdin: Callable[[], bytes]) -> dict[str, Any]:
-    """What `call` is given after the method: JSON objects, `key=value`, `-` for stdin."""
-    params: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if word == "-":
-            params.update(_decoded(read_stdin(), "stdin"))
-        elif word.lstrip().startswith("{"):
-            params.update(_decoded(word.encode(), "the JSON argument"))
-        elif equals:
-            put(params, key, json_or_text(value))
-        else:
-            raise usage_error(
-                f"{word!r} is neither KEY=VALUE, a JSON object nor -.",
-                word,
-                hint="Write limit=5, or '{\"limit\": 5}', or - to read JSON from stdin.",
-            )
-    return params
-
-
-def _decoded(data: bytes, what: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise KbprocError(
-            "input.invalid_json",
-            f"{what} is no JSON object: {error}.",
-            field="$.params",
-            hint='Write params as one JSON object, such as {"limit": 5}.',
+        return round(float(seconds) * 1000)
+    except (ValueError, OverflowError):
+        raise usage_error(
+            f"--timeout is {seconds!r}, which is no number of seconds.", "--timeout"
         ) from None
-    return found
 
 
-# --------------------------------------------------------------------- to argv
+def output_for(format: str | None, *, color: bool) -> Output:
+    """None: text on a terminal, else json."""
+    if format is None:
+        format = "text" if sys.stdout.isatty() else "json"
+    if format == "text":
+        from kbproc.shell.terminal import Text
 
-
-def command_of(method: Method) -> str:
-    return f"kbproc {method.name.replace('.', ' ')}"
-
-
-def argv_of(method: Method, params: dict[str, Any]) -> list[str]:
-    """The command line that means `params`; members that are null are left out."""
-    left = {name: value for name, value in params.items() if value is not None}
-    flags = {flag.param: flag for flag in flags_of(method) if flag.param is not None}
-    words = _positional_words(method, flags, left)
-    for name, value in left.items():
-        words += _flag_words(flags, name, value)
-    return [*command_of(method).split(), *words]
-
-
-def _positional_words(method: Method, flags: dict[str, Flag], left: dict[str, Any]) -> list[str]:
-    words: list[str] = []
-    for name in method.positional:
-        value = left.get(name)
-        told = [_text(item) for item in (value if isinstance(value, list) else [value])]
-        if value in (None, []) or any(word.startswith("-") for word in told):
-            break
-        if not isinstance(value, list) and _value(flags[name], [told[0]]) != value:
-            break
-        words += told
-        del left[name]
-    return words
-
-
-def _flag_words(flags: dict[str, Flag], param: str, value: Any) -> list[str]:
-    flag = flags[param]
-    if value is True:
-        return [flag.name]
-    if value is False:
-        return [flag.name.replace("--", "--no-", 1)]
-    if isinstance(value, dict) and value:
-        return _object_words(flags, flag, value)
-    if isinstance(value, list):
-        joined = ",".join(_text(item) for item in value)
-        same = bool(value) and _list_or_one(flag, [joined]) == value
-        return _pair(flag.name, joined if same else _text(value))
-    return _pair(flag.name, _text(value))
-
-
-def _object_words(flags: dict[str, Flag], flag: Flag, value: dict[str, Any]) -> list[str]:
-    if any(f"{flag.param}.{key}" in flags for key in value):
-        told = {key: item for key, item in value.items() if item is not None}
-        return [
-            w for key, item in told.items() for w in _flag_words(flags, f"{flag.param}.{key}", item)
-        ]
-    words = [f"{key}={_text(item)}" for key, item in value.items()]
-    if _object(flag, words) != value:
-        return _pair(flag.name, _text(value))
-    return [part for word in words for part in _pair(flag.name, word)]
-
-
-def _pair(name: str, value: str) -> list[str]:
-    return [f"{name}={value}"] if value.startswith("-") else [name, value]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return Text(sys.stdout, sys.stderr, color=color)
+    return (Ndjson if format == "ndjson" else Output)(sys.stdout, sys.stderr)

@@ -1,8 +1,8 @@
 """The `kbproc` command: from arguments to an exit code.
 
-Owns: which command is meant, help, and the commands that are no methods.
-Refuses to know: flags in detail (flags.py, argv.py), formats (output.py), and
-how a request is asked (perform.py).
+Owns: which command runs, the commands that are no methods, and what becomes of errors.
+Refuses to know: how flags are read (arguments.py), what is printed (formats.py), and how
+a method is asked (run.py).
 """
 
 from __future__ import annotations
@@ -11,37 +11,41 @@ import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
+from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
 from kbproc.settings import config as settings
-from kbproc.shell.commands import BINDING, find_command, nouns, own_command, spaced_commands
+from kbproc.settings.config import Config
+from kbproc.shell.arguments import (
+    Options,
+    Parsed,
+    format_in,
+    leading_flags,
+    options_of,
+    output_for,
+    parse,
+    usage_error,
+    value_in,
+)
+from kbproc.shell.commands import OWN_COMMANDS, PROFILE_COMMANDS, find_command, nouns, own_command
 from kbproc.shell.formats import Output, write
 
 if TYPE_CHECKING:
-    from kbproc.calls.flags import Flag
-    from kbproc.calls.method import Method, Registry
-    from kbproc.settings.config import Config
-    from kbproc.shell.arguments import Parsed
-    from kbproc.shell.options import Options
+    from kbproc.calls.method import Registry
 
 INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
 # These read no store.
-_NEEDLESS = frozenset({"help", "version", "describe", "schema", "exit-codes", "completion", "gen"})
+_STORELESS = frozenset({"help", "version", "describe", "schema", "exit-codes", "completion", "gen"})
 
 
 def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
     """Runs one command; `pipes`: the wire's descriptors, if they were claimed already."""
     _speak_utf8()
     if argv == ["--version"]:
-        from kbproc import __version__
-
-        write(sys.stdout, f"kbproc {__version__}\n")
+        write(sys.stdout, f"kbproc {kbproc.__version__}\n")
         return 0
     try:
         return _run(argv, pipes)
@@ -57,17 +61,15 @@ def _speak_utf8() -> None:
 
 
 def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
-    from kbproc.shell.options import format_in, leading_flags, output_for, value_in
-
     output = Output(sys.stdout, sys.stderr)
     try:
         _check_text(argv)
-        wanted = format_in(argv)
-        output = output_for(wanted, color=False)
+        format = format_in(argv)
+        output = output_for(format, color=False)
         settings.check_platform()
         words = leading_flags(argv)[1]
         config = _settings(argv, words, value_in(argv, "--profile"))
-        output = output_for(wanted or config.format, color=config.color)
+        output = output_for(format or config.format, color=config.color)
         output.profile = config.profile
         if words[:1] != ["serve"]:
             for note in config.notes:
@@ -75,30 +77,10 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         return Shell(config, output, pipes).run(argv)
     except KbprocError as error:
         return _refused(output, error)
-    except Exception as error:  # noqa: BLE001  the boundary: see rpc.unexpected
+    except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
         from kbproc.wire.messages import unexpected
 
         return _refused(output, unexpected(error))
-
-
-def _settings(argv: list[str], words: list[str], profile: str | None) -> Config:
-    """Help and the like must come even while the settings are broken."""
-    env = settings.environment()
-    asked = _HELP & set(argv[: argv.index("--")] if "--" in argv else argv)
-    needless = bool(asked) or not words or words[0] in _NEEDLESS
-    try:
-        return settings.load(env, profile=profile, lenient=needless or words[0] == "profile")
-    except KbprocError:
-        if needless and profile is None:
-            return settings.bare(env)
-        raise
-
-
-def _refused(output: Output, error: KbprocError) -> int:
-    from kbproc.shell.run import data_of
-
-    output.error(data_of(error))
-    return error.row.exit
 
 
 def _check_text(argv: list[str]) -> None:
@@ -113,8 +95,28 @@ def _check_text(argv: list[str]) -> None:
             ) from None
 
 
+def _settings(argv: list[str], words: list[str], profile: str | None) -> Config:
+    """Help and the like must come even while the settings are broken."""
+    env = settings.environment()
+    asks_help = bool(_HELP & set(argv[: argv.index("--")] if "--" in argv else argv))
+    storeless = asks_help or not words or words[0] in _STORELESS
+    try:
+        return settings.load(env, profile=profile, lenient=storeless or words[0] == "profile")
+    except KbprocError:
+        if storeless and profile is None:
+            return settings.bare(env)
+        raise
+
+
+def _refused(output: Output, error: KbprocError) -> int:
+    from kbproc.shell.run import data_of
+
+    output.error(data_of(error))
+    return error.row.exit
+
+
 class Shell:
-    """One command line, with what the environment settles."""
+    """One command line, with what the settings say before its flags."""
 
     def __init__(self, config: Config, output: Output, pipes: tuple[int, int] | None) -> None:
         self._config = config
@@ -122,10 +124,6 @@ class Shell:
         self._pipes = pipes
 
     def run(self, argv: list[str]) -> int:
-        from kbproc.calls.flags import GLOBAL_FLAGS
-        from kbproc.shell.arguments import parse
-        from kbproc.shell.options import leading_flags
-
         leading, words = leading_flags(argv)
         if "--version" in leading:
             return main(["--version"])
@@ -134,13 +132,11 @@ class Shell:
             return self.help([])
         own, rest = own_command(words)
         if own is not None:
-            return OWN[own](self, [*leading, *rest])
-        return self._method_command(leading, words)
+            return _RUN[own.name](self, [*leading, *rest])
+        return self._run_method(leading, words)
 
-    def _method_command(self, leading: list[str], words: list[str]) -> int:
-        from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
-        from kbproc.shell.arguments import command_of, params_of, parse
-        from kbproc.shell.options import options_of
+    def _run_method(self, leading: list[str], words: list[str]) -> int:
+        from kbproc.shell.params import command_of, params_of
 
         registry = _registry()
         if _HELP & set(leading):
@@ -151,25 +147,22 @@ class Shell:
         flags = [*GLOBAL_FLAGS, *flags_of(method)]
         parsed = parse(command_of(method), flags, [*leading, *rest])
         if parsed.last("--help"):
-            return self._method_help(method)
+            return self.help(method.name.split("."))
         if parsed.last("--agents-md"):
-            return self._agents_md(registry)
+            from kbproc.calls.describe import agents_md
+
+            return self._show(agents_md(registry))
+        from kbproc.shell.run import run  # heavy: not for help, nor for a wrong flag
+
         own = {flag.name for flag in flags_of(method) if flag.param}
         options = options_of(parsed, self._config, self._output, own)
-        return self._perform(registry, method, params_of(method, parsed), options)
-
-    def _perform(
-        self, registry: Registry, method: Method, params: dict[str, Any], options: Options
-    ) -> int:
-        from kbproc.shell.run import perform
-
-        return perform(registry, method, params, options)
+        return run(registry, method, params_of(method, parsed), options)
 
     # --------------------------------------------------- commands that are no methods
 
     def call(self, args: list[str]) -> int:
         """`kbproc call METHOD [JSON | key=value …] [-]`."""
-        from kbproc.shell.arguments import params_from_words, usage_error
+        from kbproc.shell.params import params_from_words
 
         parsed, options = self._parsed("call", args)
         if parsed.last("--help"):
@@ -179,7 +172,9 @@ class Shell:
         registry = _registry()
         method = registry.find(parsed.positionals[0])
         params = params_from_words(parsed.positionals[1:], sys.stdin.buffer.read)
-        return self._perform(registry, method, params, options)
+        from kbproc.shell.run import run
+
+        return run(registry, method, params, options)
 
     def serve(self, args: list[str]) -> int:
         """The wire is claimed before anything heavy is imported."""
@@ -188,7 +183,8 @@ class Shell:
         parsed, options = self._parsed("serve", args)
         if parsed.last("--help"):
             return self.help(["serve"])
-        numbers = {name: _number(parsed, name) for name in ("--max-line-bytes", "--max-in-flight")}
+        max_line_bytes = _number(parsed, "--max-line-bytes")
+        max_in_flight = _number(parsed, "--max-in-flight")
         pipes = self._pipes or claim()
         _log_notes(options.config)
         from kbproc.sharing import serve
@@ -199,13 +195,13 @@ class Shell:
             protocol=parsed.last("--protocol"),
             root=parsed.last("--root"),
             scopes=parsed.last("--scopes"),
-            max_line_bytes=numbers["--max-line-bytes"],
-            max_in_flight=numbers["--max-in-flight"],
+            max_line_bytes=max_line_bytes,
+            max_in_flight=max_in_flight,
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
         )
         return serve.run(serving, pipes)
 
-    def bind(self, name: str, args: list[str]) -> int:
+    def profile(self, name: str, args: list[str]) -> int:
         """`profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
         if parsed.last("--help"):
@@ -233,60 +229,17 @@ class Shell:
         parsed, _ = self._parsed("completion", args)
         if parsed.last("--help"):
             return self.help(["completion"])
-        wanted = parsed.positionals[0] if parsed.positionals else ""
-        return self._show(script(_registry(), wanted))
+        shell = parsed.positionals[0] if parsed.positionals else ""
+        return self._show(script(_registry(), shell))
 
     def help(self, args: list[str]) -> int:
         """Of everything, a noun, a method or one of the shell's own commands."""
-        from kbproc.shell import help
+        from kbproc.shell.help import page
 
-        registry = _registry()
-        words = [word for word in args if not word.startswith("-")]
-        if not words:
-            return self._overview(registry)
-        own, _ = own_command(words)
-        if own is not None:
-            flags = _own_flags(own)
-            return self._page(lambda: help.of_own(own, flags), lambda _: own_as_data(own))
-        name = words[0]
-        if len(words) == 1 and (spaced := spaced_commands(name)):
-            return self._page(
-                lambda: help.of_own_noun(name, spaced),
-                lambda _: [own_as_data(command) for command in spaced],
-            )
-        if name in nouns(registry) and len(words) == 1:
-            methods = help.by_noun(registry)[name]
-            return self._page(
-                lambda: help.of_noun(name, methods),
-                lambda describe: [describe.of_method(method) for method in methods],
-            )
-        return self._method_help(find_command(registry, words)[0])
-
-    def _overview(self, registry: Registry) -> int:
-        from kbproc.shell import help
-
-        return self._page(
-            lambda: help.overview(registry),
-            lambda describe: describe.of_registry(registry, self._config.profile_names),
-        )
-
-    def _method_help(self, method: Method) -> int:
-        from kbproc.shell import help
-
-        return self._page(
-            lambda: help.of_method(method), lambda describe: describe.of_method(method)
-        )
-
-    def _page(self, text: Callable[[], str], data: Callable[[ModuleType], Any]) -> int:
-        """Help for people, or with KBPROC_AGENT_HELP as JSON."""
-        if not self._config.agent_help:
-            return self._show(text())
-        from kbproc.calls import describe
-
-        return self._show(msgspec.json.format(msgspec.json.encode(data(describe))).decode() + "\n")
+        return self._show(page(_registry(), args, self._config))
 
     def gen(self, args: list[str]) -> int:
-        """For whoever changes kbproc, inside its repository."""
+        """For the developers of kbproc, inside its repository."""
         from kbproc.shell import gen
 
         parsed, _ = self._parsed("gen", args)
@@ -294,39 +247,30 @@ class Shell:
             return self.help(["gen"])
         repo = Path(kbproc.__file__).parents[1]
         if parsed.last("--check"):
-            wrong = gen.check(_registry(), repo)
-            told = [f"{line}: run kbproc gen" for line in wrong] or ["All is as declared."]
+            lines = wrong = [f"{line}: run kbproc gen" for line in gen.check(_registry(), repo)]
         else:
-            wrong, told = [], gen.write(_registry(), repo) or ["All is as declared."]
-        self._show("\n".join(told) + "\n")
+            lines, wrong = gen.write(_registry(), repo), []
+        self._show("\n".join(lines or ["All is as declared."]) + "\n")
         return 1 if wrong else 0
-
-    def _agents_md(self, registry: Registry) -> int:
-        from kbproc.calls.describe import agents_md
-
-        return self._show(agents_md(registry))
 
     def _show(self, text: str) -> int:
         write(self._output.out, text)
         return 0
 
     def _parsed(self, name: str, args: list[str]) -> tuple[Parsed, Options]:
-        from kbproc.calls.flags import GLOBAL_FLAGS
-        from kbproc.shell.arguments import parse
-        from kbproc.shell.options import options_of
-
-        parsed = parse(f"kbproc {name}", [*GLOBAL_FLAGS, *_own_flags(name)], args)
+        flags = [*GLOBAL_FLAGS, *OWN_COMMANDS[name].flags]
+        parsed = parse(f"kbproc {name}", flags, args)
         return parsed, options_of(parsed, self._config, self._output)
 
 
-def _binds(name: str) -> Callable[[Shell, list[str]], int]:
-    return lambda shell, args: shell.bind(name, args)
+def _profile_command(name: str) -> Callable[[Shell, list[str]], int]:
+    return lambda shell, args: shell.profile(name, args)
 
 
-OWN: dict[str, Callable[[Shell, list[str]], int]] = {
+_RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "call": Shell.call,
     "serve": Shell.serve,
-    **{name: _binds(name) for name in BINDING},
+    **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,
@@ -338,12 +282,6 @@ def _registry() -> Registry:
     from kbproc.methods.registry import registry
 
     return registry()
-
-
-def _own_flags(name: str) -> tuple[Flag, ...]:
-    from kbproc.calls.flags import OWN_FLAGS
-
-    return OWN_FLAGS.get(name, ())
 
 
 def _log_notes(config: Config) -> None:
@@ -362,9 +300,7 @@ def _log_notes(config: Config) -> None:
 
 def _number(parsed: Parsed, name: str) -> int:
     """A number of `serve`; raises input.invalid_params."""
-    from kbproc.shell.arguments import usage_error
-
-    flag = next(flag for flag in _own_flags("serve") if flag.name == name)
+    flag = next(flag for flag in OWN_COMMANDS["serve"].flags if flag.name == name)
     text = parsed.last(name)
     if text is None:
         return int(flag.default)
@@ -375,11 +311,3 @@ def _number(parsed: Parsed, name: str) -> int:
 
 def _types_of(code: int) -> list[str]:
     return [row.type for row in ERRORS.values() if row.exit == code]
-
-
-def own_as_data(name: str) -> dict[str, Any]:
-    """One of the shell's own commands, as `describe` tells methods."""
-    from kbproc.shell.commands import OWN_COMMANDS
-
-    usage, summary = OWN_COMMANDS[name]
-    return {"name": name, "summary": summary, "usage": usage, "flags": list(_own_flags(name))}

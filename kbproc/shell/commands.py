@@ -1,82 +1,202 @@
 """Which command the first words of a command line name.
 
-Owns: the shell's own commands, told in words, and finding those and the methods.
-Refuses to know: what they do, and flags.
+Owns: the declarations of the commands that are no methods, and finding those and the
+methods.
+Refuses to know: what commands do, and how flags are read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import alike, meant, nearest
+from kbproc.calls.flags import Flag
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     from kbproc.calls.method import Method, Registry
 
-# The shell's own commands: name → (arguments, summary).
-OWN_COMMANDS: dict[str, tuple[str, str]] = {
-    "call": ("METHOD [JSON | KEY=VALUE …] [-]", "Send one request to any method."),
-    "serve": ("[FLAGS]", "Answer JSON-RPC requests on stdin and stdout."),
-    "profile save": ("NAME FLAGS", "Keep the settings that the flags name."),
-    "profile use": ("NAME | --none", "Choose the profile for when none is named."),
-    "profile list": ("", "List the profiles."),
-    "profile show": ("[NAME]", "Show a profile, or what is in effect and why."),
-    "profile delete": ("NAME", "Delete a profile; the store that it names stays."),
-    "link": ("[FOLDER] [FLAGS]", "Bind a folder to a store and a knowledge base."),
-    "unlink": ("[FOLDER]", "Take a folder's link away."),
-    "exit-codes": ("", "List the exit codes and the errors behind them."),
-    "completion": ("bash|zsh|fish", "Print a completion script for a shell."),
-    "gen": ("[--check]", "Regenerate schemas and docs, inside the repository."),
-    "help": ("[COMMAND]", "Show a command's help."),
-}
-OWN_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "call": (
-        'kbproc call search query="install git" limit=3',
-        """kbproc call doc.list '{"limit": 5}'""",
-        'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
-    ),
-    "serve": ("kbproc serve --root docs --scopes doc:read,kb:read",),
-    "profile save": (
-        "kbproc profile save work --store ~/work/kb --kb handbook",
-        "kbproc --profile work search 'install git'",
-    ),
-    "profile use": ("kbproc profile use work", "kbproc profile use --none"),
-    "profile list": ("kbproc profile list",),
-    "profile show": ("kbproc profile show work", "kbproc profile show"),
-    "profile delete": ("kbproc profile delete work",),
-    "link": (
-        "kbproc link --store ~/work/kb --kb handbook",
-        "kbproc link ~/projects/site --kb site",
-    ),
-    "unlink": ("kbproc unlink ~/projects/site",),
-    "exit-codes": ("kbproc exit-codes",),
-    "completion": ("source <(kbproc completion bash)",),
-    "gen": ("kbproc gen --check",),
-    "help": ("kbproc help doc list",),
-}
-# Those of profiles and links.
-BINDING = (*(name for name in OWN_COMMANDS if name.startswith("profile ")), "link", "unlink")
+
+_GENERAL = "general"
 
 
-def own_command(words: list[str]) -> tuple[str | None, list[str]]:
+class Command(Struct, frozen=True, kw_only=True):
+    """One of the shell's own commands, which are no methods; `flags`: beside the global ones."""
+
+    name: str
+    usage: str
+    summary: str
+    examples: tuple[str, ...]
+    flags: tuple[Flag, ...] = ()
+
+
+_SERVE_FLAGS: tuple[Flag, ...] = (
+    Flag(name="--protocol", type="string", help="refuse to serve any other protocol", enum=["1"]),
+    Flag(
+        name="--root",
+        type="string",
+        help="folder that files are read below; the working directory if left out",
+    ),
+    Flag(
+        name="--scopes",
+        type="string",
+        help="what the client may do, such as doc:read,kb:read; everything if left out",
+    ),
+    Flag(
+        name="--max-line-bytes",
+        type="integer",
+        help="longest line, in and out",
+        default=MAX_LINE_BYTES,
+        minimum=1024,
+    ),
+    Flag(
+        name="--max-in-flight",
+        type="integer",
+        help="most requests at the same time",
+        default=MAX_IN_FLIGHT,
+        minimum=1,
+    ),
+    Flag(
+        name="--allow-private-addresses",
+        type="boolean",
+        help="let doc.fetch reach private and local addresses",
+    ),
+)
+
+OWN_COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            name="call",
+            usage="METHOD [JSON | KEY=VALUE …] [-]",
+            summary="Send one request to any method.",
+            examples=(
+                'kbproc call search query="install git" limit=3',
+                """kbproc call doc.list '{"limit": 5}'""",
+                'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
+            ),
+        ),
+        Command(
+            name="serve",
+            usage="[FLAGS]",
+            summary="Answer JSON-RPC requests on stdin and stdout.",
+            examples=("kbproc serve --root docs --scopes doc:read,kb:read",),
+            flags=_SERVE_FLAGS,
+        ),
+        Command(
+            name="profile save",
+            usage="NAME FLAGS",
+            summary="Keep the settings that the flags name.",
+            examples=(
+                "kbproc profile save work --store ~/work/kb --kb handbook",
+                "kbproc --profile work search 'install git'",
+            ),
+        ),
+        Command(
+            name="profile use",
+            usage="NAME | --none",
+            summary="Choose the profile for when none is named.",
+            examples=("kbproc profile use work", "kbproc profile use --none"),
+            flags=(Flag(name="--none", type="boolean", help="choose no profile any more"),),
+        ),
+        Command(
+            name="profile list",
+            usage="",
+            summary="List the profiles.",
+            examples=("kbproc profile list",),
+        ),
+        Command(
+            name="profile show",
+            usage="[NAME]",
+            summary="Show a profile, or what is in effect and why.",
+            examples=("kbproc profile show work", "kbproc profile show"),
+        ),
+        Command(
+            name="profile delete",
+            usage="NAME",
+            summary="Delete a profile; the store that it names stays.",
+            examples=("kbproc profile delete work",),
+        ),
+        Command(
+            name="link",
+            usage="[FOLDER] [FLAGS]",
+            summary="Bind a folder to a store and a knowledge base.",
+            examples=(
+                "kbproc link --store ~/work/kb --kb handbook",
+                "kbproc link ~/projects/site --kb site",
+            ),
+        ),
+        Command(
+            name="unlink",
+            usage="[FOLDER]",
+            summary="Take a folder's link away.",
+            examples=("kbproc unlink ~/projects/site",),
+        ),
+        Command(
+            name="exit-codes",
+            usage="",
+            summary="List the exit codes and the errors behind them.",
+            examples=("kbproc exit-codes",),
+        ),
+        Command(
+            name="completion",
+            usage="bash|zsh|fish",
+            summary="Print a completion script for a shell.",
+            examples=("source <(kbproc completion bash)",),
+        ),
+        Command(
+            name="gen",
+            usage="[--check]",
+            summary="Regenerate schemas and docs, inside the repository.",
+            examples=("kbproc gen --check",),
+            flags=(Flag(name="--check", type="boolean", help="only tell what is out of date"),),
+        ),
+        Command(
+            name="help",
+            usage="[COMMAND]",
+            summary="Show a command's help.",
+            examples=("kbproc help doc list",),
+        ),
+    )
+}
+# The commands about profiles and links.
+PROFILE_COMMANDS = (
+    *(name for name in OWN_COMMANDS if name.startswith("profile ")),
+    "link",
+    "unlink",
+)
+
+
+def own_command(words: list[str]) -> tuple[Command | None, list[str]]:
     """The shell's own command that the first words name, and what follows them."""
     for count in (2, 1):
-        name = " ".join(words[:count])
-        if name in OWN_COMMANDS:
-            return name, words[count:]
+        command = OWN_COMMANDS.get(" ".join(words[:count]))
+        if command is not None:
+            return command, words[count:]
     return None, words
 
 
-def spaced_commands(noun: str) -> list[str]:
+def own_commands_of(noun: str) -> list[Command]:
     """The shell's own commands of two words, such as `profile save`."""
-    return [name for name in OWN_COMMANDS if name.startswith(f"{noun} ")]
+    return [command for name, command in OWN_COMMANDS.items() if name.startswith(f"{noun} ")]
 
 
 def nouns(registry: Registry) -> set[str]:
     """The first words of the commands that have two."""
     dotted = {name.partition(".")[0] for name in registry.methods if "." in name}
     return dotted | {name.partition(" ")[0] for name in OWN_COMMANDS if " " in name}
+
+
+def methods_by_noun(registry: Registry) -> dict[str, list[Method]]:
+    """Noun → its methods; those that are one word are general."""
+    groups: dict[str, list[Method]] = {_GENERAL: []}
+    for method in registry.methods.values():
+        noun, dot, _ = method.name.partition(".")
+        groups.setdefault(noun if dot else _GENERAL, []).append(method)
+    return groups
 
 
 def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str]]:

@@ -2,7 +2,7 @@
 
 Owns: the whole command line as one argparse tree, made from the flags, which
 shtab turns into a static script.
-Refuses to know: how arguments are read when a command runs (argv.py).
+Refuses to know: how arguments are read when a command runs (arguments.py).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from kbproc.calls.flags import GLOBAL_FLAGS, OWN_FLAGS, Flag, flags_of
+from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.calls.method import Method, Registry
 from kbproc.shell.arguments import usage_error
-from kbproc.shell.commands import OWN_COMMANDS
-from kbproc.shell.help import by_noun
+from kbproc.shell.commands import OWN_COMMANDS, methods_by_noun
 
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset({"paths", "path"})
@@ -37,7 +36,7 @@ def script(registry: Registry, shell: str) -> str:
 def _tree(registry: Registry) -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="kbproc", add_help=False)
     commands = root.add_subparsers()
-    for noun, methods in by_noun(registry).items():
+    for noun, methods in methods_by_noun(registry).items():
         alone = [method for method in methods if "." not in method.name]
         for method in alone:
             _command(commands, method.name, method)
@@ -55,13 +54,13 @@ def _tree(registry: Registry) -> argparse.ArgumentParser:
 
 def _own_commands(commands: Any, registry: Registry) -> None:
     nested: dict[str, Any] = {}
-    for name, (_, summary) in OWN_COMMANDS.items():
+    for name, command in OWN_COMMANDS.items():
         noun, spaced, word = name.partition(" ")
         if spaced and noun not in nested:
             nested[noun] = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
         below = nested[noun] if spaced else commands
-        parser = below.add_parser(word or name, help=_quiet(summary), add_help=False)
-        _add(parser, OWN_FLAGS.get(name, ()))
+        parser = below.add_parser(word or name, help=_quotable(command.summary), add_help=False)
+        _add(parser, command.flags)
         if name == "call":
             parser.add_argument("method", choices=list(registry.methods))
         if name == "completion":
@@ -74,7 +73,7 @@ def _own_commands(commands: Any, registry: Registry) -> None:
 
 
 def _command(commands: Any, word: str, method: Method) -> None:
-    parser = commands.add_parser(word, help=_quiet(method.summary), add_help=False)
+    parser = commands.add_parser(word, help=_quotable(method.summary), add_help=False)
     _add(parser, flags_of(method))
 
 
@@ -86,7 +85,7 @@ def _add(parser: argparse.ArgumentParser, flags: Iterable[Flag]) -> None:
 
 
 def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
-    kind: dict[str, Any] = {"help": _quiet(flag.help)}
+    kind: dict[str, Any] = {"help": _quotable(flag.help)}
     if not flag.takes_value:
         switch = argparse.BooleanOptionalAction if flag.param else "store_true"
         parser.add_argument(flag.name, action=switch, **kind)
@@ -108,6 +107,6 @@ def _complete_files(action: argparse.Action, flag: Flag) -> None:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
 
 
-def _quiet(text: str) -> str:
+def _quotable(text: str) -> str:
     """argparse expands `%`; zsh and fish quote poorly."""
     return text.replace("%", "%%").replace('"', "").replace("'", "").replace("`", "")

@@ -2,7 +2,7 @@
 
 Owns: the envelope, bare events, jq, what goes to stdout and what to stderr, a
 reader that goes away.
-Refuses to know: how text for people looks (texts.py) and how answers are made.
+Refuses to know: how text for people looks (terminal.py, tables.py) and how answers are made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from kbproc.shell.arguments import usage_error
+from kbproc.base.errors import KbprocError
 
 if TYPE_CHECKING:
     from kbproc.calls.method import Method
@@ -42,9 +42,10 @@ class Jq:
 
 
 def _bad_jq(error: ValueError, what: str) -> Exception:
-    return usage_error(
+    return KbprocError(
+        "input.invalid_params",
         f"--jq is {what}: {str(error).splitlines()[0]}.",
-        "--jq",
+        field="--jq",
         hint="It reads the envelope: try --jq .data.",
     )
 
@@ -116,7 +117,7 @@ class Output:
         write(self.err, text)
 
     def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
-        """How far it is; only people are told."""
+        """How far the work is; only people see it."""
 
     def settled(self) -> None:
         """Nothing is going on any more."""

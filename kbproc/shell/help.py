@@ -1,7 +1,8 @@
 """Help, made from the declarations.
 
-Owns: the overview, a noun's commands, one command's page, at 80 columns.
-Refuses to know: how flags are read, and JSON help (describe.py).
+Owns: what the words after `help` mean, and the pages: the overview, a noun's commands,
+and one command's page, at 80 columns or as JSON.
+Refuses to know: how flags are read.
 """
 
 from __future__ import annotations
@@ -17,25 +18,64 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.calls.method import Method, Registry
-from kbproc.shell.arguments import argv_of, command_of
-from kbproc.shell.commands import OWN_COMMANDS, OWN_EXAMPLES
+from kbproc.settings.config import Config
+from kbproc.shell.commands import (
+    OWN_COMMANDS,
+    Command,
+    find_command,
+    methods_by_noun,
+    nouns,
+    own_command,
+    own_commands_of,
+)
+from kbproc.shell.params import argv_of, command_of
 
 WIDTH = 80
-_GENERAL = "general"
 
 
-def overview(registry: Registry) -> str:
+def page(registry: Registry, words: list[str], config: Config) -> str:
+    """The help that `words` ask for; without words it is about everything.
+
+    It is for people, or JSON if the settings say so. Raises input.unknown_method.
+    """
+    names = [word for word in words if not word.startswith("-")]
+    if not names:
+        return _as_json(registry, config) if config.agent_help else _overview(registry)
+    subject = _subject(registry, names)
+    if config.agent_help:
+        return _json(_as_data(subject))
+    if isinstance(subject, Method):
+        return _of_method(subject)
+    if isinstance(subject, Command):
+        return _of_own_command(subject)
+    return _of_noun(names[0], subject)
+
+
+def _subject(registry: Registry, names: list[str]) -> Method | Command | list[Method | Command]:
+    """One command, or all commands of a noun."""
+    own, _ = own_command(names)
+    if own is not None:
+        return own
+    noun = names[0]
+    if len(names) == 1 and (owned := own_commands_of(noun)):
+        return [*owned]
+    if len(names) == 1 and noun in nouns(registry):
+        return [*methods_by_noun(registry)[noun]]
+    return find_command(registry, names)[0]
+
+
+def _overview(registry: Registry) -> str:
     """`kbproc --help`: every command, by noun."""
     lines = [
         f"kbproc {__version__}: a knowledge base that agents run as a coprocess.",
         "",
         "Usage: kbproc COMMAND [ARGUMENTS] [FLAGS]",
     ]
-    for noun, methods in by_noun(registry).items():
+    for noun, methods in methods_by_noun(registry).items():
         lines += ["", noun.capitalize()]
-        lines += _rows((_told_name(method), method.summary) for method in methods)
+        lines += _rows((_name_of(method), method.summary) for method in methods)
     lines += ["", "Shell"]
-    lines += _rows((name, summary) for name, (_, summary) in OWN_COMMANDS.items())
+    lines += _rows((command.name, command.summary) for command in OWN_COMMANDS.values())
     lines += [
         "",
         "Example",
@@ -46,32 +86,17 @@ def overview(registry: Registry) -> str:
     return _joined(lines)
 
 
-def of_noun(noun: str, methods: Iterable[Method]) -> str:
-    """`kbproc doc --help`."""
+def _of_noun(noun: str, commands: list[Method | Command]) -> str:
+    """`kbproc doc --help`, `kbproc profile --help`."""
     lines = [f"Usage: kbproc {noun} COMMAND [ARGUMENTS] [FLAGS]", ""]
-    lines += _rows((_told_name(method), method.summary) for method in methods)
+    lines += _rows((_name_of(command), command.summary) for command in commands)
+    own = [command for command in commands if isinstance(command, Command)]
+    if own:
+        lines += ["", "Examples", *(f"  {command.examples[0]}" for command in own)]
     return _joined(lines)
 
 
-def of_own_noun(noun: str, names: Iterable[str]) -> str:
-    """`kbproc profile --help`."""
-    listed = list(names)
-    lines = [f"Usage: kbproc {noun} COMMAND [ARGUMENTS] [FLAGS]", ""]
-    lines += _rows((name, OWN_COMMANDS[name][1]) for name in listed)
-    lines += ["", "Examples", *(f"  {OWN_EXAMPLES[name][0]}" for name in listed)]
-    return _joined(lines)
-
-
-def by_noun(registry: Registry) -> dict[str, list[Method]]:
-    """Noun → its methods; those that are one word are general."""
-    groups: dict[str, list[Method]] = {_GENERAL: []}
-    for method in registry.methods.values():
-        noun, dot, _ = method.name.partition(".")
-        groups.setdefault(noun if dot else _GENERAL, []).append(method)
-    return groups
-
-
-def of_method(method: Method) -> str:
+def _of_method(method: Method) -> str:
     """One command's page."""
     flags = flags_of(method)
     positional = [flag for name in method.positional for flag in flags if flag.param == name]
@@ -87,14 +112,43 @@ def of_method(method: Method) -> str:
     return _joined(lines)
 
 
-def of_own(name: str, flags: Iterable[Flag]) -> str:
+def _of_own_command(command: Command) -> str:
     """The page of one of the shell's own commands."""
-    arguments, summary = OWN_COMMANDS[name]
-    lines = [f"kbproc {name}: {summary}", "", f"Usage: kbproc {name} {arguments}".rstrip()]
-    lines += _flag_section("Flags", list(flags), _flag_name)
+    usage = f"Usage: kbproc {command.name} {command.usage}".rstrip()
+    lines = [f"kbproc {command.name}: {command.summary}", "", usage]
+    lines += _flag_section("Flags", list(command.flags), _flag_name)
     lines += _everywhere(set())
-    lines += ["", "Examples", *(f"  {example}" for example in OWN_EXAMPLES[name])]
+    lines += ["", "Examples", *(f"  {example}" for example in command.examples)]
     return _joined(lines)
+
+
+# ----------------------------------------------------------------------- as JSON
+
+
+def _as_json(registry: Registry, config: Config) -> str:
+    from kbproc.calls import describe
+
+    return _json(describe.of_registry(registry, config.profile_names))
+
+
+def _as_data(subject: Method | Command | list[Method | Command]) -> Any:
+    """As `describe` answers."""
+    from kbproc.calls import describe
+
+    if isinstance(subject, list):
+        return [_as_data(command) for command in subject]
+    if isinstance(subject, Method):
+        return describe.of_method(subject)
+    return {
+        "name": subject.name,
+        "summary": subject.summary,
+        "usage": subject.usage,
+        "flags": list(subject.flags),
+    }
+
+
+def _json(data: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(data)).decode() + "\n"
 
 
 # ---------------------------------------------------------------------- parts
@@ -141,19 +195,19 @@ def _placeholder(flag: Flag) -> str:
 
 
 def _flag_help(flag: Flag) -> str:
-    told = [flag.help or str(flag.param).rpartition(".")[2].replace("_", " ")]
+    parts = [flag.help or str(flag.param).rpartition(".")[2].replace("_", " ")]
     if flag.enum and flag.items is not None:
-        told.append(f"of {', '.join(str(value) for value in flag.enum)}")
+        parts.append(f"of {', '.join(str(value) for value in flag.enum)}")
     limits = _limits(flag)
     if limits:
-        told.append(limits)
+        parts.append(limits)
     if flag.required:
-        told.append("required")
+        parts.append("required")
     if flag.default not in (None, [], {}, "", False):
-        told.append(f"default {_spelt(flag.default)}")
+        parts.append(f"default {_spelt(flag.default)}")
     if flag.env:
-        told.append(f"env {flag.env}")
-    return "; ".join(told)
+        parts.append(f"env {flag.env}")
+    return "; ".join(parts)
 
 
 def _spelt(value: Any) -> str:
@@ -185,13 +239,14 @@ def _examples(method: Method) -> Iterator[str]:
 
 
 def _errors(method: Method) -> Iterator[str]:
-    told = ", ".join(f"{name} ({ERRORS[name].exit})" for name in method.all_errors)
-    return _wrapped(told, "  ")
+    listed = ", ".join(f"{name} ({ERRORS[name].exit})" for name in method.all_errors)
+    return _wrapped(listed, "  ")
 
 
-def _told_name(method: Method) -> str:
-    name = method.name.replace(".", " ")
-    return f"{name} ({method.alias})" if method.alias else name
+def _name_of(command: Method | Command) -> str:
+    """As it is typed, and its alias."""
+    name = command.name.replace(".", " ")
+    return f"{name} ({command.alias})" if isinstance(command, Method) and command.alias else name
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`kbproc profile …`, `link` and `unlink`.
 
 Owns: what they take, and their answers.
-Refuses to know: the files (profiles.py), formats and help.
+Refuses to know: the files (settings/profiles.py), formats and help.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kbproc.base.values import SLUG
 from kbproc.settings import config as settings
 from kbproc.settings import profiles
 from kbproc.settings.config import DEFAULT, Config
-from kbproc.shell.arguments import Parsed, usage_error
-from kbproc.shell.options import Options
+from kbproc.shell.arguments import Options, Parsed, usage_error
 
 Result = dict[str, Any]
 _FLAGS = {
@@ -32,49 +31,49 @@ _SHOWN = ("store", "kb", "agent", "format", "log_level")
 
 
 def save(parsed: Parsed, options: Options) -> Result:
-    name = _words(parsed, "profile save", "NAME")
+    name = _name_given(parsed, "profile save", "NAME")
     if not profiles.is_name(name):
         raise usage_error(
             f"{name!r} is no name for a profile: 2 to 64 lower-case letters, digits and hyphens.",
             "NAME",
             detail={"pattern": SLUG},
         )
-    told = _flags_given(parsed, options)
-    if not told:
+    kept = _flags_given(parsed, options)
+    if not kept:
         raise usage_error(
             "profile save needs a setting to keep.",
             "NAME",
             hint="Name it with --store, --kb, --agent, --format or --log-level.",
         )
-    replaced = profiles.save(_file(), name, told, dry_run=options.dry_run)
+    replaced = profiles.save(_file(), name, kept, dry_run=options.dry_run)
     hint = f"kbproc profile use {name} makes it the one that is meant where none is named."
-    data = {"name": name, **told, "replaced": replaced, "file": str(_file())}
+    data = {"name": name, **kept, "replaced": replaced, "file": str(_file())}
     return _result("save", data, options, hint=None if options.config.profile == name else hint)
 
 
 def use(parsed: Parsed, options: Options) -> Result:
     if parsed.last("--none"):
-        _words(parsed, "profile use --none", "")
+        _name_given(parsed, "profile use --none", "")
         name = None
     else:
-        name = _words(parsed, "profile use", "NAME")
+        name = _name_given(parsed, "profile use", "NAME")
     before = profiles.use(_file(), name, dry_run=options.dry_run)
     notice = None
-    if options.config.sources.get("profile", DEFAULT).level == "environment":
+    if options.config.origins.get("profile", DEFAULT).level == "environment":
         notice = "KBPROC_PROFILE is set and comes first."
     data = {"in_use": name, "before": before, "file": str(_file())}
     return _result("use", data, options, notice=notice)
 
 
 def delete(parsed: Parsed, options: Options) -> Result:
-    name = _words(parsed, "profile delete", "NAME")
+    name = _name_given(parsed, "profile delete", "NAME")
     was_in_use = profiles.delete(_file(), name, dry_run=options.dry_run)
     data = {"name": name, "was_in_use": was_in_use, "file": str(_file())}
     return _result("delete", data, options)
 
 
 def listed(parsed: Parsed, options: Options) -> Result:
-    _words(parsed, "profile list", "")
+    _name_given(parsed, "profile list", "")
     known = profiles.read(_file())
     rows = [
         {"name": name, "in_use": name == options.config.profile}
@@ -88,7 +87,7 @@ def show(parsed: Parsed, options: Options) -> Result:
     """Of a profile its settings; without a name every setting in effect, and what settled it."""
     if not parsed.positionals:
         return _result("show", list(_in_effect(options)), options)
-    name = _words(parsed, "profile show", "[NAME]")
+    name = _name_given(parsed, "profile show", "[NAME]")
     kept = profiles.read(_file()).get(name)
     rows = [
         {"setting": key, "value": value, "from": "profile", "which": name}
@@ -108,16 +107,16 @@ def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
         "log_level": config.log_level,
     }
     for key, value in values.items():
-        source = config.sources.get(key, DEFAULT)
-        yield {"setting": key, "value": value, "from": source.level, "which": source.name}
+        origin = config.origins.get(key, DEFAULT)
+        yield {"setting": key, "value": value, "from": origin.level, "which": origin.name}
 
 
 def link(parsed: Parsed, options: Options) -> Result:
     folder = _folder(parsed, "link")
-    told = _binding(options.bound)
-    _check(told)
-    before = profiles.link(folder, told, dry_run=options.dry_run)
-    data = {**told, "replaced": before is not None, "file": str(folder / profiles.LINK)}
+    kept = _binding(options.bound)
+    _check(kept)
+    before = profiles.link(folder, kept, dry_run=options.dry_run)
+    data = {**kept, "replaced": before is not None, "file": str(folder / profiles.LINK)}
     return _result("link", data, options, notice=_overruled())
 
 
@@ -157,13 +156,16 @@ def _file() -> Path:
     return settings.profiles_file(settings.environment())
 
 
-def _words(parsed: Parsed, command: str, takes: str) -> str:
-    """The one word after a command; raises input.invalid_params for more or fewer."""
+def _name_given(parsed: Parsed, command: str, name: str) -> str:
+    """The one word after a command, none if `name` is empty.
+
+    Raises input.invalid_params for more words or fewer.
+    """
     given = parsed.positionals
-    wanted = 1 if takes else 0
+    wanted = 1 if name else 0
     if len(given) > wanted:
-        told = f"takes {takes}" if takes else "takes no name"
-        raise usage_error(f"kbproc {command} {told}; {given[wanted]!r} is one too many.", "NAME")
+        takes = f"takes {name}" if name else "takes no name"
+        raise usage_error(f"kbproc {command} {takes}; {given[wanted]!r} is one too many.", "NAME")
     if len(given) < wanted:
         raise usage_error(
             f"kbproc {command} needs a name.", "NAME", hint="See kbproc profile list."
@@ -173,23 +175,23 @@ def _words(parsed: Parsed, command: str, takes: str) -> str:
 
 def _flags_given(parsed: Parsed, options: Options) -> dict[str, str]:
     """What a profile is to keep: what flags say, checked; not what is in effect anyway."""
-    told: dict[str, str] = {}
+    kept: dict[str, str] = {}
     for key, flags in _FLAGS.items():
         said = next((parsed.last(flag) for flag in flags if flag in parsed.given), None)
         if said is not None:
-            told[key] = said
-    if told.get("store"):
-        told["store"] = os.path.abspath(options.config.store)  # noqa: PTH100
-    if "format" in told:
-        told["format"] = settings.parse_format(told["format"])
-    if "log_level" in told:
-        told["log_level"] = options.config.log_level
-    _check(told)
-    return told
+            kept[key] = said
+    if kept.get("store"):
+        kept["store"] = os.path.abspath(options.config.store)  # noqa: PTH100
+    if "format" in kept:
+        kept["format"] = settings.parse_format(kept["format"])
+    if "log_level" in kept:
+        kept["log_level"] = options.config.log_level
+    _check(kept)
+    return kept
 
 
-def _check(told: dict[str, str]) -> None:
-    for key, value in told.items():
+def _check(kept: dict[str, str]) -> None:
+    for key, value in kept.items():
         if (wrong := profiles.complaint(key, value)) is not None:
             raise usage_error(wrong, _FLAGS[key][0])
 

@@ -1,8 +1,8 @@
-"""One request of the shell, from params to an exit code.
+"""One command that asks a method, from params to an exit code.
 
-Owns: asking, a person's approval of a plan, what is printed, embedding what is
-new after the answer, Ctrl-C.
-Refuses to know: command lines and formats.
+Owns: asking, a person's approval of a plan, what is printed, embedding what is new after
+the answer, Ctrl-C.
+Refuses to know: how command lines are read, and formats.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kbproc.base.wording import plural
 from kbproc.calls.method import Method, Registry
 from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
-from kbproc.shell.arguments import argv_of
-from kbproc.shell.options import Options, fill
+from kbproc.shell.arguments import Options
+from kbproc.shell.params import argv_of, fill
 from kbproc.wire.messages import error_data
 
 if TYPE_CHECKING:
@@ -38,22 +38,22 @@ def data_of(error: KbprocError) -> dict[str, Any]:
     return data
 
 
-def perform(registry: Registry, method: Method, params: dict[str, Any], options: Options) -> int:
+def run(registry: Registry, method: Method, params: dict[str, Any], options: Options) -> int:
     """Returns the exit code; raises KbprocError for what is refused before asking."""
     host = Host()
     _log(options, host)
     backend = Anywhere(config=options.config, registry=registry, host=host)
-    request = _Request(registry, method, fill(method, params, options), options, backend)
+    command = _Command(registry, method, fill(method, params, options), options, backend)
     try:
-        return request.run()
+        return command.run()
     except KeyboardInterrupt:
-        return request.interrupted()
+        return command.interrupted()
     finally:
         options.output.settled()
         backend.close()
 
 
-class _Request:
+class _Command:
     def __init__(
         self,
         registry: Registry,
@@ -114,8 +114,8 @@ class _Request:
             return False
         self._output.plan(plan)
         self._output.question("Type bulk to do this: " if bulk else "Do this? [y/N] ")
-        said = sys.stdin.readline().strip().lower()
-        if said not in ({"bulk"} if bulk else {"y", "yes"}):
+        typed = sys.stdin.readline().strip().lower()
+        if typed not in ({"bulk"} if bulk else {"y", "yes"}):
             raise KbprocError(
                 "operation.cancelled",
                 "Not approved: nothing was changed.",
@@ -180,7 +180,7 @@ def _interrupts(backend: Backend, *, writes: bool) -> Iterator[threading.Event]:
 
 
 def _log(options: Options, host: Host) -> None:
-    """People read lines, programs NDJSON."""
+    """People get lines of the log as text, programs get NDJSON."""
     from kbproc.wire.logs import log_to_stderr
 
     if not options.output.for_people:
@@ -192,7 +192,7 @@ def _log(options: Options, host: Host) -> None:
         def emit(self, record: logging.LogRecord) -> None:
             try:
                 options.output.logged(self.format(record), record.getMessage())
-            except (OSError, ValueError):  # nobody reads any more: no reason to fail
+            except (OSError, ValueError):  # nobody reads the log: no reason to fail
                 self.handleError(record)
 
     handler = Lines()

@@ -1,7 +1,7 @@
 """The text format: what a person sees while a command runs and after it.
 
 Owns: which lines go to stdout and stderr, progress bars.
-Refuses to know: how the lines are made (texts.py).
+Refuses to know: how the lines are made (tables.py).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from kbproc.calls.method import Example, Method, method
 from kbproc.calls.reply import Reply
 from kbproc.calls.schema import params_schema
 from kbproc.methods.registry import registry
-from kbproc.shell.arguments import argv_of, params_from_words, params_of, parse
+from kbproc.shell.arguments import parse
+from kbproc.shell.params import argv_of, params_from_words, params_of
 
 REGISTRY = registry()
 METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]

@@ -393,7 +393,7 @@ ELSEWHERE = """
 import os, sys
 import kbproc.shell.cli
 from kbproc.settings import config
-for name in ("settings.config", "shell.quick", "sharing.reach"):
+for name in ("settings.config", "shell.fastpath", "sharing.reach"):
     sys.modules.pop(f"kbproc.{name}", None)
 sys.platform = "win32"
 sys.modules["fcntl"] = None

@@ -21,11 +21,10 @@ from kbproc.methods.registry import registry
 from kbproc.settings import config, profiles, toml
 from kbproc.settings.profiles import LINK, SETTINGS, Profiles
 from kbproc.sharing.serving import Serving
-from kbproc.shell.arguments import parse
+from kbproc.shell.arguments import Options, options_of, parse
 from kbproc.shell.cli import main
-from kbproc.shell.commands import BINDING
+from kbproc.shell.commands import PROFILE_COMMANDS
 from kbproc.shell.formats import Output
-from kbproc.shell.options import Options, options_of
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
@@ -333,7 +332,7 @@ def test_an_unknown_word_after_profile(run: Run) -> None:
     assert (error["type"], error["valid_values"][0]) == ("input.unknown_method", "profile save")
 
 
-@pytest.mark.parametrize("name", BINDING)
+@pytest.mark.parametrize("name", PROFILE_COMMANDS)
 def test_help_has_an_example(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = name.split()
     code, out, _ = run(*words, "--help")

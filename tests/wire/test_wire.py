@@ -365,7 +365,7 @@ def test_the_first_line_needs_no_method_and_no_checker() -> None:
     """What would make it slow."""
     code = (
         "import sys\n"
-        "from kbproc.shell import arguments, cli, options\n"
+        "from kbproc.shell import arguments, cli\n"
         "from kbproc.sharing import serve\n"
         "slow = {'calls.method', 'calls.run', 'methods', 'store.pipeline', 'store.store'}\n"
         "slow |= {'wire.messages', 'calls.schema', 'wire.connection'}\n"

@@ -21,8 +21,8 @@ from kbproc.calls.reply import Reply
 from kbproc.methods.registry import registry
 from kbproc.settings.config import load
 from kbproc.shell import run as performing
+from kbproc.shell.arguments import Options
 from kbproc.shell.formats import Output
-from kbproc.shell.options import Options
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
 
@@ -173,7 +173,7 @@ def performed(
     options = Options(
         config=config, output=Output(sys.stdout, sys.stderr), again=["--store", "/s t"]
     )
-    code = performing.perform(reg.Registry([method, *others]), method, {}, options)
+    code = performing.run(reg.Registry([method, *others]), method, {}, options)
     error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
     return code, error
 

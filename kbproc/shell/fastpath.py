@@ -2,8 +2,8 @@
 
 Owns: recognising a request that needs nothing but the owner's answer, and printing it
 as the json format does.
-Refuses to know: flags, formats for people, writes, streams, and everything that may go wrong:
-whatever is not plain is left to the usual way, as if nothing had been tried.
+Refuses to know: flags, formats for people, writes, streams, and everything that may go
+wrong: a request that is not plain goes the usual way, as if nothing had been tried.
 """
 
 from __future__ import annotations
