@@ -110,7 +110,7 @@ def shown(store: SeenStore, row: AgentRow) -> Agent:
         slug=row.slug,
         description=row.description,
         kbs=row.kbs,
-        notes_folder=paths.shown(notes_folder(store, row)),
+        notes_folder=paths.printable(notes_folder(store, row)),
         scopes=row.scopes,
         quotas=Quotas(**quotas_of(row)),
         instructions=row.instructions,
@@ -244,13 +244,15 @@ def placed(store: SeenStore, slug: str, folder: Path | None) -> str | None:
     if folder == own or folder.is_relative_to(own):
         raise KbprocError(
             "input.invalid_params",
-            f"{paths.shown(folder)} lies among the store's own files.",
+            f"{paths.printable(folder)} lies among the store's own files.",
             field=_FIELD,
-            hint=f"Leave it out for {paths.shown(own / 'notes' / slug)}.",
+            hint=f"Leave it out for {paths.printable(own / 'notes' / slug)}.",
         )
-    if paths.shown(folder) != str(folder):
+    if paths.printable(folder) != str(folder):
         raise KbprocError(
-            "input.invalid_params", f"The name {paths.shown(folder)} is not UTF-8.", field=_FIELD
+            "input.invalid_params",
+            f"The name {paths.printable(folder)} is not UTF-8.",
+            field=_FIELD,
         )
     if folder.exists() and not folder.is_dir():
         raise KbprocError(
@@ -285,7 +287,7 @@ def check_folder(store: SeenStore, folder: Path, slug: str, others: Iterable[Age
 def _taken(folder: Path, by: str) -> KbprocError:
     return KbprocError(
         "resource.already_exists",
-        f"{paths.shown(folder)} is the notes folder of {by}.",
+        f"{paths.printable(folder)} is the notes folder of {by}.",
         field=_FIELD,
         hint="Each agent needs a folder of its own: name another.",
     )
@@ -317,7 +319,9 @@ def make_folder(store: SeenStore, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise KbprocError(
-            "store.io", f"{paths.shown(folder)} could not be made: {error.strerror}.", field=_FIELD
+            "store.io",
+            f"{paths.printable(folder)} could not be made: {error.strerror}.",
+            field=_FIELD,
         ) from error
 
 

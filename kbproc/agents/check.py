@@ -117,7 +117,7 @@ def _quota(name: str, limit: int, used: int) -> Finding:
 
 
 def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[AgentRow]) -> Finding:
-    where = paths.shown(folder)
+    where = paths.printable(folder)
     taken = sharing(store, folder, row.slug, others)
     if taken is not None:
         return _ill(f"{where} is the notes folder of {taken}, too", "Name another: agent.update.")
@@ -133,7 +133,7 @@ def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[Agen
     expected = folder if row.folder is not None else store.origin.resolve() / "notes" / row.slug
     if real != expected:
         hint = "If that is meant, name that folder with agent.update."
-        return _warned("notes folder", f"{where} leads to {paths.shown(real)}", hint)
+        return _warned("notes folder", f"{where} leads to {paths.printable(real)}", hint)
     return _well("notes folder", where)
 
 

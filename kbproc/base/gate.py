@@ -1,6 +1,6 @@
-"""Background work that gives way.
+"""A gate that background work passes through, and that others may close.
 
-Owns: a thread's low priority, and moments in which nothing of the kind is done.
+Owns: who is inside, and keeping the gate closed until whoever closed it is done.
 Refuses to know: what the work is.
 """
 
@@ -11,35 +11,36 @@ import threading
 from collections.abc import Iterator
 
 
-class Quiet:
-    """Whoever works says so with `working`; whoever must be alone asks with `kept`."""
+class Gate:
+    """Background work runs `inside`; whoever must be alone keeps the gate `closed`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._busy = 0
-        self._wanted = 0
+        self._inside = 0
+        self._closed = 0
 
     @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
+    def inside(self) -> Iterator[None]:
+        """Waits while the gate is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._wanted)
-            self._busy += 1
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
         try:
             yield
         finally:
             with self._changed:
-                self._busy -= 1
+                self._inside -= 1
                 self._changed.notify_all()
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Waits until nobody works, and lets nobody begin."""
+    def closed(self) -> Iterator[None]:
+        """Lets nobody in, and waits until nobody is inside."""
         with self._changed:
-            self._wanted += 1
-            self._changed.wait_for(lambda: not self._busy)
+            self._closed += 1
+            self._changed.wait_for(lambda: not self._inside)
         try:
             yield
         finally:
             with self._changed:
-                self._wanted -= 1
+                self._closed -= 1
                 self._changed.notify_all()

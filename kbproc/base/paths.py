@@ -83,12 +83,12 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def shown(path: Path) -> str:
+def printable(path: Path) -> str:
     """The path as text; Linux takes any bytes for a name."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def read(path: Path, most: int) -> bytes:
+def read_file(path: Path, most: int) -> bytes:
     """Raises input.too_large, operation.failed with the reason."""
     try:
         # A pipe that is opened to be waited for would hold up the ingest for ever.

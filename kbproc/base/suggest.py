@@ -17,7 +17,7 @@ def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
     return _like(name, names, most, 0.5) or names[:20]
 
 
-def alike(name: str, valid: Iterable[str]) -> str | None:
+def closest(name: str, valid: Iterable[str]) -> str | None:
     """The valid name that may have been meant; None if none is much like `name`."""
     near = _like(name, sorted(valid), 1, 0.6)
     return near[0] if near else None
@@ -29,6 +29,6 @@ def _like(name: str, names: list[str], most: int, cutoff: float) -> list[str]:
     return difflib.get_close_matches(name[:_MOST_COMPARED], names, n=most, cutoff=cutoff)
 
 
-def meant(said: str | None) -> str:
+def did_you_mean(said: str | None) -> str:
     """The beginning of a hint, from what `alike` found."""
     return "" if said is None else f"Did you mean {said}? "

@@ -14,7 +14,7 @@ import threading
 _NICE = 10
 
 
-def be_nice() -> None:
+def lower_priority() -> None:
     """On Linux a thread has its own priority: searches get the processor first."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

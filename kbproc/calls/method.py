@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params
-from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.store.decision import Decide
 
 _MOST_SHOWN = 100  # characters of what a client sent
@@ -170,7 +170,7 @@ class Registry:
                 f"There is no method {shown!r}.",
                 field="$.method",
                 valid_values=near,
-                hint=f"{meant(alike(shown, self.methods))}Call describe for the list of methods.",
+                hint=f"{did_you_mean(closest(shown, self.methods))}Call describe for the list of methods.",
             )
         return found
 

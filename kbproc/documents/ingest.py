@@ -169,11 +169,11 @@ def _examine_ahead(
 
 
 def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
-    shown, sha256 = files.shown(path), None
+    shown, sha256 = files.printable(path), None
     try:
         if shown != str(path):
             raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
-        data = files.read(path, work.max_file_bytes)
+        data = files.read_file(path, work.max_file_bytes)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
             intake.blobs.heal(sha256, data)
@@ -366,7 +366,7 @@ def plan(store: SeenStore, work: Work, here: Here) -> Decision:
         action, why = _foresee(work, path, known.get(str(path)))
         counts[action] += 1
         if action in {"added", "updated", "failed"}:
-            changes.append(f"{action}: {files.shown(path)}{why}")
+            changes.append(f"{action}: {files.printable(path)}{why}")
     rows = gone(here, work) if work.prune else []
     gone_ones = removal(here, work.kb, rows)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -376,7 +376,7 @@ def plan(store: SeenStore, work: Work, here: Here) -> Decision:
 
 def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Action, str]:
     try:
-        data = files.read(path, work.max_file_bytes)
+        data = files.read_file(path, work.max_file_bytes)
     except KbprocError as error:
         return "failed", f" ({error.message})"
     if earlier is not None and earlier.sha256 == digest(data):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.gate import Quiet
-from kbproc.base.threads import be_nice
+from kbproc.base.gate import Gate
+from kbproc.base.threads import lower_priority
 from kbproc.embedding.model import StoredModel
 from kbproc.embedding.status import Statuses
 from kbproc.store.snapshot import Snapshot
@@ -68,7 +68,7 @@ class Embedding(StoredModel, Statuses):
         self._failed: dict[int, tuple[int, str]] = {}
         self._threads: list[threading.Thread] = []
         self._searching = 0
-        self.quiet = Quiet()
+        self.gate = Gate()
         self._closing = False
         store.on_change(self.wake)
 
@@ -139,7 +139,7 @@ class Embedding(StoredModel, Statuses):
             self._changed.notify_all()
 
     def _run(self) -> None:
-        be_nice()
+        lower_priority()
         try:
             with self._preparing:  # one thread prepares, the others wait for it
                 self.prepare()
@@ -170,7 +170,7 @@ class Embedding(StoredModel, Statuses):
 
     def _embed_batch(self, ids: list[int]) -> None:
         try:
-            with self.quiet.working():
+            with self.gate.inside():
                 rows = _rows(self._store, ids)
                 keys = self.keep(rows, self._embed_rows(rows))
             if self._store.vectors is not None:
@@ -199,7 +199,7 @@ class Embedding(StoredModel, Statuses):
 
     def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
         """Vectors for chunks of another view than the live one; raises model.unavailable."""
-        with self.quiet.working():
+        with self.gate.inside():
             view.embedded(self.keep(rows, self._embed_rows(rows)))
 
     def _give_up(self, ids: list[int], error: KbprocError) -> None:

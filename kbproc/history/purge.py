@@ -188,7 +188,7 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
         found.sources = _erase_sources(store, trace)
         reach("purge.sources")
         tell("vectors")
-        with reached.embedding.quiet.kept():
+        with reached.embedding.gate.closed():
             found.vectors = _erase_vectors(reached, trace)
         reach("purge.vectors")
         tell("log")

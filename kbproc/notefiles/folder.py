@@ -48,9 +48,9 @@ class Unavailable(KbprocError):
     def __init__(self, folder: Path, code: str, what: str) -> None:
         super().__init__(
             "store.io",
-            f"The notes folder {paths.shown(folder)} {what}.",
+            f"The notes folder {paths.printable(folder)} {what}.",
             hint="Check the folder; the notes that are recorded stay as they are.",
-            detail={"folder": paths.shown(folder), "code": code},
+            detail={"folder": paths.printable(folder), "code": code},
         )
         self.code = code
 
@@ -351,7 +351,7 @@ def _require_slug(name: str, slug: str) -> None:
 
 
 def _skipped(name: str, unfit: Unfit, seen: Mapping[str, Seen]) -> Skipped:
-    shown = paths.shown(Path(name))
+    shown = paths.printable(Path(name))
     slug: str | None = name.removesuffix(".md")
     reason = unfit.reason
     if unfit.code == "name":

@@ -150,7 +150,7 @@ def _lock(folder: Path, fd: int) -> None:
             if time.monotonic() >= deadline:
                 raise KbprocError(
                     "store.io",
-                    f"The notes folder {paths.shown(folder)} is locked by another program.",
+                    f"The notes folder {paths.printable(folder)} is locked by another program.",
                     hint="Wait until that program is done, then repeat the change.",
                 ) from None
             time.sleep(_POLL_SECONDS)

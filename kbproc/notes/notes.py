@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import SLUG
 from kbproc.documents.revision import Content, Ids
 from kbproc.events.document import DocDeleted, DocWritten
@@ -134,7 +134,7 @@ def require_note(queries: Queries, agent: str, slug: str) -> DocumentRow:
         f"{agent} has no note {slug!r}.",
         field="$.params.slug",
         valid_values=near,
-        hint=f"{meant(alike(slug, near))}See note.list."
+        hint=f"{did_you_mean(closest(slug, near))}See note.list."
         if near
         else f"{agent} has no notes yet: note.put writes one.",
     )

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
 from kbproc.settings import toml
 from kbproc.settings.toml import Toml
@@ -63,7 +63,7 @@ def _no_profile(name: str, known: Iterable[str], field: str) -> KbprocError:
     if field == "use":
         hint = "It is the one in use: kbproc profile use --none chooses none any more."
     elif near:
-        hint = f"{meant(alike(name, near))}See kbproc profile list."
+        hint = f"{did_you_mean(closest(name, near))}See kbproc profile list."
     return KbprocError(
         "profile.not_found",
         f"There is no profile {name!r}.",

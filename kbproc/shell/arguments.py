@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config, Origin
@@ -93,12 +93,12 @@ def _one_flag(
 
 def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocError:
     bare = {name.lstrip("-"): name for name in known}  # all names have the dashes in common
-    like = alike(typed.lstrip("-"), bare)
+    like = closest(typed.lstrip("-"), bare)
     return usage_error(
         f"{command} has no flag {typed}.",
         typed,
         valid_values=nearest(typed, known),
-        hint=f"{meant(bare[like] if like else None)}See {command} --help.",
+        hint=f"{did_you_mean(bare[like] if like else None)}See {command} --help.",
     )
 
 

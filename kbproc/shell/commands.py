@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import alike, meant, nearest
+from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.calls.flags import Flag
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
@@ -220,12 +220,12 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
         return _unknown_verb(registry, words[0], words[1:2])
     commands = [name.replace(".", " ") for name in registry.methods]
     every = {*commands, *aliases, *OWN_COMMANDS, *known}
-    like = alike(words[0], every)
+    like = closest(words[0], every)
     return KbprocError(
         "input.unknown_method",
         f"There is no command {words[0]!r}.",
         valid_values=None if like is None else nearest(words[0], every),
-        hint=f"{meant(like and f'kbproc {like}')}See kbproc --help.",
+        hint=f"{did_you_mean(like and f'kbproc {like}')}See kbproc --help.",
     )
 
 
@@ -233,7 +233,7 @@ def _unknown_verb(registry: Registry, noun: str, following: list[str]) -> Kbproc
     names = (name.replace(".", " ") for name in (*registry.methods, *OWN_COMMANDS))
     known = {name.removeprefix(f"{noun} "): name for name in names if name.startswith(f"{noun} ")}
     typed = next((word for word in following if not word.startswith("-")), None)
-    like = None if typed is None else alike(typed, known)
+    like = None if typed is None else closest(typed, known)
     near = sorted(known) if typed is None else nearest(typed, known)
     return KbprocError(
         "input.unknown_method",
@@ -241,5 +241,5 @@ def _unknown_verb(registry: Registry, noun: str, following: list[str]) -> Kbproc
         if typed is None
         else f"There is no command {f'{noun} {typed}'!r}.",
         valid_values=[known[name] for name in near],
-        hint=f"{meant(like and f'kbproc {known[like]}')}See kbproc {noun} --help.",
+        hint=f"{did_you_mean(like and f'kbproc {known[like]}')}See kbproc {noun} --help.",
     )

@@ -50,7 +50,7 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
     def decide(here: Here) -> Decision:
         row = agent.require(here.queries, params.slug)
         notes = here.queries.notes(row.slug)
-        folder = paths.shown(agent.notes_folder(call.store, row))
+        folder = paths.printable(agent.notes_folder(call.store, row))
         gone: list[Event] = [DocDeleted(id=note.id) for note in notes]
         kept = f"files in {folder} stay as they are"
         return Decision(

@@ -67,6 +67,6 @@ def status(call: Call, params: StatusOfAgent) -> Reply:
                 for name, limit in sorted(quotas_of(row).items())
             ],
             kbs=known if row.kbs is None else [slug for slug in row.kbs if slug in known],
-            notes_folder=paths.shown(agent.notes_folder(call.store, row)),
+            notes_folder=paths.printable(agent.notes_folder(call.store, row)),
         )
         return Reply(data=data, seq=snapshot.seq)

@@ -92,7 +92,7 @@ def _hint(left: list[Path]) -> str:
     if not left:
         return BACKUPS
     more = len(left) - _MOST_NAMED
-    names = ", ".join(paths.shown(path) for path in left[:_MOST_NAMED])
+    names = ", ".join(paths.printable(path) for path in left[:_MOST_NAMED])
     named = names + (f" and {more} more" if more > 0 else "")
     return f"{BACKUPS} Look at {named}: that could hold some of it, and was left as it is."
 
@@ -138,7 +138,7 @@ def _decide(call: Call, params: Purge, here: Here) -> Decision:
 def _says(row: DocumentRow, stray: _File | None) -> str:
     more = ", and the note's file" if row.type == "note" and not row.deleted_at else ""
     if stray is not None:
-        more = f", and {paths.shown(stray.path)}, which holds its text"
+        more = f", and {paths.printable(stray.path)}, which holds its text"
     hidden = " (it is hidden already)" if row.deleted_at else ""
     return f"erase “{row.title}” for good, with all its revisions{hidden}{more}"
 
@@ -188,7 +188,7 @@ def _require_known(call: Call, row: DocumentRow) -> _File | None:
     if file is not None and file.sha256 != row.sha256:
         raise KbprocError(
             "resource.conflict",
-            f"{paths.shown(file.path)} was edited meanwhile.",
+            f"{paths.printable(file.path)} was edited meanwhile.",
             hint="Nothing was purged. Run note.sync, read the note again, then repeat the purge.",
         )
     return file
