@@ -4,7 +4,7 @@ files, child processes.
 Refuses to know: anything that kbproc is about.
 
 Offers: durable · errors · failpoints · gate · host · paging · params · paths · pipes ·
-    suggest · threads · values · wording
+    sandbox · suggest · threads · values · wording
 May import: nothing
 Light: yes
 """

@@ -34,8 +34,8 @@ class Child:
     """One process that runs a module of kbproc's, and the parent's ends of its pipes.
 
     `given` are the module's arguments; `environment` is all that it gets beside what every child
-    needs. `send` and `receive` call `patience` for the seconds to wait before they call it again:
-    it raises once there has been enough of it.
+    needs. `send` and `receive` ask `patience` for how many seconds they may wait before they ask
+    again; it raises when the time is up.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Child:
         stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> None:
         root = str(Path(kbproc.__file__).resolve().parents[1])
-        # -P and a fixed folder: a docx.py where the user works is not imported.
+        # -P and a fixed folder: no module where the user works shadows a library.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *given],
             stdin=subprocess.PIPE,

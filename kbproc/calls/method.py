@@ -164,13 +164,13 @@ class Registry:
         found = self.methods.get(name)
         if found is None:
             shown = name[:_MOST_SHOWN]
-            near = nearest(shown, self.methods)
+            near, meant = nearest(shown, self.methods), closest(shown, self.methods)
             raise KbprocError(
                 "input.unknown_method",
                 f"There is no method {shown!r}.",
                 field="$.method",
                 valid_values=near,
-                hint=f"{did_you_mean(closest(shown, self.methods))}Call describe for the list of methods.",
+                hint=f"{did_you_mean(meant)}Call describe for the list of methods.",
             )
         return found
 

@@ -1,6 +1,7 @@
 """Which embedding models there are, and loading one.
 
-Owns: reading a spec from settings, finding a model's files, choosing who serves it.
+Owns: reading a spec from settings, choosing the embedder that serves it, and remembering
+what loading a model that is not exported has shown.
 Refuses to know: chunks, packs, and when something is embedded.
 """
 
@@ -15,20 +16,13 @@ import msgspec
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
-from kbproc.models.export import (
-    DEFAULT_MODEL,
-    Source,
-    export,
-    exported_folder,
-    locate,
-    require,
-    slug,
-)
+from kbproc.models.export import export, exported_folder
 from kbproc.models.hashing import HASH_DIM, HashEmbedder
 from kbproc.models.http import OpenAiEmbedder
-from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, fingerprint, read_meta
+from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelInfo, ModelSpec, fingerprint
+from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
 from kbproc.models.reference import SentenceTransformersEmbedder
+from kbproc.models.weights import LocalModel, file_stem, locate, require_folder
 
 
 def spec_of(settings: dict[str, Any]) -> ModelSpec:
@@ -44,9 +38,12 @@ def spec_of(settings: dict[str, Any]) -> ModelSpec:
 
 
 def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
-    """What can be told without loading or asking; raises model.unavailable
-    where the model is out of reach."""
-    info = ModelInfo(name=spec.name, kind=spec.kind, file_name=f"{slug(spec.name)}-{spec.kind}")
+    """What is known without loading the model or asking its endpoint.
+
+    Raises model.unavailable where the model is out of reach.
+    """
+    file_name = f"{file_stem(spec.name)}-{spec.kind}"
+    info = ModelInfo(name=spec.name, kind=spec.kind, file_name=file_name)
     if spec.kind == "none":
         raise KbprocError("model.unavailable", "No embedding model is configured.")
     if spec.kind == "hash":
@@ -58,12 +55,12 @@ def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
             )
         if spec.dim:
             return _described(info, _over_http(spec))
-        return _recall(_notes(spec, cache)) or info
+        return _recalled(_memory_of(spec, cache)) or info
     source = locate(spec.name)
     if spec.kind == "onnx":
         return _inspect_export(source, cache)
-    require(source)
-    return _recall(_notes(spec, cache)) or info
+    require_folder(source)
+    return _recalled(_memory_of(spec, cache)) or info
 
 
 def available(spec: ModelSpec, cache: Path) -> str:
@@ -83,7 +80,7 @@ def known_models(cache: Path) -> list[ModelInfo]:
         ModelInfo(
             name=meta.name,
             kind="onnx",
-            file_name=slug(meta.name),
+            file_name=file_stem(meta.name),
             dim=meta.dim,
             max_tokens=meta.max_tokens,
             fingerprint=meta.fingerprint,
@@ -112,9 +109,9 @@ def load(
         embedder = _over_http(spec)
     else:
         source = locate(spec.name)
-        embedder = SentenceTransformersEmbedder(source.name, require(source))
+        embedder = SentenceTransformersEmbedder(source.name, require_folder(source))
     if not info.fingerprint:
-        _note(_notes(spec, cache), _described(info, embedder))
+        _remember(_memory_of(spec, cache), _described(info, embedder))
     return embedder
 
 
@@ -129,12 +126,12 @@ def _over_http(spec: ModelSpec) -> OpenAiEmbedder:
     )
 
 
-def _inspect_export(source: Source, cache: Path) -> ModelInfo:
+def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
     folder = exported_folder(cache, source)
-    info = ModelInfo(name=source.name, kind="onnx", file_name=slug(source.name))
+    info = ModelInfo(name=source.name, kind="onnx", file_name=file_stem(source.name))
     meta = read_meta(folder)
     if meta is None:
-        return _not_exported(info, require(source))
+        return _not_exported(info, require_folder(source))
     return msgspec.structs.replace(
         info,
         dim=meta.dim,
@@ -145,7 +142,7 @@ def _inspect_export(source: Source, cache: Path) -> ModelInfo:
 
 
 def _not_exported(info: ModelInfo, folder: Path) -> ModelInfo:
-    """What the model's own files tell of its tokens, so that chunks come out right at once."""
+    """The model's own files say how many tokens it reads: chunks come out right at once."""
     tokenizer, limits = folder / TOKENIZER, folder / "sentence_bert_config.json"
     try:
         tokens = int(msgspec.json.decode(limits.read_bytes())["max_seq_length"])
@@ -165,23 +162,20 @@ def _described(info: ModelInfo, embedder: Embedder) -> ModelInfo:
     )
 
 
-# Models that are not exported leave a note of what loading them has shown.
-
-
-def _notes(spec: ModelSpec, cache: Path) -> Path:
-    """Of these settings and, for a folder, of these files."""
+def _memory_of(spec: ModelSpec, cache: Path) -> Path:
+    """The file that remembers a model of these settings and, for a folder, of these files."""
     source = "" if spec.kind == "openai" else locate(spec.name).id
     parts = (spec.kind, spec.name, spec.url, spec.max_tokens, source)
-    return cache / f"{slug(spec.name)}-{fingerprint(*parts).hex()[:12]}.json"
+    return cache / f"{file_stem(spec.name)}-{fingerprint(*parts).hex()[:12]}.json"
 
 
-def _recall(path: Path) -> ModelInfo | None:
+def _recalled(path: Path) -> ModelInfo | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=ModelInfo)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _note(path: Path, info: ModelInfo) -> None:
+def _remember(path: Path, info: ModelInfo) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace(path, msgspec.json.encode(info), beside=path.with_suffix(f".{os.getpid()}.tmp"))

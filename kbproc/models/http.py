@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.onnx import fingerprint
+from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,20 +1,22 @@
 """What a model is to everybody else: a spec, what is known of it, and an embedder.
 
-Owns: the Embedder protocol, ModelSpec (a model as configured) and ModelInfo.
+Owns: the Embedder protocol, ModelSpec (a model as configured), ModelInfo, and how a model's
+fingerprint is made.
 Refuses to know: which models there are and how each computes.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
 
-from kbproc.models.export import DEFAULT_MODEL
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
 Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 
@@ -22,10 +24,10 @@ Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 class Embedder(Protocol):
     """Turns a text into a vector; any number of threads may ask at once.
 
-    fingerprint: 32 bytes that change whenever a vector could.
-    tokenizer_path: the tokenizer.json that counts as the model does, if any.
-    max_tokens: what exceeds it is not seen. batches: many texts at once cost
-    less than one by one. Every method may raise model.unavailable.
+    `fingerprint`: 32 bytes that change whenever a vector could. `tokenizer_path`: the
+    tokenizer.json that counts as the model does, if any. `max_tokens`: the model does not
+    see what exceeds it. `batches`: many texts at once cost less than one by one. Every
+    method may raise model.unavailable.
     """
 
     name: str
@@ -85,3 +87,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0
     fingerprint: bytes | None = None
     tokenizer_path: str | None = None
+
+
+def fingerprint(*parts: object) -> bytes:
+    """32 bytes that differ wherever a part does."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()

