@@ -144,11 +144,11 @@ def _files(folder: Path, known: Sequence[DocumentRow]) -> Iterator[Finding]:
         yield _warned("notes", error.message, error.hint)
         return
     recorded = {str(note.source_id): note.sha256 for note in known}
-    seen = {slug: file.sha256 for slug, file in found.seen.items()}
+    seen = {slug: file.sha256 for slug, file in found.files.items()}
     changed = {
         "new": sorted(seen.keys() - recorded),
         "changed": sorted(s for s in seen.keys() & recorded if seen[s] != recorded[s]),
-        "gone": sorted(found.gone(recorded)),
+        "gone": sorted(found.missing(recorded)),
     }
     told = [f"{word}: {_few(slugs)}" for word, slugs in changed.items() if slugs]
     if found.unfinished:

@@ -1,19 +1,22 @@
 """Hidden names in a folder of notes, for texts that are on their way in or out.
 
-Owns: the names, what lies under them while noteedit.py works and after it died, the
-folder's lock, and looking at a file so that what is told of it stays true.
+Owns: the names; what lies under them while edit.py works, and after it died; the folder's lock;
+what a file holds and whether a program still writes to it.
 Refuses to know: which text ought to stand where.
 
-`.<slug>.<n>.kbproc-part` is ours and unfinished, never of worth.
-`.<slug>.<new>.<old>.<n>.kbproc` may hold somebody's text unless its digest is one of
-the two named; `new` is `-` where a note is being removed.
+`.<slug>.<n>.kbproc-part` is an unfinished file of our own and never of worth.
+`.<slug>.<new>.<old>.<n>.kbproc` may hold somebody's text unless the text's digest is one of the
+two in the name; `new` is `-` where a note is being removed.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import signal
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,19 +28,28 @@ import msgspec
 from kbproc.base import paths
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
-from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import rename
-from kbproc.notefiles.folder import Unfit, digest
+from kbproc.notefiles.file import (
+    MOST_BYTES,
+    NotANote,
+    all_bytes,
+    digest,
+    file_name,
+    open_file,
+    require_file,
+    require_text,
+)
+from kbproc.notefiles.folder import KEPT, PART, open_folder
 
-_LOCK_SECONDS = 2.0  # all writers may be waiting for whoever waits here
+_LOCK_SECONDS = 2.0  # whoever waits here may hold the writers' lane
 _POLL_SECONDS = 0.02
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A text that a change had moved out of the way and nobody has recorded.
+    """A text that an interrupted change had moved aside and nobody has recorded.
 
-    `problem`: why it can't become a revision, or can't be cleared away, a sentence;
-    then `data` is empty.
+    `problem`: a sentence that says why the text can't become a revision, or its file can't
+    be deleted; `data` is empty then.
     """
 
     slug: str
@@ -46,82 +58,86 @@ class Leftover(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Look(msgspec.Struct, frozen=True):
-    """`mark`: the bytes' digest, or what else tells it from others."""
+class FileState(msgspec.Struct, frozen=True):
+    """What lies under a name. `problem`: why it is no note.
 
-    mark: str
+    `identity`: the digest of the bytes, or the inode of what can't be read. `has_writer`: a
+    program holds the file open for writing.
+    """
+
+    identity: str
     data: bytes = b""
     mode: int = 0
-    writer: bool = False
-    unfit: str | None = None
+    has_writer: bool = False
+    problem: str | None = None
 
 
 # ------------------------------------------------------------------ after a crash
 
 
 def leftovers(folder: Path) -> list[Leftover]:
-    """Texts that nobody has recorded; record each as a revision, then `forget` it.
+    """Texts that nobody has recorded: record each as a revision, then `clear` it.
 
-    On the way it clears away what is ours or known, and puts back a note whose removal
-    had met an unseen edit. Raises store.io, Unavailable.
+    Files that are our own, or hold a known text, are deleted on the way; a note whose removal
+    had met an edit gets its name back. Raises store.io, Unavailable.
     """
     found: list[Leftover] = []
-    with locked(folder) as fd, failing(folder):
+    with locked(folder) as fd, as_store_io(folder):
         for name in sorted(os.listdir(fd)):  # noqa: PTH208
             try:
-                found += _cleared(fd, name)
+                found += _leftover_of(fd, name)
             except OSError as error:
                 problem = f"{name} is left over and can't be cleared away: {error.strerror}."
                 found.append(Leftover(name.split(".")[1], name, b"", problem))
     return found
 
 
-def _cleared(fd: int, name: str) -> Iterator[Leftover]:
-    """What remains of it to be recorded; nothing of names that are not ours."""
-    if notefolder.PART.fullmatch(name):
+def _leftover_of(fd: int, name: str) -> Iterator[Leftover]:
+    """The text that remains to be recorded, if there is any; names of others are passed over."""
+    if PART.fullmatch(name):
         unlink(fd, name)
-    elif kept := notefolder.KEPT.fullmatch(name):
-        slug, new, old = kept.groups()
-        yield from _leftover(fd, name, slug, new, old)
+    elif parts := KEPT.fullmatch(name):
+        slug, new, old = parts.groups()
+        yield from _unrecorded(fd, name, slug, new, old)
 
 
-def _leftover(fd: int, name: str, slug: str, new: str, old: str) -> Iterator[Leftover]:
-    came = look(fd, name)
-    if came is None:
+def _unrecorded(fd: int, name: str, slug: str, new: str, old: str) -> Iterator[Leftover]:
+    found = inspect(fd, name)
+    if found is None:
         return
-    if came.mark[:32] in {new, old}:
-        if not came.writer:
+    if found.identity[:32] in {new, old}:
+        if not found.has_writer:
             unlink(fd, name)
         return
     if new == "-":
+        with suppress(FileExistsError):
+            rename.move(fd, name, file_name(slug))
+            return
+    problem = found.problem
+    if problem is None:
         try:
-            rename.place(fd, name, notefolder.file_name(slug))
-            return
-        except FileExistsError:
-            pass
-    try:
-        if came.unfit is None:
-            notefolder.require_text(came.data)
-        problem = came.unfit
-    except Unfit as unfit:
-        if unfit.code == "blank" and not came.writer:
-            unlink(fd, name)
-            return
-        problem = unfit.reason
+            require_text(found.data)
+        except NotANote as why:
+            if why.code == "blank" and not found.has_writer:
+                unlink(fd, name)
+                return
+            problem = why.reason
     if problem:
         problem = f"{name} is left over from an interrupted change: {problem}."
-    yield Leftover(slug, name, b"" if problem else came.data, problem)
+    yield Leftover(slug, name, b"" if problem else found.data, problem)
 
 
-def forget(folder: Path, leftover: Leftover) -> bool:
-    """Deletes it; False if it holds something else by now, is being written to, or has a
-    problem. Raises store.io, Unavailable.
+def clear(folder: Path, leftover: Leftover) -> bool:
+    """Deletes the leftover's file once its text is recorded.
+
+    False if it has a problem, holds another text by now, or is being written to. Raises
+    store.io, Unavailable.
     """
-    with locked(folder) as fd, failing(folder / leftover.name):
-        came = look(fd, leftover.name)
-        if came is None:
+    with locked(folder) as fd, as_store_io(folder / leftover.name):
+        found = inspect(fd, leftover.name)
+        if found is None:
             return True
-        if came.writer or came.unfit or leftover.problem or came.data != leftover.data:
+        if leftover.problem or found.problem or found.has_writer or found.data != leftover.data:
             return False
         unlink(fd, leftover.name)
     return True
@@ -132,11 +148,11 @@ def forget(folder: Path, leftover: Leftover) -> bool:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Two stores may share a folder: one changes it at a time.
+    """Two stores may share a folder: only one of them changes it at a time.
 
-    Raises store.io if another keeps it too long; Unavailable.
+    Raises store.io if another program holds the lock for too long; Unavailable.
     """
-    with notefolder.opened(folder) as fd:
+    with open_folder(folder) as fd:
         _lock(folder, fd)
         yield fd
 
@@ -161,7 +177,8 @@ def _lock(folder: Path, fd: int) -> None:
 
 
 @contextmanager
-def failing(path: Path) -> Iterator[None]:
+def as_store_io(path: Path) -> Iterator[None]:
+    """An OSError within becomes store.io."""
     try:
         yield
     except OSError as error:
@@ -169,33 +186,33 @@ def failing(path: Path) -> Iterator[None]:
         raise KbprocError("store.io", f"{path} could not be changed: {why}.") from error
 
 
-def standing(folder: Path, slugs: Iterable[str]) -> set[str]:
-    """Those under whose name there is anything at all. Raises store.io, Unavailable."""
-    with notefolder.opened(folder) as fd, failing(folder):
-        return {slug for slug in slugs if rename.is_there(fd, notefolder.file_name(slug))}
+def existing(folder: Path, slugs: Iterable[str]) -> set[str]:
+    """Those of `slugs` under whose file name anything stands. Raises store.io, Unavailable."""
+    with open_folder(folder) as fd, as_store_io(folder):
+        return {slug for slug in slugs if rename.is_there(fd, file_name(slug))}
 
 
-def look(fd: int, name: str) -> Look | None:
-    """None if nothing is there. Raises OSError.
+def inspect(fd: int, name: str) -> FileState | None:
+    """What lies under the name; None if nothing does. Raises OSError.
 
-    Of a hidden name, whether someone writes to it is asked before it is read: what has
-    no writer then stays what it is.
+    Whether a program writes to a hidden file is asked before the file is read: a file without
+    a writer stays as it is.
     """
     try:
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        notefolder.require_file(status)
-        opened = notefolder.open_file(fd, name)
+        require_file(status)
+        opened = open_file(fd, name)
     except FileNotFoundError:
         return None
-    except Unfit as unfit:
-        return Look(f"{stat.S_IFMT(status.st_mode)}:{status.st_ino}", unfit=unfit.reason)
+    except NotANote as why:
+        return FileState(f"{stat.S_IFMT(status.st_mode)}:{status.st_ino}", problem=why.reason)
     try:
-        writer = name.startswith(".") and rename.has_writer(opened) and _can_tell(fd)
-        data = notefolder.content(opened)
+        writer = name.startswith(".") and _has_writer(opened) and _tells_writers_apart(fd)
+        data = all_bytes(opened)
     finally:
         os.close(opened)
-    large = len(data) > notefolder.MOST_BYTES
-    return Look(
+    large = len(data) > MOST_BYTES
+    return FileState(
         digest(data),
         data,
         stat.S_IMODE(status.st_mode) & 0o777,
@@ -204,20 +221,38 @@ def look(fd: int, name: str) -> Look | None:
     )
 
 
-def _can_tell(fd: int) -> bool:
-    """NFS takes every file for one that is written to; then a new one of ours, too."""
+def _has_writer(fd: int) -> bool:
+    """Whether a program holds the file open for writing; `fd` is open for reading.
+
+    Linux says so when it is asked for a lease on a file of one's own; elsewhere the answer is
+    False. NFS answers True for every file.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        # A lease that is broken sends SIGIO, which would end the process; SIGURG is ignored.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
+
+
+def _tells_writers_apart(fd: int) -> bool:
+    """False on NFS, which takes even a new file of ours for one that is written to."""
     probe, created = _new_part(fd, "probe")
     os.close(created)
-    opened = notefolder.open_file(fd, probe)
+    opened = open_file(fd, probe)
     try:
-        return not rename.has_writer(opened)
+        return not _has_writer(opened)
     finally:
         os.close(opened)
         unlink(fd, probe)
 
 
 def stage(fd: int, slug: str, data: bytes, mode: int) -> str:
-    """The bytes, durable, under a name of worthless parts."""
+    """The name of an unfinished file of our own that holds the bytes, durably."""
     part, opened = _new_part(fd, slug)
     try:
         write_all(opened, data)
@@ -240,12 +275,15 @@ def _new_part(fd: int, slug: str) -> tuple[str, int]:
     raise AssertionError
 
 
-def aside(fd: int, slug: str, name: str, new: str, old: str) -> str | None:
-    """Renames to a hidden name that says which two texts are known; None if `name` is gone."""
+def move_aside(fd: int, slug: str, name: str, new: str, old: str) -> str | None:
+    """Renames `name` to a hidden name that says which two texts are known.
+
+    Returns the hidden name; None if nothing stands under `name` any more.
+    """
     for number in count():
         kept = f".{slug}.{new[:32]}.{old[:32]}.{number}.kbproc"
         try:
-            rename.place(fd, name, kept)
+            rename.move(fd, name, kept)
         except FileExistsError:
             continue
         except FileNotFoundError:

@@ -1,22 +1,20 @@
 """Renames that overwrite nothing, and two files that change places.
 
-Owns: the system calls for it on Linux and macOS, and who else writes to a file.
+Owns: the system calls for both, on Linux and macOS, and what serves where they are missing.
 Refuses to know: what is in the files. Names are relative to an open folder.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import signal
 import sys
 from collections.abc import Callable
 from functools import cache
 
 # renameat2(2) on Linux, renameatx_np(2) on macOS: (only if nothing is there, both change places).
 _FLAGS = {"linux": (1, 2), "darwin": (4, 2)}
-# Sandboxes answer EPERM for calls that they don't know; a rename without flags then tells.
+# A sandbox answers EPERM to a call that it does not know; a plain rename then shows what is wrong.
 _UNSUPPORTED = {
     errno.ENOSYS,
     errno.EINVAL,
@@ -32,18 +30,18 @@ class Unsupported(Exception):
 
 
 def swap(folder: int, one: str, other: str) -> None:
-    """Both names change what they stand for, at one moment.
+    """The two files change names, at one moment.
 
     Raises Unsupported, FileNotFoundError if either is missing, OSError.
     """
     _rename(folder, one, other, 1)
 
 
-def place(folder: int, name: str, target: str) -> None:
-    """Renames; raises FileExistsError rather than overwrite `target`, OSError.
+def move(folder: int, name: str, target: str) -> None:
+    """Renames `name` to `target`; raises FileExistsError rather than overwrite it, OSError.
 
-    Where neither such a rename nor hard links exist (some FUSE file systems), the
-    check comes just before the rename.
+    Some FUSE file systems have neither such a rename nor hard links: there the check comes
+    just before the rename.
     """
     try:
         _rename(folder, name, target, 0)
@@ -66,7 +64,7 @@ def _link(folder: int, name: str, target: str) -> None:
 
 
 def is_there(folder: int, name: str) -> bool:
-    """Whatever it is, a link that leads nowhere too; raises OSError."""
+    """Whether anything has this name, be it a link that leads nowhere. Raises OSError."""
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -104,21 +102,3 @@ def system_call() -> Callable[[int, str, str, int], int] | None:
         return ctypes.get_errno() if failed else 0
 
     return call
-
-
-def has_writer(fd: int) -> bool:
-    """Whether anyone holds the file open for writing; `fd` is open for reading.
-
-    The kernel says so when asked for a lease, on Linux and of one's own files; elsewhere
-    the answer is False. NFS answers True for every file.
-    """
-    if sys.platform != "linux":
-        return False
-    try:
-        # A lease that is broken sends SIGIO, which would end the process; nobody minds SIGURG.
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError as error:
-        return error.errno == errno.EAGAIN
-    return False

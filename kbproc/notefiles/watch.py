@@ -1,9 +1,10 @@
-"""Tells soon after something in a folder of notes has changed.
+"""Reports changes in folders of notes soon after they happen.
 
-Owns: the thread that watches, through the system's notifications or by looking once a
-second; folders that come and go.
+Owns: the thread that watches, through the system's notifications or by looking once a second;
+folders that come and go.
 Refuses to know: what a note is beyond its file's name, and what is done about a change.
-A change may be told more than once, and with nothing changed: who is told compares.
+
+One change may be reported twice, and a report may come without a change: its receiver compares.
 """
 
 from __future__ import annotations
@@ -21,34 +22,38 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 STEP_MS = 100  # changes are gathered until none came for as long as this
-DEBOUNCE_MS = 200  # and told after this at the latest
+DEBOUNCE_MS = 200  # and reported after this at the latest
 LOOK_MS = 500  # how often the folders themselves are looked at
 POLL_S = 1.0  # without notifications, and for folders that don't exist
-_MOST_FAILURES = 3  # to watch, one after the other: then it is given up
+_MOST_FAILURES = 3  # of watching, in a row: then notifications are given up
 JOIN_SECONDS = 3.0  # a folder whose file system hangs keeps nobody from ending
 
 _Identity = tuple[int, int]  # device, inode
 
 
 class Watcher:
-    """`changed(folder)` is called on a thread of its own, one call at a time; it must not
-    raise. Also told: a folder that appears, goes away, or becomes another one; and one
-    that is not as it was when it was last told, whenever watching begins anew.
+    """Calls `changed(folder)` on a thread of its own, one call at a time; it must not raise.
+
+    A folder that appears, goes away or becomes another one is reported, too. Whenever watching
+    begins anew, every folder is reported that differs from when it was last reported.
     """
 
     def __init__(self, changed: Callable[[Path], None]) -> None:
         self._changed = changed
         self._guard = threading.Lock()
         self._folders: frozenset[Path] = frozenset()
-        self._woken = threading.Event()  # the set of folders is another, or it is the end
+        self._woken = threading.Event()  # there are other folders, or the watcher is closed
         self._closed = False
         self._failures = 0
-        self._told: dict[Path, tuple[_Identity, int]] = {}  # the folders as they were then
+        self._reported: dict[Path, tuple[_Identity, int]] = {}  # as the folders were then
         self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
         self._thread.start()
 
     def watch(self, folders: Iterable[Path]) -> None:
-        """From now on these and no others, not what lies in folders below; they need not exist."""
+        """Watches these folders from now on and no others; they need not exist.
+
+        Folders below them are not watched.
+        """
         wanted = frozenset(folders)
         with self._guard:
             if wanted == self._folders:
@@ -57,7 +62,7 @@ class Watcher:
             self._woken.set()
 
     def close(self) -> None:
-        """Nothing is told afterwards, but what is being told just now if that takes long."""
+        """Nothing is reported afterwards, unless a report that runs takes very long."""
         self._closed = True
         self._woken.set()
         if threading.current_thread() is not self._thread:
@@ -72,38 +77,38 @@ class Watcher:
             if self._closed:
                 return
             before, there = there, identities(folders)
-            self._tell(folder for folder in before.keys() & folders if folder not in there)
+            self._report(folder for folder in before.keys() & folders if folder not in there)
             if there and self._failures < _MOST_FAILURES:
-                self._notified(there, folders)
+                self._follow_notifications(there, folders)
             elif there:
                 self._poll(there, folders)
             else:
                 self._woken.wait(POLL_S if folders else None)
 
-    def _tell(self, folders: Iterable[Path]) -> None:
+    def _report(self, folders: Iterable[Path]) -> None:
         for folder in sorted(folders):
             if self._closed:
                 return
             self._changed(folder)
 
-    def _news(self, there: dict[Path, _Identity]) -> set[Path]:
-        """Those that are not as they were when this was last asked, or told of."""
+    def _differing(self, there: dict[Path, _Identity]) -> set[Path]:
+        """The folders that differ from when they were last looked at here, or reported."""
         now = {folder: (identity, _fingerprint(folder)) for folder, identity in there.items()}
-        before, self._told = self._told, now
+        before, self._reported = self._reported, now
         return {folder for folder in there if now[folder] != before.get(folder)}
 
-    def _notified(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
-        """Until the set changes, or one of the folders is another than before."""
+    def _follow_notifications(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
+        """Reports changes until there are other folders to watch."""
         begun = False
         try:
             for touched in changes(list(there), self._woken):
                 same = identities(folders) == there
                 if begun:
-                    self._told |= {f: (there[f], _fingerprint(f)) for f in touched}
-                    self._tell(touched)
-                else:  # only now is it certain that nothing goes unnoticed
+                    self._reported |= {f: (there[f], _fingerprint(f)) for f in touched}
+                    self._report(touched)
+                else:  # only from now on does no change go unnoticed
                     begun, self._failures = True, 0
-                    self._tell(self._news(there) | touched)
+                    self._report(self._differing(there) | touched)
                 if not same:
                     return
         except FileNotFoundError:  # went away before it could be watched
@@ -115,8 +120,8 @@ class Watcher:
             if self._failures == _MOST_FAILURES:
                 self._give_up(error)
                 return
-            self._told = {}
-            self._tell(self._news(there))
+            self._reported = {}
+            self._report(self._differing(there))
             if not begun:
                 self._woken.wait(POLL_S)
 
@@ -129,7 +134,7 @@ class Watcher:
 
     def _poll(self, there: dict[Path, _Identity], folders: frozenset[Path]) -> None:
         while not self._woken.is_set() and identities(folders) == there:
-            self._tell(self._news(there))
+            self._report(self._differing(there))
             self._woken.wait(POLL_S)
 
 

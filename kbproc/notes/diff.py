@@ -124,13 +124,13 @@ class Held:
 
 def compare(known: Mapping[str, DocumentRow], scan: Scan, held: Collection[int] = ()) -> Diff:
     """A file that is gone and a new one with the same bytes are one note, renamed."""
-    gone = {slug: known[slug] for slug in sorted(scan.gone(known))}
+    gone = {slug: known[slug] for slug in sorted(scan.missing(known))}
     by_text: dict[str, deque[str]] = {}
     for slug, row in gone.items():
         by_text.setdefault(row.sha256, deque()).append(slug)
     found: list[Found] = []
     unchanged = 0
-    for slug, seen in sorted(scan.seen.items()):
+    for slug, seen in sorted(scan.files.items()):
         logged = known.get(slug)
         if logged is not None and logged.sha256 == seen.sha256:
             unchanged += 1

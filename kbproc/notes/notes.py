@@ -19,8 +19,10 @@ from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import SLUG
 from kbproc.documents.revision import Content, Ids
 from kbproc.events.document import DocDeleted, DocWritten
-from kbproc.notefiles import edit, folder
-from kbproc.notefiles.folder import Unavailable, Unfit, digest
+from kbproc.notefiles import edit
+from kbproc.notefiles import file as notefile
+from kbproc.notefiles.file import NotANote, digest, require_text
+from kbproc.notefiles.folder import Unavailable
 from kbproc.notes.revision import Moved, Pending, note_written, removed_by
 from kbproc.notes.sync import ACTOR, Notebook
 from kbproc.store.decision import Decision, Here, Target
@@ -41,7 +43,7 @@ AgentSlug = Annotated[
 ]
 NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
 
-MOST_BYTES = folder.MOST_BYTES
+MOST_BYTES = notefile.MOST_BYTES
 _ROUNDS = 5  # of looking at a file again that is being edited
 _TURNS = 100  # of waiting for what others write of the same note
 _WAIT_SECONDS = 1.0
@@ -176,20 +178,20 @@ def bytes_of(text: str) -> bytes:
     field = "$.params.text"
     try:
         data = text.encode()
-        folder.require_text(data)
+        require_text(data)
     except UnicodeEncodeError:
         raise KbprocError(
             "input.invalid_params", "text holds half a surrogate pair.", field=field
         ) from None
-    except Unfit as unfit:
-        if unfit.code == "large":
+    except NotANote as why:
+        if why.code == "large":
             raise KbprocError(
                 "input.too_large",
                 f"text has {len(data)} bytes; a note has at most {MOST_BYTES}.",
                 field=field,
                 hint="Split it into several notes.",
             ) from None
-        said = "is blank" if unfit.code == "blank" else "holds NUL characters"
+        said = "is blank" if why.code == "blank" else "holds NUL characters"
         raise KbprocError("input.invalid_params", f"text {said}.", field=field) from None
     return data
 
@@ -234,7 +236,7 @@ class _Change:
         if isinstance(error, Pending):
             self._turns += 1
             self.book.store.wait_for(error.after, _WAIT_SECONDS)
-        elif isinstance(error, edit.Unseen | Moved):
+        elif isinstance(error, edit.EditedMeanwhile | Moved):
             self._rounds += 1
         else:
             return False
@@ -276,7 +278,7 @@ class _Change:
         """Nothing is lost where the file is gone or blank, whatever was known of it."""
         try:
             change(expected)
-        except edit.Unseen as error:
+        except edit.EditedMeanwhile as error:
             data = error.data
             if data is None:
                 change(None)

@@ -21,7 +21,8 @@ from kbproc.documents.content import Intake, read_content
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.events.document import DocWritten
 from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.folder import Unavailable, digest
+from kbproc.notefiles.file import digest, file_name, title_of
+from kbproc.notefiles.folder import Unavailable
 from kbproc.notes.diff import Action, Found
 from kbproc.store.decision import Here
 from kbproc.views.catalog.queries.all import Queries
@@ -88,9 +89,9 @@ def content_of(intake: Intake, slug: str, data: bytes) -> Content:
 
     Raises store.io, operation.cancelled.
     """
-    title = notefolder.title_of(data.decode(), slug)
+    title = title_of(data.decode(), slug)
     try:
-        name = notefolder.file_name(slug)
+        name = file_name(slug)
         content = read_content(intake, data, "markdown", name, title=title)
     except KbprocError as error:
         if error.type in _NOT_THE_TEXTS_FAULT:

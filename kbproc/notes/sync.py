@@ -27,7 +27,8 @@ from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.notefiles import edit, hidden
 from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.folder import Seen, Unavailable, digest
+from kbproc.notefiles.file import digest
+from kbproc.notefiles.folder import NoteFile, Unavailable
 from kbproc.notefiles.hidden import Leftover
 from kbproc.notes import diff as notediff
 from kbproc.notes.diff import Action, Diff, Found, Held, NoteChange, SkippedFile, Synced
@@ -79,7 +80,7 @@ class Notebook:
         self._own = own
         agent_row = store.published.roster.agents.get(agent)
         self._made = None if agent_row is None else agent_row.created_at
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, NoteFile] = {}
         self._held = Held(store.folder / "notes" / f".{agent}.held")
         self._left_over: set[tuple[str, str]] = set()  # recorded, and still there
         self._told: set[str] = set()  # left over, and only a person can help
@@ -105,7 +106,7 @@ class Notebook:
         with self.lock:
             known = self._known()
             scan = notefolder.scan(self.folder, self._seen)
-            self._seen = scan.seen
+            self._seen = scan.files
             return notediff.compare(known, scan, self._held.ids)
 
     def foresee(self) -> Diff:
@@ -143,7 +144,7 @@ class Notebook:
         """Whether anything is there under the note's name. Raises store.io, Unavailable."""
         if self._own and not notefolder.exists(self.folder):
             return False
-        return bool(hidden.standing(self.folder, [slug]))
+        return bool(hidden.existing(self.folder, [slug]))
 
     def _make_folder(self) -> None:
         try:
@@ -294,7 +295,7 @@ class Notebook:
             if not self.is_of(lane.queries.agent(self.agent)):
                 return []
             now = lane.queries.documents_by_id([row.id for row in rows])
-            back = hidden.standing(self.folder, [str(row.source_id) for row in rows])
+            back = hidden.existing(self.folder, [str(row.source_id) for row in rows])
             gone = [row for row in rows if row.source_id not in back and same(now.get(row.id), row)]
             if gone:
                 lane.append([DocDeleted(id=r.id) for r in gone], actor=ACTOR, method=METHOD)
@@ -329,7 +330,7 @@ class Notebook:
 
     def _forget(self, left: Leftover, done: Synced) -> bool:
         try:
-            return hidden.forget(self.folder, left)
+            return hidden.clear(self.folder, left)
         except Unavailable:
             raise
         except KbprocError as error:
@@ -363,7 +364,7 @@ class Notebook:
         try:
             data = self.store.blobs.get(row.sha256)
             edit.write(self.folder, str(row.source_id), data, None)
-        except edit.Unseen:
+        except edit.EditedMeanwhile:
             return False
         return True
 

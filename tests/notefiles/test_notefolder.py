@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import FORBIDDEN_IN_NAMES
+from kbproc.notefiles import file, hidden, rename
 from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles import rename
-from kbproc.notefiles.edit import Unseen, remove, write
-from kbproc.notefiles.folder import Scan, Unavailable, digest, read, scan, title_of
-from kbproc.notefiles.hidden import Leftover, forget, leftovers
+from kbproc.notefiles.edit import EditedMeanwhile, remove, write
+from kbproc.notefiles.file import digest, title_of
+from kbproc.notefiles.folder import Scan, Unavailable, read, scan
+from kbproc.notefiles.hidden import Leftover, clear, leftovers
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
 
@@ -53,14 +54,14 @@ def later() -> int:
 
 
 def settled(folder: Path) -> Scan:
-    return scan(folder, scan(folder).seen, clock=later)
+    return scan(folder, scan(folder).files, clock=later)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def hidden(folder: Path) -> list[str]:
+def hidden_names(folder: Path) -> list[str]:
     return [name for name in names(folder) if name.startswith(".")]
 
 
@@ -71,15 +72,15 @@ def test_what_is_there(folder: Path) -> None:
     (folder / "gitea-webhooks.md").write_text("# Hooks\n")
     (folder / "two.md").write_bytes("\ufeff# Zwei\r\nÄ".encode())
     found = scan(folder)
-    assert {slug: seen.sha256 for slug, seen in found.seen.items()} == {
+    assert {slug: seen.sha256 for slug, seen in found.files.items()} == {
         "gitea-webhooks": digest(b"# Hooks\n"),
         "two": digest("\ufeff# Zwei\r\nÄ".encode()),
     }
-    assert found.seen["gitea-webhooks"].size == 8
+    assert found.files["gitea-webhooks"].size == 8
     assert found.skipped == []
     assert not found.unfinished
     assert read(folder, "gitea-webhooks") == b"# Hooks\n"
-    assert found.gone({"two", "three"}) == {"three"}
+    assert found.missing({"two", "three"}) == {"three"}
 
 
 def test_what_is_no_note_is_passed_over(folder: Path) -> None:
@@ -89,7 +90,7 @@ def test_what_is_no_note_is_passed_over(folder: Path) -> None:
         (folder / name).write_text("not ours")
     (folder / "below").mkdir()
     (folder / "below" / "deep.md").write_text("# no")
-    assert scan(folder) == Scan(seen={}, skipped=[], unfinished=frozenset())
+    assert scan(folder) == Scan(files={}, skipped=[], unfinished=frozenset())
 
 
 def make_link(path: Path) -> None:
@@ -122,12 +123,12 @@ def test_what_is_skipped(folder: Path, slug: str) -> None:
     code, make, words = SKIPPED[slug]
     make(folder / f"{slug}.md")
     found = scan(folder)
-    assert found.seen == {}
+    assert found.files == {}
     [skipped] = found.skipped
     assert (skipped.name, skipped.slug, skipped.code) == (f"{slug}.md", slug, code)
     assert words in skipped.reason
     assert skipped.reason.endswith(".")
-    assert found.gone([slug]) == set()
+    assert found.missing([slug]) == set()
     with pytest.raises(KbprocError) as refused:
         read(folder, slug)
     assert refused.value.type == "operation.failed"
@@ -136,7 +137,7 @@ def test_what_is_skipped(folder: Path, slug: str) -> None:
 
 def test_the_most_that_a_note_may_hold(folder: Path) -> None:
     (folder / "full.md").write_bytes(b"x" * 65_536)
-    assert scan(folder).seen["full"].size == 65_536
+    assert scan(folder).files["full"].size == 65_536
     assert len(read(folder, "full")) == 65_536
 
 
@@ -159,12 +160,12 @@ def test_a_name_that_is_no_slug(folder: Path, name: str, slug: str | None, bette
     (folder / "taken.md").write_text("# there")
     (folder / name).write_text("# x")
     found = scan(folder)
-    assert found.seen.keys() == {"taken"}
+    assert found.files.keys() == {"taken"}
     [skipped] = found.skipped
     assert (skipped.code, skipped.slug) == ("name", slug)
     assert better in skipped.reason
     skipped.reason.encode()
-    assert found.gone(["zzz"]) == {"zzz"}
+    assert found.missing(["zzz"]) == {"zzz"}
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def test_a_file_that_may_not_be_read(open_folder: Path, unprivileged: Callable[[
     found = scan(open_folder)
     assert [skipped.code for skipped in found.skipped] == ["unreadable"]
     assert "Permission denied" in found.skipped[0].reason
-    assert found.gone(["closed"]) == set()
+    assert found.missing(["closed"]) == set()
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
@@ -220,7 +221,7 @@ def test_a_folder_that_may_not_be_read(
         inner.chmod(0o755)
 
 
-@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.notefiles.folder.content"])
+@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.notefiles.file.all_bytes"])
 def test_a_file_that_the_disk_refuses(
     folder: Path, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +275,7 @@ def test_a_folder_that_its_user_names_by_a_link(folder: Path, tmp_path: Path) ->
     (folder / "one.md").write_text("# x")
     link = tmp_path / "link"
     link.symlink_to(folder)
-    assert scan(link).seen.keys() == {"one"}
+    assert scan(link).files.keys() == {"one"}
     write(link, "two", b"# y", None)
     assert (folder / "two.md").read_bytes() == b"# y"
 
@@ -300,14 +301,14 @@ def test_a_folder_that_goes_away_meanwhile(folder: Path, tmp_path: Path, how: st
 def test_only_what_has_changed_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "three"):
         (folder / f"{name}.md").write_text(f"# {name}")
-    known = settled(folder).seen
+    known = settled(folder).files
     (folder / "two.md").write_text("# other")
     opened: list[str] = []
-    real = notefolder.open_file
+    real = file.open_file
     monkeypatch.setattr(
-        notefolder, "open_file", lambda fd, name: (opened.append(name), real(fd, name))[1]
+        file, "open_file", lambda fd, name: (opened.append(name), real(fd, name))[1]
     )
-    now = scan(folder, known).seen
+    now = scan(folder, known).files
     assert opened == ["two.md"]
     assert now["two"].sha256 == digest(b"# other")
     assert now["one"] is known["one"]
@@ -317,27 +318,27 @@ def test_a_change_with_the_same_stat_is_found(folder: Path) -> None:
     """As within one tick of the clock: the second change leaves no trace in the stat."""
     path = folder / "one.md"
     path.write_text("# a")
-    first = scan(folder, clock=lambda: 0).seen
+    first = scan(folder, clock=lambda: 0).files
     path.write_text("# b")
     status = path.stat()
     stamp = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns)
-    stale = {"one": notefolder.Seen(first["one"].sha256, 3, stamp, 0, False)}
-    again = scan(folder, stale, clock=lambda: notefolder.SETTLED_NS - 1).seen
+    stale = {"one": notefolder.NoteFile(first["one"].sha256, 3, stamp, 0, False)}
+    again = scan(folder, stale, clock=lambda: notefolder.SETTLED_NS - 1).files
     assert again["one"].sha256 == digest(b"# b")
     # The bytes were another's: how long this stat has stood counts from now.
     assert not again["one"].settled
-    assert scan(folder, again, clock=lambda: 2 * notefolder.SETTLED_NS).seen["one"].settled
+    assert scan(folder, again, clock=lambda: 2 * notefolder.SETTLED_NS).files["one"].settled
 
 
 def test_a_note_kept_by_its_time_is_read_again(folder: Path) -> None:
     """Tools that set the old time and keep the size do not hide a change."""
     path = folder / "one.md"
     path.write_text("# a")
-    known = settled(folder).seen
+    known = settled(folder).files
     times = path.stat()
     path.write_text("# b")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert scan(folder, known).seen["one"].sha256 == digest(b"# b")
+    assert scan(folder, known).files["one"].sha256 == digest(b"# b")
 
 
 def test_of_thousands_only_what_changed_is_opened(
@@ -345,7 +346,7 @@ def test_of_thousands_only_what_changed_is_opened(
 ) -> None:
     for number in range(2000):
         (folder / f"note-{number}.md").write_text(f"# {number}")
-    known = settled(folder).seen
+    known = settled(folder).files
     (folder / "note-7.md").write_text("# seven")
     real, opened = os.open, list[Any]()
 
@@ -354,7 +355,7 @@ def test_of_thousands_only_what_changed_is_opened(
         return real(path, *more, **named)
 
     monkeypatch.setattr(os, "open", told)
-    found = scan(folder, known).seen
+    found = scan(folder, known).files
     assert [slug for slug in found if found[slug] != known[slug]] == ["note-7"]
     assert opened == [folder, "note-7.md"]
 
@@ -443,11 +444,11 @@ def test_text_that_was_not_seen_stays(folder: Path, renames: str) -> None:
         lambda: write(folder, "one", b"# ours", digest(b"# before")),
         lambda: remove(folder, "one", digest(b"# before")),
     ):
-        with pytest.raises(Unseen) as unseen:
+        with pytest.raises(EditedMeanwhile) as unseen:
             act()
         assert unseen.value.data == b"# theirs"
     path.unlink()
-    with pytest.raises(Unseen) as unseen:
+    with pytest.raises(EditedMeanwhile) as unseen:
         write(folder, "one", b"# ours", digest(b"# theirs"))
     assert unseen.value.data is None
     assert names(folder) == []
@@ -466,9 +467,9 @@ def test_what_is_no_note_is_not_written_over(folder: Path, slug: str) -> None:
         with pytest.raises(KbprocError, match="left as it is") as refused:
             act()
         assert refused.value.type == "resource.conflict"
-        assert not isinstance(refused.value, Unseen)
+        assert not isinstance(refused.value, EditedMeanwhile)
     assert path.lstat() == before
-    assert hidden(folder) == []
+    assert hidden_names(folder) == []
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xff", b"a\0b", b"x" * 65_537])
@@ -520,11 +521,11 @@ def test_an_edit_between_look_and_switch(
     if there:
         path.write_bytes(there)
     at("note.staged", lambda: editor(path, b"# theirs"))
-    with pytest.raises(Unseen) as unseen:
+    with pytest.raises(EditedMeanwhile) as unseen:
         write(folder, "one", b"# ours", digest(there) if there else None)
     assert unseen.value.data == path.read_bytes() == b"# theirs"
     leftovers(folder)
-    assert hidden(folder) == []
+    assert hidden_names(folder) == []
 
 
 @pytest.mark.parametrize("editor", [save, save_by_rename])
@@ -540,13 +541,13 @@ def test_an_edit_before_and_one_after_the_switch(
         at("note.exchanged", lambda: editor(path, b"# second"))
 
     at("note.staged", first)
-    with pytest.raises(Unseen) as unseen:
+    with pytest.raises(EditedMeanwhile) as unseen:
         write(folder, "one", b"# ours", digest(b"# old"))
     assert unseen.value.data == path.read_bytes() == b"# second"
     assert scan(folder).unfinished
     [left] = leftovers(folder)
     assert (left.slug, left.data, left.problem) == ("one", b"# first", None)
-    assert forget(folder, left)
+    assert clear(folder, left)
     assert names(folder) == ["one.md"]
 
 
@@ -557,13 +558,13 @@ def test_an_edit_while_a_note_is_removed(
     path = folder / "one.md"
     path.write_bytes(b"# old")
     at("note.remove", lambda: editor(path, b"# theirs"))
-    with pytest.raises(Unseen) as unseen:
+    with pytest.raises(EditedMeanwhile) as unseen:
         remove(folder, "one", digest(b"# old"))
     assert unseen.value.data == path.read_bytes() == b"# theirs"
     at("note.removed", lambda: editor(path, b"# new one"))
     remove(folder, "one", digest(b"# theirs"))
     assert path.read_bytes() == b"# new one"
-    assert hidden(folder) == []
+    assert hidden_names(folder) == []
 
 
 def test_two_edits_while_a_note_is_removed(folder: Path, renames: str) -> None:
@@ -575,7 +576,7 @@ def test_two_edits_while_a_note_is_removed(folder: Path, renames: str) -> None:
         at("note.removed", lambda: save(path, b"# second"))
 
     at("note.remove", first)
-    with pytest.raises(Unseen) as unseen:
+    with pytest.raises(EditedMeanwhile) as unseen:
         remove(folder, "one", digest(b"# old"))
     assert unseen.value.data == path.read_bytes() == b"# second"
     [left] = leftovers(folder)
@@ -602,14 +603,14 @@ def test_a_program_that_holds_the_file_open(folder: Path, remove_it: bool) -> No
             return
         [left] = leftovers(folder)
         assert left.data == b"# old and more"
-        assert not forget(folder, left)
-    assert forget(folder, left)
-    assert (path.read_bytes(), hidden(folder)) == (b"# ours", [])
+        assert not clear(folder, left)
+    assert clear(folder, left)
+    assert (path.read_bytes(), hidden_names(folder)) == (b"# ours", [])
 
 
 def test_where_every_file_looks_written_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on NFS: nothing is left behind."""
-    monkeypatch.setattr(rename, "has_writer", lambda fd: True)
+    monkeypatch.setattr(hidden, "_has_writer", lambda fd: True)
     write(folder, "one", b"# a", None)
     write(folder, "one", b"# b", digest(b"# a"))
     assert names(folder) == ["one.md"]
@@ -629,7 +630,7 @@ def test_a_link_put_in_between(folder: Path, tmp_path: Path) -> None:
         write(folder, "one", b"# ours", digest(b"# old"))
     assert path.is_symlink()
     assert (tmp_path / "elsewhere").read_bytes() == b"# elsewhere"
-    assert hidden(folder) == []
+    assert hidden_names(folder) == []
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -665,7 +666,7 @@ import os, sys
 from pathlib import Path
 from kbproc.base import failpoints
 from kbproc.notefiles.edit import remove, write
-from kbproc.notefiles.folder import digest
+from kbproc.notefiles.file import digest
 folder, point, edit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 path, before = folder / "one.md", "note.remove" if "remove" in point else "note.staged"
 def reached(name):
@@ -699,8 +700,8 @@ def test_killed_there(folder: Path, point: str, edit: str) -> None:
     texts = {path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
     texts |= {one.data for one in left}
     assert not edit or edit.encode() in texts
-    assert all(forget(folder, one) for one in left)
-    assert hidden(folder) == []
+    assert all(clear(folder, one) for one in left)
+    assert hidden_names(folder) == []
 
 
 def test_leftovers_that_are_no_text(folder: Path) -> None:
@@ -714,7 +715,7 @@ def test_leftovers_that_are_no_text(folder: Path) -> None:
     left = leftovers(folder)
     assert [one.data for one in left] == [b"", b""]
     assert all(one.problem and one.name in one.problem for one in left)
-    assert not any(forget(folder, one) for one in left)
+    assert not any(clear(folder, one) for one in left)
     assert len(hidden(folder)) == 3
 
 
@@ -816,7 +817,7 @@ class World:
                     remove(self.folder, "one", self.seen)
                     self.seen = None
                 return
-            except Unseen as unseen:
+            except EditedMeanwhile as unseen:
                 self.record(unseen.data)
                 self.sync_leftovers()
         raise AssertionError("never goes through")
@@ -830,12 +831,12 @@ class World:
         left = leftovers(self.folder)
         for one in left:
             self.recorded.add(one.data)
-        return [one for one in left if not forget(self.folder, one)]
+        return [one for one in left if not clear(self.folder, one)]
 
     def sync(self) -> None:
         self.sync_leftovers()
         found = scan(self.folder)
-        self.record(read(self.folder, "one") if "one" in found.seen else None)
+        self.record(read(self.folder, "one") if "one" in found.files else None)
 
     def check(self) -> None:
         left = {one.data for one in leftovers(self.folder)}
@@ -873,7 +874,7 @@ def live(folder: Path, steps: list[str | tuple[str, dict[str, list[str]]]]) -> N
             world.held.close()
         world.sync()
         world.check()
-        assert hidden(folder) == []
+        assert hidden_names(folder) == []
     finally:
         failpoints.arm(None)
         if world.held:

@@ -21,7 +21,7 @@ from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.health import doctor
 from kbproc.notefiles import hidden
-from kbproc.notefiles.folder import MOST_BYTES, digest
+from kbproc.notefiles.file import MOST_BYTES, digest
 from kbproc.notes.diff import Synced
 from kbproc.notes.notebooks import Notebooks
 from kbproc.notes.sync import Notebook

@@ -24,6 +24,7 @@ from kbproc.history import purge as service
 from kbproc.history.timeline import PastRecords
 from kbproc.notefiles import edit
 from kbproc.notefiles import folder as notefolder
+from kbproc.notefiles.file import digest
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.reader import NOTES
@@ -240,7 +241,7 @@ def _file(agent: AgentRow, call: Call, row: DocumentRow) -> _File | None:
         if error.type != "operation.failed":
             raise
         return _File(folder, slug, None)
-    return _File(folder, slug, notefolder.digest(data))
+    return _File(folder, slug, digest(data))
 
 
 def _texts(call: Call, here: Here, row: DocumentRow) -> set[str]:

@@ -29,7 +29,7 @@ from kbproc.base.values import (
 )
 from kbproc.documents.document import DocType
 from kbproc.documents.entries import MAX_BODY, TaskId
-from kbproc.notefiles import folder as notefolder
+from kbproc.notefiles.file import MOST_BYTES, NotANote, require_text
 
 _MOST = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -134,7 +134,7 @@ class Note(_Line, frozen=True, tag="note"):
 
     agent: Annotated[str, Meta(pattern=SLUG)]
     slug: Annotated[str, Meta(pattern=SLUG)]
-    text: Annotated[str, Meta(min_length=1, max_length=notefolder.MOST_BYTES)]
+    text: Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
     updated_at: Time
 
 
@@ -184,9 +184,9 @@ def _check_note(line: Note) -> None:
     _slug(line.agent, "agent")
     _slug(line.slug, "slug")
     try:
-        notefolder.require_text(line.text.encode())
-    except notefolder.Unfit as unfit:
-        raise _wrong(f"text can't be a note's: {unfit}") from None
+        require_text(line.text.encode())
+    except NotANote as why:
+        raise _wrong(f"text can't be a note's: {why}") from None
 
 
 def _normal_entry(line: Document) -> Entry | None:
