@@ -716,7 +716,7 @@ def test_leftovers_that_are_no_text(folder: Path) -> None:
     assert [one.data for one in left] == [b"", b""]
     assert all(one.problem and one.name in one.problem for one in left)
     assert not any(clear(folder, one) for one in left)
-    assert len(hidden(folder)) == 3
+    assert len(hidden_names(folder)) == 3
 
 
 # ------------------------------------------------------------------ any order of edits

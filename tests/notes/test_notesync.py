@@ -180,7 +180,7 @@ def test_a_cancelled_sync_keeps_what_it_has_recorded(session: Session, folder: P
     def stop(name: str) -> None:
         if name == "log.written" and not answer:
             answer["cancelled"] = True
-            session.connection._notified(_cancel_of(session))
+            session.connection._take_notification(_cancel_of(session))
 
     failpoints.arm(stop)
     answer = {}
