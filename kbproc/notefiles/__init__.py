@@ -2,7 +2,7 @@
 
 Refuses to know: agents, the log and what a note is to it.
 
-Offers: edit · folder · hidden · watch
+Offers: edit · file · folder · hidden · watch
 May import: base
 Light: yes
 """
