@@ -231,13 +231,13 @@ def _settled(
     origins: dict[str, Origin] = {}
     linked = {} if link is None else link.settings
     for key, variable in ENVIRONMENT.items():
-        for said, origin in (
+        for value, origin in (
             (env.get(variable), Origin("environment", variable)),
             (linked.get(key), Origin("link", None if link is None else str(link.path))),
             (profile.get(key), Origin("profile", name)),
         ):
-            if said:
-                values[key], origins[key] = said, origin
+            if value:
+                values[key], origins[key] = value, origin
                 break
     return values, origins
 

@@ -37,7 +37,7 @@ class Toml(Struct, frozen=True, kw_only=True):
         return fault(self.path, message, self.line_of(keys))
 
     def line_of(self, keys: tuple[str, ...]) -> int | None:
-        """The line, from 1, that first sets this member; None if that can't be told.
+        """The line, from 1, that first sets this member; None if it is not found.
 
         What the file says up to a line tells whether the member is there already;
         only lines that name it are tried, once whole and once with their value cut off.
@@ -96,12 +96,12 @@ def parsed(path: Path, data: bytes) -> Toml:
         raise fault(path, "The file is nested too deeply.", None) from None
 
 
-def _complaint(said: str, text: str) -> tuple[str, int]:
+def _complaint(message: str, text: str) -> tuple[str, int]:
     """What tomllib says, and where."""
-    if said.endswith(_END):
-        return said.removesuffix(_END).strip() + ".", len(text.rstrip().split("\n"))
-    found = _LINE.search(said)
-    return _LINE.sub("", said).strip() + ".", int(found[1]) if found else 1
+    if message.endswith(_END):
+        return message.removesuffix(_END).strip() + ".", len(text.rstrip().split("\n"))
+    found = _LINE.search(message)
+    return _LINE.sub("", message).strip() + ".", int(found[1]) if found else 1
 
 
 def read(path: Path) -> Toml | None:

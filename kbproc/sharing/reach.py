@@ -30,7 +30,7 @@ SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
 _PATIENCE = 30.0  # for an owner that has named its socket and does not answer: it is ending
-_SHORT_PATIENCE = 2.0  # for one that has named none: whoever means to share does so at once
+_SHORT_PATIENCE = 2.0  # for one that has named none, which every kbproc does at once
 _PAUSE = 0.01
 _BLOCK = 1 << 16
 

@@ -25,7 +25,7 @@ END_SECONDS = 12.0  # for the owner to answer what is in flight at the end
 
 
 class Relay:
-    """The client on one side, whoever owns the store on the other."""
+    """The client on one side, the owner of the store on the other."""
 
     def __init__(self, outbox: Outbox, hello: Hello, takeover: Takeover) -> None:
         self._outbox = outbox
@@ -123,7 +123,7 @@ class Relay:
     # ------------------------------------------------------------------- the next owner
 
     def _attach(self, owner: socket.socket) -> bytes:
-        """Returns what the owner has said after its welcome."""
+        """Returns the bytes that came after the owner's welcome."""
         welcome, rest = reach.greet(owner, self._hello)
         self._unanswered.writes = frozenset(welcome.writes)
         self._owner = owner

@@ -44,7 +44,7 @@ class Serving(Struct, frozen=True, kw_only=True):
         parse_scopes(self.scopes)
 
     def hello(self, host: Host) -> Hello:
-        """The client as whoever owns the store is told of it."""
+        """What the owner of the store must know of the client."""
         cwd = host.cwd()
         return replace(
             reach.hello(self.config, cwd),

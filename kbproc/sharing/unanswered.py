@@ -146,7 +146,7 @@ class Unanswered:
                 return line
             line = self._with_token(line, asked.method)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return line  # the owner refuses it, under an id that can't be told from here
+            return line  # the owner refuses such a line, under an id that is not known here
         if isinstance(asked.id, int) or len(asked.id) <= MAX_ID:
             self._add(asked.id, line, asked.method)
         return line

@@ -177,9 +177,9 @@ def _flags_given(parsed: Parsed, options: Options) -> dict[str, str]:
     """What a profile is to keep: what flags say, checked; not what is in effect anyway."""
     kept: dict[str, str] = {}
     for key, flags in _FLAGS.items():
-        said = next((parsed.last(flag) for flag in flags if flag in parsed.given), None)
-        if said is not None:
-            kept[key] = said
+        given = next((parsed.last(flag) for flag in flags if flag in parsed.given), None)
+        if given is not None:
+            kept[key] = given
     if kept.get("store"):
         kept["store"] = os.path.abspath(options.config.store)  # noqa: PTH100
     if "format" in kept:

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,11 +23,9 @@ from kbproc.calls.method import Method, Registry
 from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
 from kbproc.shell.arguments import Options
+from kbproc.shell.formats import Output
 from kbproc.shell.params import argv_of, fill
 from kbproc.wire.messages import error_data
-
-if TYPE_CHECKING:
-    from kbproc.shell.formats import Output
 
 INTERRUPTED = 130
 

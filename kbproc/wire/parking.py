@@ -41,7 +41,7 @@ class Parking:
     """
 
     def __init__(self, host: Host, subscribe: Callable[[Callable[[], None]], None]) -> None:
-        """`subscribe` is told once, at the first request, what to call at every change."""
+        """`subscribe` gets, with the first request, what it is to call at every change."""
         self._host = host
         self._subscribe = subscribe
         self._places: list[_Place] = []

@@ -1,0 +1,83 @@
+"""What an attached process knows of its client's requests, line by line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kbproc.sharing.unanswered import Unanswered
+
+
+@pytest.fixture
+def unanswered() -> Unanswered:
+    made = Unanswered()
+    made.writes = frozenset({"kb.create"})
+    return made
+
+
+def line(**message: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode()
+
+
+def ask(unanswered: Unanswered, id: int | str, method: str, **params: Any) -> dict[str, Any]:
+    """The params as the owner gets them."""
+    sent = unanswered.from_client(line(id=id, method=method, params=params))
+    return json.loads(sent)["params"]  # type: ignore[no-any-return]
+
+
+def event(unanswered: Unanswered, id: int | str, type: str, index: int, **more: Any) -> Any:
+    """The params of the one event that the client gets; None if it gets none."""
+    params = {"type": type, "request_id": id, "index": index, **more}
+    passed = unanswered.from_owner(line(method="event", params=params))
+    assert len(passed) <= 1
+    return json.loads(passed[0])["params"] if passed else None
+
+
+def test_every_write_has_a_token_and_no_two_have_one(unanswered: Unanswered) -> None:
+    tokens = [ask(unanswered, id, "kb.create")["client_token"] for id in range(3)]
+    assert len(set(tokens)) == 3
+    assert ask(unanswered, 4, "kb.create", client_token="own")["client_token"] == "own"
+    assert ask(unanswered, 5, "kb.create", dry_run=True) == {"dry_run": True}
+    assert ask(unanswered, 6, "kb.list") == {}
+
+
+def test_what_is_answered_is_not_asked_again(unanswered: Unanswered) -> None:
+    ask(unanswered, 1, "ping")
+    ask(unanswered, 2, "ping")
+    unanswered.from_client(line(method="$/cancel", params={"id": 2}))
+    unanswered.from_owner(line(id=1, result={}))
+    again = [json.loads(one) for one in unanswered.to_ask_again()]
+    assert [one["method"] for one in again] == ["ping", "$/cancel"]
+    unanswered.from_owner(line(id=2, result={}))
+    assert not unanswered and unanswered.to_ask_again() == []
+
+
+def test_a_batch_is_one_question(unanswered: Unanswered) -> None:
+    members = [{"jsonrpc": "2.0", "id": id, "method": "kb.create", "params": {}} for id in "ab"]
+    sent = json.loads(unanswered.from_client(json.dumps(members).encode()))
+    assert all("client_token" in member["params"] for member in sent)
+    assert [json.loads(one) for one in unanswered.to_ask_again()] == [sent]
+    assert unanswered.give_up() == [("a", "b")]
+    assert not unanswered
+
+
+def test_a_stream_goes_on_unbroken_under_the_next_owner(unanswered: Unanswered) -> None:
+    ask(unanswered, 1, "store.export")
+    assert event(unanswered, 1, "init", 0)["index"] == 0
+    assert event(unanswered, 1, "item", 1, item="one")["item"] == "one"
+    unanswered.to_ask_again()
+    assert event(unanswered, 1, "init", 0)["type"] == "warning"
+    assert event(unanswered, 1, "item", 1, item="one") is None  # the client has it already
+    two = event(unanswered, 1, "item", 2, item="two")
+    assert (two["item"], two["index"]) == ("two", 3)
+
+
+def test_ready_is_passed_on_once(unanswered: Unanswered) -> None:
+    ready = line(method="event", params={"type": "ready", "seq": 7})
+    assert unanswered.from_owner(ready) == [ready]
+    assert unanswered.from_owner(ready) == []
+    ask(unanswered, 1, "events.subscribe")
+    (again,) = unanswered.to_ask_again()
+    assert json.loads(again)["params"] == {"after_seq": 7}
