@@ -1,9 +1,9 @@
 """Flags as data: what the command line can say about a method.
 
-Owns: deriving flags from Params, the flags every command has, and the few that
-only the shell knows.
-Refuses to know: how arguments are read (argv.py), help and completion, which are
-made from these flags.
+Owns: deriving flags from Params, the flags that every command has, and the few of single
+methods that only the shell knows.
+Refuses to know: how arguments are read, the commands that are no methods, and help and
+completion, which are made from these flags.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: how a method's Params and Result, the events and the error become JSON
 Schema 2020-12; the validator that every outgoing message passes.
-Refuses to know: where the generated files lie (gen.py) and pipes.
+Refuses to know: where the generated files lie, and pipes.
 """
 
 from __future__ import annotations

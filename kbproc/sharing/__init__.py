@@ -3,6 +3,6 @@
 Refuses to know: what requests mean.
 
 Offers: alone · attached · reach · serve · serving
-May import: base · settings · log · store · agents · calls · methods · wire
+May import: base · settings · log · store · agents · library · calls · methods · wire
 Light: yes
 """

@@ -3,6 +3,6 @@
 Refuses to know: what a method does, and which process owns the store.
 
 Offers: connection · lines · logs · messages · outbox · service · stream
-May import: base · settings · store · calls
+May import: base · settings · library · calls
 Light: yes
 """
