@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -25,9 +25,6 @@ from kbproc.store.decision import Target
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow
-
-if TYPE_CHECKING:
-    pass
 
 # Names that the log gives to others: a person, a note's file, the program itself.
 RESERVED = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,9 +21,6 @@ from kbproc.notefiles import folder as notefolder
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 _NEARLY = 0.9  # of a quota
 _MOST_NAMED = 10

@@ -15,7 +15,7 @@ from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store import decision, pipeline
-from kbproc.store.readonly import refusal
+from kbproc.store.folder import refusal
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -32,9 +32,6 @@ from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 _AHEAD = 8
 _BATCH_DOCUMENTS = 32

@@ -7,7 +7,7 @@ Refuses to know: where a source comes from, and who may change what.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,9 +19,6 @@ from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
 from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.rows import DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 
 def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:

@@ -33,7 +33,8 @@ from kbproc.log.file import FileLog
 from kbproc.log.interface import Survey
 from kbproc.log.record import START, Draft, Record
 from kbproc.sources import blobs
-from kbproc.store import overlay, readonly
+from kbproc.store import folder as readonly
+from kbproc.store import overlay
 from kbproc.store.folder import take_folder
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from kbproc.library.library import Library
 from kbproc.store.folder import write_settings
 
 if TYPE_CHECKING:
-    from kbproc.embedding.background import Embedding
     from kbproc.store.store import Store
     from kbproc.views.vectors.view import Vectors
 

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -41,9 +41,6 @@ from kbproc.store.state import SeenStore
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 _DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200

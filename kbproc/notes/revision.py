@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,9 +27,6 @@ from kbproc.store.decision import Here
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import NOTES
 from kbproc.views.catalog.rows import DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 _NOT_THE_TEXTS_FAULT = {"store.io", "operation.cancelled"}
 _AHEAD = 8

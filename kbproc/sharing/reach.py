@@ -23,8 +23,7 @@ from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
-from kbproc.store.folder import take_folder
-from kbproc.store.readonly import is_read_only
+from kbproc.store.folder import is_read_only, take_folder
 
 SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16

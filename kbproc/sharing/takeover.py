@@ -15,7 +15,7 @@ from kbproc.settings.config import Config
 from kbproc.sharing import reach
 from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.reach import Gone
-from kbproc.store.readonly import refusal
+from kbproc.store.folder import refusal
 
 if TYPE_CHECKING:
     from kbproc.sharing.owner import Owner

@@ -1,15 +1,20 @@
-"""The store's folder, and store.toml in it.
+"""A store's folder: its file store.toml, taking it, and whether it can be written.
 
-Owns: making and taking the folder, the format version, the model as configured.
-Refuses to know: how a lease is held, and what else lies in the folder.
+Owns: the format version, the model as configured, what a write to a read-only store is
+answered, and the bytes that a store takes on disk.
+Refuses to know: what else lies in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import stat
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
@@ -84,3 +89,30 @@ def write_settings(path: Path, model: dict[str, Any]) -> None:
     lines = [f"format = {FORMAT}", "", "[model]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
     replace(path, ("\n".join(lines) + "\n").encode())
+
+
+_REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_ELSEWHERE = "Copy the folder to where you can write, and name the copy with --store."
+
+
+def is_read_only(folder: Path) -> bool:
+    """Whether this folder, or the lock in it, can't be written; False where there is none."""
+    try:
+        os.close(os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno in _REFUSED:
+            return True
+    return folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def refusal(store: Path) -> KbprocError:
+    """What every write to such a store is answered."""
+    error = KbprocError(
+        "store.io",
+        f"The store {store} is read-only.",
+        hint=f"{_ELSEWHERE} Opening a copy is restoring it.",
+        detail={"read_only": True},
+    )
+    # No later try will do better, as it may when a disk was full.
+    error.row = msgspec.structs.replace(error.row, retryable=False)
+    return error

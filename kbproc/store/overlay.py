@@ -19,8 +19,7 @@ from pathlib import Path
 from kbproc.base.errors import KbprocError
 from kbproc.log import file
 from kbproc.log.lease import FileLease, Lease
-from kbproc.store.folder import take_folder
-from kbproc.store.readonly import is_read_only
+from kbproc.store.folder import is_read_only, take_folder
 
 _PREFIX = "kbproc-overlay-"
 

@@ -26,7 +26,8 @@ from kbproc.base.host import Host
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
-from kbproc.store import follow, readonly
+from kbproc.store import folder as readonly
+from kbproc.store import follow
 from kbproc.store.folder import read_settings
 from kbproc.store.front import Front
 from kbproc.store.lane import Lane, T, Ticket, Turns, birth, take_turn

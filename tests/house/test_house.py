@@ -25,24 +25,19 @@ PACKAGE = REPO / "kbproc"
 # Where any exception may be caught: the boundaries, beyond which nobody would see it.
 BOUNDARIES = {
     "embedding/background.py",
-    "models/export.py",
+    "library/library.py",
     "models/onnx.py",
     "notes/notebooks.py",
     "sharing/alone.py",
     "sharing/guest.py",
     "sharing/owner.py",
     "shell/cli.py",
-    "shell/run.py",
-    "sources/parse/docx.py",
     "sources/parse/formats.py",
-    "sources/parse/html.py",
     "sources/parse/pdf.py",
-    "sources/parse/worker.py",
     "store/lane.py",
     "store/store.py",
     "views/fulltext/search.py",
     "wire/in_flight.py",
-    "wire/messages.py",
 }
 
 # Names of folders that exist only on the machines of those who wrote this.

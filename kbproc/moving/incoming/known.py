@@ -11,7 +11,7 @@ what is imported twice is there once.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,9 +26,6 @@ from kbproc.moving.portable.lines import Document
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow
-
-if TYPE_CHECKING:
-    pass
 
 _BATCH_DOCUMENTS = 100
 _BATCH_ROWS = 1000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # whoever only names a Sight does not load it
+if TYPE_CHECKING:
     import duckdb
 
 NOTES = "notes/"  # the pseudo knowledge base of an agent's notes is NOTES + its slug
