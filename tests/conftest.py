@@ -18,10 +18,13 @@ from kbproc.health import doctor
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
-settings.register_profile("quick", max_examples=25, deadline=None)
-settings.register_profile(
-    "long", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How slow the machine is makes no test fail.
+UNHURRIED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("quick", max_examples=25, **UNHURRIED)
+settings.register_profile("long", max_examples=500, **UNHURRIED)
 settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
 

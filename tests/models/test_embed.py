@@ -29,7 +29,6 @@ from tests.kit.patience import PATIENCE
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "log", "is", "truth"]
 WORDS += ["a", "cat", "sat", "on", "mat"]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kbproc" / "models"
 
 
 def tiny_model(folder: Path, *, max_tokens: int = 16) -> Path:
@@ -123,23 +122,29 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="session")
-def default_model() -> Path:
-    """The default model, exported into the user's own cache, once."""
-    source = weights.locate(DEFAULT_MODEL)
-    if available(ModelSpec(), CACHE).startswith("missing"):
-        pytest.skip("the default model is not installed")
-    return export.export(source, CACHE)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this run: what somebody has exported before is not tried."""
+    return tmp_path_factory.mktemp("models")
 
 
 @pytest.fixture(scope="session")
-def reference(default_model: Path) -> Embedder:
-    if available(ModelSpec(kind="sentence-transformers"), CACHE).startswith("missing"):
+def default_model(cache: Path) -> Path:
+    """The default model, exported once."""
+    source = weights.locate(DEFAULT_MODEL)
+    if available(ModelSpec(), cache).startswith("missing"):
+        pytest.skip("the default model is not installed")
+    return export.export(source, cache)
+
+
+@pytest.fixture(scope="session")
+def reference(cache: Path) -> Embedder:
+    if available(ModelSpec(kind="sentence-transformers"), cache).startswith("missing"):
         pytest.skip("sentence-transformers is not installed")
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return load(ModelSpec(kind="sentence-transformers"), CACHE)
+        return load(ModelSpec(kind="sentence-transformers"), cache)
 
 
 @pytest.fixture(

@@ -999,7 +999,10 @@ def two_stores() -> Any:
             session.close()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=15,
+)
 @given(
     title=NAMES,
     text=TEXTS,
@@ -1038,7 +1041,10 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 @given(
     member=st.sampled_from([*document(), "surprise"]),
     value=JSON,

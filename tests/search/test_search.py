@@ -331,7 +331,7 @@ def test_no_query_is_a_syntax_error(library: Session) -> None:
             search(library, query, mode=mode)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(query=st.text(min_size=1, max_size=40), mode=st.sampled_from(["hybrid", "fts", "vector"]))
 def test_any_text_is_a_query(session: Session, query: str, mode: str) -> None:
     if not session.data("status")["total_documents"]:

@@ -243,7 +243,7 @@ lines = (
 
 
 @given(line=lines)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_line_gets_one_answer_or_none(line: bytes, shared: Session) -> None:
     answers = answer_to(shared, line.replace(b'"next"', b'"last"'))
     assert len(answers) <= 1
