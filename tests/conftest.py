@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kbproc.base import failpoints
 from kbproc.health import doctor
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
@@ -46,6 +47,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 OpenSession = Callable[..., Session]
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    """What a test has armed ends with it, however it ends."""
+    yield
+    failpoints.arm(None)
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def show(record: Record, wanted: Wanted) -> ShownRecord | None:
         return None
     data = _decode(record.events) if wanted.full else []
     shown = [_event(events[i], data[i] if wanted.full else UNSET) for i in kept]
-    return _shortened(_record(record, shown), wanted.most_bytes)
+    return shortened(_record(record, shown), wanted.most_bytes)
 
 
 def _record(record: Record, events: list[ShownEvent], **more: Any) -> ShownRecord:
@@ -172,7 +172,7 @@ def _event(event: Event, data: dict[str, Any] | UnsetType) -> ShownEvent:
     )
 
 
-def _shortened(shown: ShownRecord, most_bytes: int) -> ShownRecord:
+def shortened(shown: ShownRecord, most_bytes: int) -> ShownRecord:
     """Leaves out chunks, then all data, then events, until it is short enough."""
     for leave_out in (_without_chunks, _without_data):
         if len(_encode(shown)) <= most_bytes:
@@ -219,7 +219,7 @@ def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_b
     Where something is filtered the catalog says which records to read, so that a
     rare event of a long log is found without reading it all.
     """
-    seq, upto, records = _candidates(store, after_seq, wanted, rows=2 * limit + 100)
+    seq, upto, records = candidates(store, after_seq, wanted, rows=2 * limit + 100)
     found: list[ShownRecord] = []
     scanned, size = after_seq, 0
     for record in records:
@@ -235,7 +235,7 @@ def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_b
     return Page(records=found, scanned=max(upto, after_seq), seq=seq)
 
 
-def _candidates(
+def candidates(
     store: SeenStore, after_seq: int, wanted: Wanted, *, rows: int
 ) -> tuple[int, int, Iterator[Record]]:
     """What readers see, up to where it was looked for candidates, and these.

@@ -39,7 +39,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Least cosine with sentence-transformers. The default model's int8 texts lie
 # between .984 and .998; fp32 differs in the seventh place.
 _LEAST_COSINE = {"int8": 0.97, "fp32": 0.9999}
-_PARITY_TEXTS = (
+PARITY_TEXTS = (
     "x",
     "How do I install git?",
     "  Leading and trailing space.\n",
@@ -69,13 +69,13 @@ def export(
     folder = require_folder(source)
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sweep(target)
+        sweep(target)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=cache, ignore_cleanup_errors=True
         ) as beside:
-            job = _Job(name=source.name, source=str(folder), target=beside, sha256=source.sha256)
+            job = Job(name=source.name, source=str(folder), target=beside, sha256=source.sha256)
             _run(job, cancelled)
-            _publish(Path(beside), target)
+            publish(Path(beside), target)
     except OSError as error:
         raise KbprocError(
             "model.unavailable",
@@ -85,7 +85,7 @@ def export(
     return target
 
 
-def _publish(beside: Path, target: Path) -> None:
+def publish(beside: Path, target: Path) -> None:
     for path in beside.iterdir():
         path.chmod(0o600)
         with path.open("rb") as file:
@@ -100,7 +100,7 @@ def _publish(beside: Path, target: Path) -> None:
             raise
 
 
-def _sweep(target: Path) -> None:
+def sweep(target: Path) -> None:
     """Removes what killed processes left; a day is longer than any export."""
     for stale in target.parent.glob(f".{target.name}.*"):
         with contextlib.suppress(OSError):
@@ -108,17 +108,17 @@ def _sweep(target: Path) -> None:
                 shutil.rmtree(stale)
 
 
-class _Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     source: str
     target: str
     sha256: str | None
 
 
-def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
+def _run(job: Job, cancelled: Callable[[], bool]) -> None:
     """Runs the export in its own process; raises model.unavailable, operation.cancelled."""
     deadline = time.monotonic() + _EXPORT_SECONDS
-    with tempfile.TemporaryFile() as log, _spawn(job, log) as child:
+    with tempfile.TemporaryFile() as log, spawn(job, log) as child:
         while True:
             try:
                 status = child.process.wait(timeout=0.2)
@@ -141,7 +141,7 @@ def _run(job: _Job, cancelled: Callable[[], bool]) -> None:
     )
 
 
-def _spawn(job: _Job, log: IO[bytes]) -> Child:
+def spawn(job: Job, log: IO[bytes]) -> Child:
     """Its stdin stays open for as long as this process lives: the child ends with it."""
     return Child(
         "kbproc.models.export",
@@ -162,7 +162,7 @@ def _spawn(job: _Job, log: IO[bytes]) -> Child:
 
 def main() -> None:
     """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
-    job = msgspec.json.decode(sys.argv[1], type=_Job)
+    job = msgspec.json.decode(sys.argv[1], type=Job)
     reader, writer = claim()
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     warnings.simplefilter("ignore")
@@ -178,7 +178,7 @@ def _end_with_parent(reader: int) -> None:
     os._exit(1)
 
 
-def _export(job: _Job, folder: Path) -> None:
+def _export(job: Job, folder: Path) -> None:
     """Writes model.onnx, tokenizer.json and meta.json; raises model.unavailable."""
     weights = weights_sha256(Path(job.source))
     if job.sha256 and weights != job.sha256:
@@ -196,7 +196,7 @@ def _export(job: _Job, folder: Path) -> None:
         weights_sha256=weights,
         precision=f"int8-{exporter}",
     )
-    reference = [model.encode(text, normalize_embeddings=True) for text in _PARITY_TEXTS]
+    reference = [model.encode(text, normalize_embeddings=True) for text in PARITY_TEXTS]
     _quantize(full, folder / MODEL)
     if not _agrees(meta, folder, reference):
         full.replace(folder / MODEL)
@@ -281,7 +281,7 @@ def _agrees(meta: Meta, folder: Path, reference: list[NDArray[np.float32]]) -> b
     """Whether the exported model gives the reference's vectors; its meta says how nearly."""
     (folder / META).write_bytes(msgspec.json.encode(meta))
     embedder = OnnxEmbedder(folder)
-    found = embedder.embed_many(list(_PARITY_TEXTS))
+    found = embedder.embed_many(list(PARITY_TEXTS))
     cosines = [float(a @ b) for a, b in zip(found, reference, strict=True)]
     least, mean = min(cosines), sum(cosines) / len(cosines)
     print(f"{meta.precision}: cosine least {least:.5f}, mean {mean:.5f}", file=sys.stderr)

@@ -179,7 +179,7 @@ def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> lis
     """
     try:
         _remove_leftovers(target)
-        with _unfinished(target) as folder:
+        with unfinished(target) as folder:
             damaged = _copy_all(inventory, folder, tell, check)
             reach("backup.copied")
             _finish(folder, target)
@@ -191,7 +191,7 @@ def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> lis
 
 
 @contextlib.contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
+def unfinished(target: Path) -> Iterator[Path]:
     """A new folder beside `target`, held by a lock for as long as this process lives."""
     folder = Path(tempfile.mkdtemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent))
     held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -120,14 +120,14 @@ def _judged(url: str, allow_private: bool) -> str:
     except (OSError, UnicodeError) as error:
         raise _failed(url, f"the name {host} can't be resolved ({error})") from None
     addresses = [str(entry[4][0]) for entry in found]
-    allowed = [a for a in addresses if allow_private or _is_public(a)]
+    allowed = [a for a in addresses if allow_private or is_public(a)]
     if not allowed:
         behind = "" if host == addresses[0] else f" ({addresses[0]})"
         raise _blocked(url, f"{host} is a private or local address{behind}", _PRIVATE)
     return allowed[0]
 
 
-def _is_public(address: str) -> bool:
+def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.split("%", maxsplit=1)[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = _inner(ip) or ip

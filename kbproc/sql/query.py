@@ -41,7 +41,7 @@ _PIECE = 1 << 18
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
 
 _running = threading.Semaphore(RUNNING)
-_admitted = threading.Semaphore(RUNNING + WAITING)
+admitted = threading.Semaphore(RUNNING + WAITING)
 _copying = threading.Lock()
 
 
@@ -112,9 +112,9 @@ def run(
     operation.cancelled, server.overloaded, store.io, and what the store's lane raises.
     """
     patience = Patience(timeout_ms, cancelled)
-    with _turn(patience), _Process(patience, memory_bytes) as process:
+    with turn(patience), Process(patience, memory_bytes) as process:
         with _held(_copying, patience):
-            copy = _copy(source, process)
+            copy = copied(source, process)
             process.step("open", str(copy), memory_bytes)
         answer = process.step("query", sql, params, limit, most_bytes)
     return msgspec.convert({**answer, "seq": _seq(copy)}, Found)
@@ -150,9 +150,9 @@ class Patience:
 
 
 @contextlib.contextmanager
-def _turn(patience: Patience) -> Iterator[None]:
+def turn(patience: Patience) -> Iterator[None]:
     """Raises server.overloaded at once if too many are waiting already."""
-    if not _admitted.acquire(blocking=False):
+    if not admitted.acquire(blocking=False):
         raise KbprocError(
             "server.overloaded",
             f"{RUNNING + WAITING} SQL queries are running or waiting already.",
@@ -162,7 +162,7 @@ def _turn(patience: Patience) -> Iterator[None]:
         with _held(_running, patience):
             yield
     finally:
-        _admitted.release()
+        admitted.release()
 
 
 @contextlib.contextmanager
@@ -178,7 +178,7 @@ def _held(lock: threading.Semaphore | threading.Lock, patience: Patience) -> Ite
 # ---------------------------------------------------------------------- the copies
 
 
-def _copy(source: Source, process: _Process) -> Path:
+def copied(source: Source, process: Process) -> Path:
     """A copy of the catalog as it is now, made only if its file has changed.
 
     Until a process has opened the copy, no other may be made: that removes it.
@@ -188,7 +188,7 @@ def _copy(source: Source, process: _Process) -> Path:
     return good or _fresh(source, process)
 
 
-def _fresh(source: Source, process: _Process) -> Path:
+def _fresh(source: Source, process: Process) -> Path:
     new = source.copies / "new"
     states: list[str] = []
 
@@ -229,7 +229,7 @@ def _state(catalog: Path) -> str:
 # --------------------------------------------------------------------- the process
 
 
-class _Process(Child):
+class Process(Child):
     """One process for one query: nothing of it is left for the next."""
 
     def __init__(self, patience: Patience, memory_bytes: int, module: str = _WORKER) -> None:

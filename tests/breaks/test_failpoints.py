@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -170,12 +169,6 @@ CALLS = {
 }
 
 
-@pytest.fixture
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.arm(None)
-
-
 @pytest.mark.parametrize(
     ("point", "code"), [(point, code) for point, codes in CALLS.items() for code in codes]
 )
@@ -183,7 +176,6 @@ def test_the_disk_refuses_there(
     open_session: OpenSession,
     tmp_path: Path,
     expected: list[str],
-    disarmed: None,
     point: str,
     code: str,
 ) -> None:

@@ -176,8 +176,8 @@ def test_a_record_with_many_events_among_the_rows(
     """The catalog is asked for a few rows only, and one record takes them all."""
     found = told.data("events.read", types=["doc.deleted"], limit=1)
     assert [len(r["events"]) for r in found] == [3]
-    usual = feed._candidates
-    monkeypatch.setattr(feed, "_candidates", lambda *a, rows: usual(*a, rows=2))
+    usual = feed.candidates
+    monkeypatch.setattr(feed, "candidates", lambda *a, rows: usual(*a, rows=2))
     test_pages_hold_everything_once.hypothesis.inner_test(  # type: ignore[attr-defined]
         told, 3, 0, {"types": ["doc.deleted", "doc.changed"], "actor": None, "document_id": None}
     )
@@ -294,7 +294,7 @@ EVENTS = st.lists(
 @given(events=EVENTS, most=st.integers(200, 4000))
 def test_a_record_is_made_short_enough(events: list[feed.ShownEvent], most: int) -> None:
     whole = feed.ShownRecord(seq=1, ts="t", actor="a", method="m", events=events, token=None)
-    short = feed._shortened(whole, most)
+    short = feed.shortened(whole, most)
     assert len(msgspec.json.encode(short)) <= most
     left_out = 0 if short.more_events is msgspec.UNSET else short.more_events
     assert len(short.events) + left_out == len(events)

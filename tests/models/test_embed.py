@@ -496,11 +496,11 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, impostor: weights.LocalM
 def test_the_first_of_two_exports_wins(tmp_path: Path) -> None:
     first, second = tiny_model(tmp_path / "a"), tiny_model(tmp_path / "b", max_tokens=9)
     target = tmp_path / "target"
-    export._publish(first, target)
-    export._publish(second, target)
+    export.publish(first, target)
+    export.publish(second, target)
     assert OnnxEmbedder(target).max_tokens == 16
     (target / MODEL).unlink()
-    export._publish(second, target)
+    export.publish(second, target)
     assert OnnxEmbedder(target).max_tokens == 9
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in target.iterdir())
 
@@ -510,7 +510,7 @@ def test_leftovers_are_swept_after_a_day(tmp_path: Path) -> None:
     for folder in (old, new):
         folder.mkdir()
     os.utime(old, (0, 0))
-    export._sweep(tmp_path / "m-1")
+    export.sweep(tmp_path / "m-1")
     assert [path.name for path in tmp_path.iterdir()] == [".m-1.new"]
 
 
@@ -534,7 +534,7 @@ def test_weights_in_parts_have_one_hash(tmp_path: Path) -> None:
 def test_the_export_gives_the_models_own_vectors(default_model: Path, reference: Embedder) -> None:
     served = OnnxEmbedder(default_model)
     assert (served.dim, served.max_tokens) == (reference.dim, reference.max_tokens) == (384, 256)
-    texts = [*export._PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
+    texts = [*export.PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
     for text in texts:
         assert served.embed(text) @ reference.embed(text) > 0.97
         assert served.count_tokens(text) == reference.count_tokens(text)
@@ -568,10 +568,10 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     source = weights.locate(DEFAULT_MODEL)
     if source.folder is None:
         pytest.skip("the default model is not installed")
-    job = export._Job(
+    job = export.Job(
         name="m", source=str(source.folder), target=str(tmp_path), sha256=source.sha256
     )
-    with (tmp_path / "log").open("wb") as log, export._spawn(job, log) as child:
+    with (tmp_path / "log").open("wb") as log, export.spawn(job, log) as child:
         child.stdin.close()
         assert child.process.wait(timeout=PATIENCE) == 1
     assert not (tmp_path / MODEL).exists()

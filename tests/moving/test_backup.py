@@ -342,7 +342,7 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
 
 def test_a_running_backup_is_no_leftover(session: Session, tmp_path: Path) -> None:
     fill(session, 2)
-    with backup_module._unfinished(tmp_path / "copy") as running:
+    with backup_module.unfinished(tmp_path / "copy") as running:
         session.data("store.backup", path="copy")
         assert running.is_dir()
 

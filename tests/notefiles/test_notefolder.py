@@ -42,12 +42,6 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.arm(None)
-
-
 def later() -> int:
     """A clock by which everything there is has long settled."""
     return time.monotonic_ns() + 2 * notefolder.SETTLED_NS

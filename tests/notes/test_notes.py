@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,6 @@ def folder(session: Session) -> Path:
     path: Path = session.store.folder / "notes" / "gitea"
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.arm(None)
 
 
 # ------------------------------------------------------------------ put

@@ -30,7 +30,7 @@ from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
 from tests.kit.notes import approved, attach, get, history, put, slugs
 from tests.kit.patience import LONG, PATIENCE, until
-from tests.kit.talk import Session, cancel, request
+from tests.kit.talk import Session, as_bytes, cancel, request
 
 EXAMPLES, STEPS = (300, 60) if LONG else (5, 40)
 
@@ -48,12 +48,6 @@ def folder(session: Session) -> Path:
     path: Path = session.store.folder / "notes" / "gitea"
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    yield
-    failpoints.arm(None)
 
 
 def sync(session: Session, **more: Any) -> dict[str, Any]:
@@ -180,7 +174,7 @@ def test_a_cancelled_sync_keeps_what_it_has_recorded(session: Session, folder: P
     def stop(name: str) -> None:
         if name == "log.written" and not answer:
             answer["cancelled"] = True
-            session.connection._take_notification(_cancel_of(session))
+            session.connection.receive(as_bytes(cancel(1)))
 
     failpoints.arm(stop)
     answer = {}
@@ -189,13 +183,6 @@ def test_a_cancelled_sync_keeps_what_it_has_recorded(session: Session, folder: P
     failpoints.arm(None)
     assert len(slugs(session, limit=1000)) == 32
     assert sync(session) == {"agents": 1, "added": 68, "unchanged": 32}
-
-
-def _cancel_of(session: Session) -> Any:
-    from kbproc.wire import messages
-    from tests.kit.talk import as_bytes
-
-    return messages.parse(as_bytes(cancel(1)))
 
 
 # ------------------------------------------------------------------ removals

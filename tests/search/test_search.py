@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbproc.health import doctor
+from kbproc.models.hashing import HashEmbedder
 from tests.conftest import OpenSession
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 PASSAGES = [
@@ -399,18 +402,26 @@ def test_a_pending_chunk_takes_part_with_no_vector(
 ) -> None:
     session.data("doc.create", title="Old", text="alpha beta gamma")
     session.embedded()
-    monkeypatch.setattr(session.library.embedding, "_embed_batch", lambda ids: ids)
+    embed, goes_on = HashEmbedder.embed, threading.Event()
+
+    def slow(self: HashEmbedder, text: str) -> Any:
+        assert "New" not in text or goes_on.wait(PATIENCE)
+        return embed(self, text)
+
+    monkeypatch.setattr(HashEmbedder, "embed", slow)
     session.data("doc.create", title="New", text="alpha beta gamma")
-    found = search(session, "alpha beta")
-    freshness = found["meta"]["freshness"]
-    assert freshness["pending_embeddings"] == 1
-    assert freshness["vector_seq"] < freshness["seq"] == freshness["fulltext_seq"]
-    new, old = sorted(found["data"]["results"], key=lambda hit: -hit["chunk_id"])
-    assert new["score_breakdown"]["vector"] is None
-    assert new["score"] == new["score_breakdown"]["fts"] == old["score_breakdown"]["fts"]
-    assert titles(session, "alpha", mode="vector") == ["Old"]
-    confirm = session.error("doc.delete", ids=[2])["plan"]["plan_hash"]
-    session.data("doc.delete", ids=[2], confirm=confirm)
+    try:
+        found = search(session, "alpha beta")
+        freshness = found["meta"]["freshness"]
+        assert freshness["pending_embeddings"] == 1
+        assert freshness["vector_seq"] < freshness["seq"] == freshness["fulltext_seq"]
+        old, new = sorted(found["data"]["results"], key=lambda hit: hit["chunk_id"])
+        assert new["score_breakdown"]["vector"] is None
+        fulltext = new["score_breakdown"]["fts"]
+        assert new["score"] == fulltext == old["score_breakdown"]["fts"]
+        assert titles(session, "alpha", mode="vector") == ["Old"]
+    finally:
+        goes_on.set()
 
 
 # ------------------------------------------------------------------- what is shown

@@ -188,7 +188,7 @@ def test_a_redirect_to_a_private_address_is_blocked(
     """The first address counts as public here; where it leads is judged anew."""
     secret = site.page("/secret", PAGE)
     site.page("/public", status=302, Location=secret.replace("127.0.0.1", "127.0.0.2"))
-    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
     refused("network.blocked", site.url + "/public", allow_private=False)
     assert [path for path, _ in site.asked] == ["/public"]
 
@@ -238,7 +238,7 @@ def test_private_addresses_in_every_dress_are_blocked(host: str) -> None:
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
 def test_public_addresses_are_not(address: str) -> None:
-    assert web._is_public(address)
+    assert web.is_public(address)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_only_the_address_that_was_judged_is_connected_to(
     """A name server that answers otherwise the second time leads nowhere else."""
     site.page("/", PAGE)
     asked = resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.9"])
-    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
     page = get(f"http://rebind.test:{site.port}/", allow_private=False)
     assert page.data == PAGE
     assert asked == ["rebind.test"], "asked once"
@@ -340,7 +340,7 @@ def test_of_several_addresses_a_private_one_is_never_taken(
 ) -> None:
     site.page("/", PAGE)
     resolving(monkeypatch, ["127.0.0.8", "127.0.0.1"])
-    monkeypatch.setattr(web, "_is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
     assert get(f"http://both.test:{site.port}/", allow_private=False).data == PAGE
     resolving(monkeypatch, ["127.0.0.8"])
     refused("network.blocked", f"http://both.test:{site.port}/", allow_private=False)

@@ -77,11 +77,11 @@ def process(
     session: Session,
     memory_bytes: int = sqlquery.MEMORY_BYTES,
     module: str = "kbproc.sql.worker",
-) -> Iterator[sqlquery._Process]:
+) -> Iterator[sqlquery.Process]:
     """One process for many statements, on the copy as it is."""
     patience = Patience(600_000, lambda: False)
-    with sqlquery._Process(patience, memory_bytes, module) as running:
-        copy = sqlquery._copy(sqlquery.live(session.store), running)
+    with sqlquery.Process(patience, memory_bytes, module) as running:
+        copy = sqlquery.copied(sqlquery.live(session.store), running)
         running.step("open", str(copy), memory_bytes)
         yield running
 
@@ -675,13 +675,13 @@ def test_a_process_that_dies_fails_its_query_alone(world: Session) -> None:
 def test_only_so_many_at_once(world: Session) -> None:
     with contextlib.ExitStack() as turns:
         for _ in range(sqlquery.RUNNING):
-            turns.enter_context(sqlquery._turn(Patience(1000, lambda: False)))
+            turns.enter_context(sqlquery.turn(Patience(1000, lambda: False)))
         assert (
             world.error("sql.query", sql="select 1", timeout_ms=50)["type"] == "operation.timeout"
         )
         for _ in range(sqlquery.WAITING):
-            assert sqlquery._admitted.acquire(blocking=False)
-            turns.callback(sqlquery._admitted.release)
+            assert sqlquery.admitted.acquire(blocking=False)
+            turns.callback(sqlquery.admitted.release)
         error = world.error("sql.query", sql="select 1")
         assert (error["type"], error["retryable"]) == ("server.overloaded", True)
     assert rows(world, "select 1") == [[1]]

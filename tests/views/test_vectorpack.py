@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.views.vectors.pack import HEADER_BYTES, VectorPack
 
@@ -173,10 +175,17 @@ def test_vectors_must_be_finite_and_fit(path: Path, bad: float) -> None:
 def test_a_disk_that_refuses_is_store_io(path: Path) -> None:
     filled(path, 1)
     pack = opened(path)
-    os.close(pack._fd)
-    pack._fd = os.open(path, os.O_RDONLY)
-    with pytest.raises(KbprocError) as caught:
-        pack.append([pack.key("new")], vectors(1))
+
+    def refuse(point: str) -> None:
+        if point == "pack.write":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    failpoints.arm(refuse)
+    try:
+        with pytest.raises(KbprocError) as caught:
+            pack.append([pack.key("new")], vectors(1))
+    finally:
+        failpoints.arm(None)
     assert caught.value.type == "store.io"
     assert not pack.has(pack.key("new"))
     path.unlink()
