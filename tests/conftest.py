@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from kbproc.base import failpoints
 from kbproc.health import doctor
 from tests.kit.patience import PATIENCE
-from tests.kit.talk import Session
+from tests.kit.talk import REPO, Session
 
 # How slow the machine is makes no test fail.
 UNHURRIED: dict[str, Any] = {
@@ -47,6 +47,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 OpenSession = Callable[..., Session]
+
+OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}
+THEIRS = ("KBPROC_", "XDG_", "GIT_", "PYTHON", "LC_", "LANG", "TZ", "COLUMNS", "LINES")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever runs this has settings, caches and a locale; no test and no child sees them.
+
+    What is started from here is this checkout's kbproc, in whatever folder that is.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - OURS:
+            if name.startswith(THEIRS) or name in {"NO_COLOR", "FORCE_COLOR"}:
+                patch.delenv(name)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("PYTHONPATH", str(REPO))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import pytest
 
 from kbproc.shell.cli import main
 from tests.kit.patience import PATIENCE
+from tests.kit.talk import REPO
 
 SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
 ANSI = re.compile(r"\x1b")
@@ -28,6 +29,7 @@ def environment(folder: Path) -> dict[str, str]:
     if not (store / "store.toml").exists():
         (store / "store.toml").write_text(SETTINGS)
     return {
+        "PYTHONPATH": str(REPO),
         "KBPROC_STORE": str(store),
         "HOME": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),

@@ -28,6 +28,7 @@ from kbproc.shell.formats import Output
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
+from tests.kit.talk import REPO
 
 A_STORE = ("--store", "store")
 
@@ -517,7 +518,12 @@ def start(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> sub
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {})},
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(REPO),
+            "HOME": str(folder),
+            **(env or {}),
+        },
     )
 
 

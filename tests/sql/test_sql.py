@@ -800,7 +800,7 @@ def test_from_the_shell(tmp_path: Path) -> None:
         [sys.executable, "-m", "kbproc", "sql", "query", sql, "--params", '["kb "]'],
         capture_output=True,
         cwd=REPO,
-        env={**environment(tmp_path), "PYTHONPATH": str(REPO)},
+        env=environment(tmp_path),
         check=False,
     )
     assert json.loads(done.stdout)["data"]["rows"] == [["kb default"]], done.stderr
