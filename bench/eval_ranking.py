@@ -29,7 +29,8 @@ from kbproc.search.fusion import Fused, blend, ordered, rrf
 from kbproc.sources.chunk import chunk, embed_text
 from kbproc.sources.parse.formats import parse
 from kbproc.text.analysis import parse_query
-from kbproc.views.fulltext.index import FullText, FullTextRow
+from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.fulltext.index import FullText
 from kbproc.views.fulltext.search import FullTextSnapshot
 from kbproc.views.restriction import Restriction
 
@@ -161,7 +162,7 @@ def _embedded(texts: list[str], embedder: Embedder, cache: Path) -> Vectors:
 def _indexed(passages: Iterable[Passage], folder: Path) -> FullTextSnapshot:
     index = FullText.open(folder / "fulltext")
     rows = (
-        FullTextRow(number, number, p.kb, p.title, p.section, p.text)
+        IndexRow(number, number, p.kb, p.title, p.section, p.text)
         for number, p in enumerate(passages)
     )
     index.rebuild(rows, Position(1, ""))

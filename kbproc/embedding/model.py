@@ -8,7 +8,7 @@ Refuses to know: which chunks lack a vector (background.py), and how a model com
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
     from kbproc.views.vectors.pack import VectorPack
-    from kbproc.views.vectors.view import VectorRow
 
 _DEFAULT_TOKENS = 256
 
@@ -128,14 +127,6 @@ class StoredModel:
             self.state, self.problem = "missing", error
             raise
         self._look()
-
-    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
-        from kbproc.views.vectors.view import VectorRow
-
-        if self.pack is None:
-            return []
-        key = self.pack.key
-        return [VectorRow(r.chunk_id, r.document_id, r.kb, key(self.string(r))) for r in rows]
 
     def string(self, row: IndexRow) -> str:
         """The exact string that is embedded, and that a vector is cached under."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
 from kbproc.log.record import START, Position
-from kbproc.store.follow import fulltext_rows
 from kbproc.views import soundness
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
@@ -201,7 +200,7 @@ def _blobs(store: Store, deep: bool) -> Found:
     with store.reading() as snapshot:
         for row in snapshot.queries.documents(DocumentFilter()):
             wanted.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
-    broken = soundness.broken_blobs(store.blobs, wanted, deep=deep)
+    broken = {sha256: wanted[sha256] for sha256 in store.blobs.broken(wanted, deep=deep)}
     if not broken:
         return _finding("blobs", "pass", f"{_sources(wanted)} there")
     gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
@@ -217,7 +216,7 @@ def _sources(some: Sized) -> str:
 
 def _views(store: Store, deep: bool) -> Iterator[Found]:
     problems = compare(store) if deep else positions(store)
-    for name in soundness.damaged_views(store.folder / "views", store.catalog):
+    for name in soundness.damaged_views([store.catalog, *store.followers]):
         problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
@@ -290,7 +289,7 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
     from kbproc.views.fulltext.search import FullTextSnapshot
 
     (folder / "fulltext").mkdir()
-    built = FullText(folder / "fulltext").build(fulltext_rows(rows), START).made
+    built = FullText(folder / "fulltext").build(rows, START).made
     built.reload()
     differing = differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
     return [f"chunk {id} is indexed otherwise than the log says" for id in differing]
@@ -298,13 +297,14 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
     """What differs; nothing can be said if a writer has gone on since `position`."""
+    from kbproc.views.vectors.check import differences
+
     vectors = store.vectors
     if vectors is None:
         return []
     if vectors.position.seq < position.seq:
         return [f"is at {vectors.position.seq}, the log at {position.seq}"]
-    wrong = vectors.check(store.model.vector_rows(rows))
-    wrong += soundness.stray_vectors(vectors.snapshot())
+    wrong = differences(vectors, rows)
     return wrong if vectors.position == position else []
 
 

@@ -57,8 +57,7 @@ class Past:
         self.readers = Readers(self.catalog)
         self.fulltext: FullText = FullText.open(folder / "fulltext")
         if self.fulltext.position != position:
-            rows = follow.fulltext_rows(follow.all_rows(self.catalog))
-            self.fulltext.rebuild(rows, position)
+            self.fulltext.rebuild(follow.all_rows(self.catalog), position)
         self.vectors = _vectors_at(embedding, folder, self.catalog, position)
         self.model = PastModel(embedding, self.vectors, position.seq)
         with contextlib.closing(self.readers.borrow()) as queries:
@@ -214,8 +213,8 @@ def _vectors_at(
 
     if embedding.pack is None:
         return None
-    vectors = Vectors(folder=folder, pack=embedding.pack)
-    vectors.rebuild(embedding.vector_rows(follow.all_rows(catalog)), position)
+    vectors = Vectors(folder=folder, pack=embedding.pack, string=embedding.string)
+    vectors.rebuild(follow.all_rows(catalog), position)
     return vectors
 
 

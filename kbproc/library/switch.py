@@ -50,9 +50,10 @@ class Beside:
 
         if self.embedding.pack is None:
             return
-        vectors = Vectors(folder=self.folder / "views", pack=self.embedding.pack)
+        pack, string = self.embedding.pack, self.embedding.string
+        vectors = Vectors(folder=self.folder / "views", pack=pack, string=string)
         with self._store.reading() as snapshot:
-            rows = self.embedding.vector_rows(snapshot.queries.all_index_rows())
+            rows = snapshot.queries.all_index_rows()
             vectors.rebuild(rows, snapshot.published.head.position)
         self.vectors = vectors
 

@@ -65,9 +65,8 @@ class Upkeep:
 
     def _heal(self) -> None:
         """Once a start: what has rotted since is found before it is asked for."""
-        views = self._store.folder / "views"
         with self._store.exclusive():
-            wrong = soundness.damaged_views(views, self._store.catalog)
+            wrong = soundness.damaged_views([self._store.catalog, *self._store.followers])
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
             with self._store.exclusive():

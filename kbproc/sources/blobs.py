@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from kbproc.base import durable
@@ -87,3 +88,16 @@ class Blobs:
                 "store.corrupt", f"The source {sha256[:12]}… is damaged.", detail={"blob": sha256}
             )
         return data
+
+    def broken(self, wanted: Iterable[str], *, deep: bool) -> list[str]:
+        """Those that are missing or, if `deep`, not what was stored."""
+        return [sha256 for sha256 in wanted if not self._is_there(sha256, deep=deep)]
+
+    def _is_there(self, sha256: str, *, deep: bool) -> bool:
+        if not deep:
+            return self.path(sha256).exists()
+        try:
+            self.get(sha256)
+        except KbprocError:
+            return False
+        return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ from kbproc.log.interface import Log
 from kbproc.log.record import Position, Record
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.index import FullTextRow
 
 _BATCH = 500
 _logger = logging.getLogger(__name__)
@@ -111,20 +111,27 @@ def may_go_on(log: Log, position: Position) -> bool:
     return first is not None and first.position == position
 
 
-def changed_rows(queries: Queries, since: int) -> tuple[list[int], list[IndexRow]]:
-    """Documents that have changed or gone since, and the chunks that they have now."""
-    touched = queries.touched_since(since)
-    return touched, queries.index_rows(touched) if touched else []
-
-
 def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
     """Every live chunk of a catalog that nobody changes meanwhile."""
 
     return Queries(catalog.cursor()).all_index_rows()
 
 
-def fulltext_rows(rows: Iterable[IndexRow]) -> Iterator[FullTextRow]:
-    from kbproc.views.fulltext.index import FullTextRow
+def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:
+    """Brings a view to the catalog's position: by the documents that have changed, or by all."""
+    if follower.position == catalog.position:
+        return
+    if may_go_on(log, follower.position):
+        tell([follower], catalog, follower.position.seq)
+        follower.commit()
+    else:
+        follower.rebuild(all_rows(catalog), catalog.position)
 
-    for r in rows:
-        yield FullTextRow(r.chunk_id, r.document_id, r.kb, r.title, r.section, r.text)
+
+def tell(followers: Iterable[Follower], catalog: Catalog, since: int) -> None:
+    """Stages what has changed since, as the catalog's writer sees it."""
+    queries = Queries(catalog.writer)
+    touched = queries.touched_since(since)
+    rows = queries.index_rows(touched) if touched else []
+    for follower in followers:
+        follower.apply(touched, rows, catalog.position)

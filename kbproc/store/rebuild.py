@@ -53,9 +53,7 @@ def _rebuild(store: Store, tell: Tell) -> None:
     catalog = _fresh_catalog(store)
     try:
         tell("fulltext")
-        built = store.fulltext.build(
-            follow.fulltext_rows(follow.all_rows(catalog)), catalog.position
-        )
+        built = store.fulltext.build(follow.all_rows(catalog), catalog.position)
         tell("vectors")
         vectors = _fresh_vectors(store, catalog)
         with store.lane():
@@ -75,7 +73,7 @@ def _rebuild(store: Store, tell: Tell) -> None:
 def compact(store: Store) -> None:
     """The full-text index afresh from the catalog, so that it forgets deleted chunks."""
     with store.reading() as snapshot:
-        rows = follow.fulltext_rows(snapshot.queries.all_index_rows())
+        rows = snapshot.queries.all_index_rows()
         built = store.fulltext.build(rows, snapshot.published.head.position)
     with store.lane(), store.showing():
         _adopt(store, built)
@@ -104,8 +102,8 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
     pack = store.model.pack
     if pack is None or store.vectors is None:
         return None
-    vectors = Vectors(folder=store.folder / "views", pack=pack)
-    vectors.rebuild(store.model.vector_rows(follow.all_rows(catalog)), catalog.position)
+    vectors = Vectors(folder=store.folder / "views", pack=pack, string=store.model.string)
+    vectors.rebuild(follow.all_rows(catalog), catalog.position)
     if vectors.needs_fold:
         vectors.fold()
     return vectors
@@ -124,5 +122,5 @@ def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None)
 
 def _adopt(store: Store, built: Built) -> None:
     store.fulltext.adopt(built)
-    if store.reindex(store.fulltext, built.position.seq):
-        store.fulltext.commit()
+    follow.tell([store.fulltext], store.catalog, built.position.seq)
+    store.fulltext.commit()

@@ -8,7 +8,7 @@ Refuses to know: who reads, and what.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kbproc.log.interface import Log
     from kbproc.views.vectors.pack import VectorPack
-    from kbproc.views.vectors.view import VectorRow, Vectors
+    from kbproc.views.vectors.view import Vectors
 
 T = TypeVar("T")
 IndexStatus = Literal["ready", "pending", "failed"]
@@ -98,8 +98,8 @@ class StoreModel(Model, Protocol):
         """How long its vectors are; None until it is ready."""
         ...
 
-    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
-        """The rows with the keys under which the pack holds their vectors."""
+    def string(self, row: IndexRow) -> str:
+        """What of a chunk is embedded; the pack holds its vector under a key made of it."""
         ...
 
 
@@ -130,8 +130,8 @@ class NoModel:
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
         return {} if status in {None, "ready"} else {"ids": []}
 
-    def vector_rows(self, rows: Iterable[IndexRow]) -> list[VectorRow]:
-        return []
+    def string(self, row: IndexRow) -> str:
+        return ""
 
 
 class State(Shown, Protocol):

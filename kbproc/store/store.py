@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
@@ -35,6 +34,7 @@ from kbproc.store.place import Place
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
 from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
@@ -102,8 +102,7 @@ class Store(Front):
             store = cls(
                 place, host=host, settings=settings, log=log, catalog=catalog, fulltext=fulltext
             )
-            store._catch_up(fulltext)
-            fulltext.commit()
+            follow.catch_up(fulltext, log, catalog)
             store.publish()
             if log.head.seq == 0:
                 store.commit(birth)
@@ -117,36 +116,18 @@ class Store(Front):
         if self.model.pack is None:
             return
         with self._turns.lane:
-            self.vectors = Vectors.open(self.folder / "views", self.model.pack)
-            self._catch_up(self.vectors)
+            vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
+            follow.catch_up(vectors, self.log, self.catalog)
+            self.vectors = vectors
 
-    def _catch_up(self, index: FullText | Vectors) -> None:
-        """Brings an index to the catalog's position: the changed documents, or all."""
-        if index.position == self.catalog.position:
-            return
-        if follow.may_go_on(self.log, index.position):
-            self.reindex(index, index.position.seq)
-            return
-        rows = follow.all_rows(self.catalog)
-        if index is self.vectors:
-            self.vectors.rebuild(self.model.vector_rows(rows), self.catalog.position)
-        else:
-            self.fulltext.rebuild(follow.fulltext_rows(rows), self.catalog.position)
+    @property
+    def followers(self) -> list[Follower]:
+        """The views that follow the catalog."""
+        return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
 
     def _writer_queries(self) -> Queries:
 
         return Queries(self.catalog.writer)
-
-    def reindex(self, index: FullText | Vectors, since: int) -> bool:
-        """Tells `index` which documents have changed since; True if any have."""
-        touched, rows = follow.changed_rows(self._writer_queries(), since)
-        position = self.catalog.position
-        if index is self.fulltext:
-            if touched:
-                self.fulltext.apply(touched, follow.fulltext_rows(rows), position)
-        else:
-            index.apply(touched, self.model.vector_rows(rows), position)  # type: ignore[arg-type]
-        return bool(touched)
 
     # --------------------------------------------------------------- upkeep
 
@@ -166,7 +147,8 @@ class Store(Front):
 
     def swap_vectors(self, vectors: Vectors) -> None:
         """In the lane. A vector that is packed meanwhile is looked for once more."""
-        self.reindex(vectors, vectors.position.seq)
+        follow.tell([vectors], self.catalog, vectors.position.seq)
+        vectors.commit()
         self.vectors = vectors
         vectors.settle()
 
@@ -209,25 +191,24 @@ class Store(Front):
                     return
                 if self.read_only:
                     raise readonly.refusal(self.origin)
-                touched = self.reindex(self.fulltext, before)
+                follow.tell(self.followers, self.catalog, before)
                 batch.commit()
         except BaseException:
             _whatever_happens(self.catalog.rollback)
-            _whatever_happens(self.fulltext.rollback)
+            for follower in self.followers:
+                _whatever_happens(follower.rollback)
             raise
-        self._show(touched, before)
+        self._show()
 
-    def _show(self, touched: bool, since: int) -> None:
+    def _show(self) -> None:
         """After the fsync nothing may be refused: if a view fails, the log still has it."""
         try:
-            if touched:
-                self.fulltext.commit()
+            self.fulltext.commit()  # it is shown with the catalog
             with self.showing():
                 self.catalog.commit()
                 self.publish()
-            if self.vectors is not None:
-                self.reindex(self.vectors, since)
-                reach("vectors.applied")
+            for follower in self.followers:
+                follower.commit()
             self.changed()
         except Exception as error:
             _logger.exception("the views could not follow the log")

@@ -3,8 +3,8 @@
 Refuses to know: who asks, who may see, and when a view follows.
 
 Offers: catalog.catalog · catalog.filters · catalog.queries.all · catalog.reader · catalog.rows ·
-    fulltext.digest · fulltext.index · fulltext.search · restriction · soundness · vectors.pack ·
-    vectors.search · vectors.view
-May import: base · text · log · events · store
+    follower · fulltext.digest · fulltext.index · fulltext.search · restriction · soundness ·
+    vectors.check · vectors.pack · vectors.search · vectors.view
+May import: base · text · log · events
 Light: no
 """

@@ -18,7 +18,6 @@ from kbproc.base.errors import KbprocError
 from kbproc.health import salvage
 from kbproc.library.library import Library
 from kbproc.log import file, record
-from kbproc.store.follow import fulltext_rows
 from kbproc.views import soundness
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
@@ -292,6 +291,10 @@ Harm = Callable[[bytes, float], bytes]
 HARMS: dict[str, Harm] = {"a bit is flipped": flip, "cut": cut, "a sector is zeroed": zero}
 
 
+def damaged_in_use(session: Session) -> list[str]:
+    return soundness.damaged_views([session.store.catalog, *session.store.followers])
+
+
 def files_of(views: Path, view: str) -> list[Path]:
     """What is read of it; lock files and tantivy's own list of files are not."""
     if view == "catalog":
@@ -348,7 +351,7 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
         structs.replace(rows[5], document_id=99),
         *rows[6:],
     ]
-    store.fulltext.rebuild(fulltext_rows(other), store.fulltext.position)
+    store.fulltext.rebuild(other, store.fulltext.position)
     store.publish()
     found = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
     assert found["status"] == "fail"
@@ -360,7 +363,7 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
 def test_no_view_is_damaged(session: Session) -> None:
     fill(session)
     views = session.store.folder / "views"
-    assert soundness.damaged_views(session.store) == []
+    assert damaged_in_use(session) == []
     session.close()
     assert soundness.damaged_files(views) == soundness.drop_damaged(views) == []
 
@@ -372,12 +375,12 @@ def test_views_that_rot_while_they_are_in_use(session: Session) -> None:
     for view in ("fulltext", "vectors"):
         for path in files_of(views, view):
             path.write_bytes(flip(path.read_bytes(), 0.5))
-    assert soundness.damaged_views(session.store) == ["fulltext", "vectors"]
+    assert damaged_in_use(session) == ["fulltext", "vectors"]
     found = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
     assert (found["fulltext"], found["vectors"]) == ("fail", "fail")
     session.library.rebuild()
     session.store.vectors.save()  # type: ignore[union-attr]
-    assert soundness.damaged_views(session.store) == []
+    assert damaged_in_use(session) == []
     note(
         "damage",
         "fulltext, vectors: a bit is flipped in use",

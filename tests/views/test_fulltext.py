@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from kbproc.base.errors import KbprocError
 from kbproc.log.record import START, Position
 from kbproc.text.analysis import parse_query
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext import search
-from kbproc.views.fulltext.index import FullText, FullTextRow
+from kbproc.views.fulltext.index import FullText
+from kbproc.views.fulltext.query import Clauses, terms
 from kbproc.views.fulltext.search import FullTextSnapshot
 from kbproc.views.restriction import Restriction
 
@@ -25,10 +27,10 @@ ONE = Position(1, "one")
 TWO = Position(2, "two")
 
 
-def row(chunk_id: int, text: str, document_id: int | None = None, **more: str) -> FullTextRow:
+def row(chunk_id: int, text: str, document_id: int | None = None, **more: str) -> IndexRow:
     document_id = chunk_id if document_id is None else document_id
     fields = {"kb": "default", "title": "", "section": None, **more}
-    return FullTextRow(chunk_id, document_id, text=text, **fields)
+    return IndexRow(chunk_id, document_id, text=text, **fields)
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def index(tmp_path: Path) -> Iterator[FullText]:
     index.close()
 
 
-def put(index: FullText, *rows: FullTextRow, at: Position = ONE) -> FullTextSnapshot:
+def put(index: FullText, *rows: IndexRow, at: Position = ONE) -> FullTextSnapshot:
     index.apply([], rows, at)
     index.commit()
     return index.snapshot()
@@ -237,9 +239,13 @@ def test_no_text_exceeds_the_bound(
 
 def test_idf_is_tantivys(texts: FullTextSnapshot) -> None:
     query = parse_query("git")
-    (term, *_) = search._terms(query)
-    hit: tuple[float, object] = texts.searcher.search(texts._term(term), 1).hits[0]
-    told = json.loads(texts._term(term).explain(texts.searcher, hit[1]).to_json())  # type: ignore[arg-type]
+    (term, *_) = terms(query)
+    hit: tuple[float, object] = texts.searcher.search(
+        Clauses(texts.schema, texts.searcher).term(term), 1
+    ).hits[0]
+    told = json.loads(
+        Clauses(texts.schema, texts.searcher).term(term).explain(texts.searcher, hit[1]).to_json()
+    )  # type: ignore[arg-type]
     values = {part["description"][:3]: part["value"] for part in told["details"]}
     assert values["(K1"] == pytest.approx(search.K1 + 1)
     assert values["idf"] == pytest.approx(texts._idf(term))
@@ -358,7 +364,7 @@ def test_compaction_makes_live_and_rebuilt_the_same(tmp_path: Path) -> None:
 def test_a_rebuild_that_fails_leaves_the_old_index(index: FullText) -> None:
     put(index, row(1, "kept"))
 
-    def broken() -> Iterator[FullTextRow]:
+    def broken() -> Iterator[IndexRow]:
         yield row(2, "new")
         raise RuntimeError("no more rows")
 

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.log.record import START, Position
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
+from kbproc.views.vectors.check import differences
 from kbproc.views.vectors.pack import VectorPack
 from kbproc.views.vectors.search import cosines, member
-from kbproc.views.vectors.view import VectorRow, Vectors
+from kbproc.views.vectors.view import Vectors
 
 DIM = 16
 MODEL = bytes(32)
@@ -24,7 +26,7 @@ LIMIT = 40
 
 def opened(folder: Path) -> tuple[VectorPack, Vectors]:
     pack = VectorPack.open(folder / "m.pack", dim=DIM, fingerprint=MODEL)
-    return pack, Vectors.open(folder / "views", pack, flat_limit=LIMIT)
+    return pack, Vectors.open(folder / "views", pack, text_of, flat_limit=LIMIT)
 
 
 def embed(text: str) -> np.ndarray:
@@ -38,15 +40,28 @@ def put(pack: VectorPack, texts: list[str]) -> None:
     pack.append([pack.key(t) for t in texts], vectors)
 
 
-def row(pack: VectorPack, chunk: int, document: int, *, kb: str = "default") -> VectorRow:
-    return VectorRow(chunk, document, kb, pack.key(f"text {chunk}"))
+def row(chunk: int, document: int, *, kb: str = "default", text: str = "") -> IndexRow:
+    return IndexRow(chunk, document, kb, "", None, text or f"text {chunk}")
+
+
+def text_of(row: IndexRow) -> str:
+    return row.text
+
+
+def reopened(view: Vectors, pack: VectorPack | None = None) -> Vectors:
+    return Vectors.open(view.folder, pack or view.pack, text_of, flat_limit=LIMIT)
+
+
+def apply(view: Vectors, removed: list[int], rows: list[IndexRow], position: Position) -> None:
+    view.apply(removed, rows, position)
+    view.commit()
 
 
 def brute(
-    pack: VectorPack, rows: list[VectorRow], query: np.ndarray, k: int
+    pack: VectorPack, rows: list[IndexRow], query: np.ndarray, k: int
 ) -> list[tuple[int, float]]:
-    there = [r for r in rows if pack.has(r.key)]
-    scores = cosines(query, pack, pack.rows([r.key for r in there]))
+    there = [r for r in rows if pack.has(pack.key(r.text))]
+    scores = cosines(query, pack, pack.rows([pack.key(r.text) for r in there]))
     ranked = sorted(zip([r.chunk_id for r in there], scores.tolist(), strict=True))
     return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
 
@@ -62,24 +77,23 @@ def view(tmp_path: Path) -> Iterator[Vectors]:
     pack.close()
 
 
-def fill(view: Vectors, n: int, *, seq: int = 1) -> list[VectorRow]:
+def fill(view: Vectors, n: int, *, seq: int = 1) -> list[IndexRow]:
     """n chunks, two to a document, kbs a and b by turns, all embedded."""
-    rows = [row(view.pack, i, i // 2, kb="ab"[i // 2 % 2]) for i in range(n)]
+    rows = [row(i, i // 2, kb="ab"[i // 2 % 2]) for i in range(n)]
     put(view.pack, [f"text {i}" for i in range(n)])
-    view.apply([], rows, Position(seq, "h"))
+    apply(view, [], rows, Position(seq, "h"))
     return rows
 
 
 def test_the_best_come_first_and_ties_go_by_id(view: Vectors) -> None:
     put(view.pack, ["text 1", "text 2"])
-    same = view.pack.key("text 1")
     rows = [
-        VectorRow(9, 1, "a", same),
-        row(view.pack, 2, 1),
-        VectorRow(4, 2, "a", same),
-        VectorRow(7, 3, "a", same),
+        row(9, 1, kb="a", text="text 1"),
+        row(2, 1),
+        row(4, 2, kb="a", text="text 1"),
+        row(7, 3, kb="a", text="text 1"),
     ]
-    view.apply([], rows, Position(1, "h"))
+    apply(view, [], rows, Position(1, "h"))
     ids, scores = view.snapshot().search(embed("text 1"), 3)
     assert ids.tolist() == [4, 7, 9]
     assert scores[0] == pytest.approx(1.0, abs=1e-6)
@@ -140,9 +154,9 @@ def test_a_restriction_leaves_the_ranking_of_the_rest(
 def test_pending_chunks_wait_for_their_vector(view: Vectors) -> None:
     pack = view.pack
     put(pack, ["text 1"])
-    rows = [row(pack, 1, 1), row(pack, 2, 1), VectorRow(3, 2, "a", pack.key("text 2"))]
-    view.apply([], rows, Position(5, "h"))
-    view.apply([], [row(pack, 4, 4)], Position(6, "h"))
+    rows = [row(1, 1), row(2, 1), row(3, 2, kb="a", text="text 2")]
+    apply(view, [], rows, Position(5, "h"))
+    apply(view, [], [row(4, 4)], Position(6, "h"))
     before = view.snapshot()
     assert before.pending_count == view.pending_count == 3
     assert before.vector_seq == 4
@@ -161,47 +175,59 @@ def test_pending_chunks_wait_for_their_vector(view: Vectors) -> None:
     put(pack, ["text 4"])
     view.embedded([pack.key("text 4")])
     assert view.snapshot().vector_seq == 6
-    assert view.check([*rows, row(pack, 4, 4)]) == []
+    assert differences(view, [*rows, row(4, 4)]) == []
 
 
-def test_a_row_may_name_the_record_that_brought_it(view: Vectors) -> None:
-    late = row(view.pack, 1, 1)._replace(seq=3)
-    view.apply([], [row(view.pack, 2, 2)._replace(seq=7), late], Position(10, "h"))
+def test_everything_before_the_oldest_that_waits_is_embedded(view: Vectors) -> None:
+    apply(view, [], [row(1, 1)], Position(3, "h"))
+    apply(view, [], [row(2, 2)], Position(7, "h"))
+    apply(view, [], [], Position(10, "h"))
     assert view.snapshot().vector_seq == 2
-    view.apply([1], [], Position(11, "h"))
+    apply(view, [1], [], Position(11, "h"))
     assert view.snapshot().vector_seq == 6
 
 
 def test_a_removed_document_takes_all_its_chunks(view: Vectors) -> None:
     rows = fill(view, 10)
-    view.apply([], [row(view.pack, 50, 3), row(view.pack, 51, 4)], Position(2, "h"))
+    apply(view, [], [row(50, 3), row(51, 4)], Position(2, "h"))
     before = view.snapshot()
-    view.apply([3], [row(view.pack, 6, 3)], Position(3, "i"))
-    left = [r for r in rows if r.document_id != 3] + [row(view.pack, 6, 3)]
+    apply(view, [3], [row(6, 3)], Position(3, "i"))
+    left = [r for r in rows if r.document_id != 3] + [row(6, 3)]
     assert view.position == Position(3, "i")
     assert view.pending() == [51]
     assert hits(view.snapshot().search(embed("q"), 99)) == brute(view.pack, left, embed("q"), 99)
     assert len(before) == 10
     assert before.cosines(embed("q"), [7])[0] == before.cosines(embed("q"), [7, 6])[0]
     assert np.isnan(view.snapshot().cosines(embed("q"), [7])).all()
-    assert view.check([*left, row(view.pack, 51, 4)]) == []
-    assert view.check(left) == ["chunk 51 should not be there"]
-    assert view.check([*left, row(view.pack, 51, 4), row(view.pack, 7, 3)]) == [
-        "chunk 7 is missing"
-    ]
+    assert differences(view, [*left, row(51, 4)]) == []
+    assert differences(view, left) == ["chunk 51 should not be there"]
+    assert differences(view, [*left, row(51, 4), row(7, 3)]) == ["chunk 7 is missing"]
+
+
+def test_what_is_staged_is_seen_once_it_is_committed(view: Vectors) -> None:
+    fill(view, 2)
+    view.apply([0], [row(7, 7)], Position(2, "i"))
+    assert (view.position.seq, len(view.snapshot()), view.pending_count) == (1, 2, 0)
+    view.rollback()
+    view.commit()
+    assert (view.position.seq, len(view.snapshot())) == (1, 2)
+    view.apply([0], [row(7, 7)], Position(2, "i"))
+    view.apply([7], [], Position(3, "j"))
+    view.commit()
+    assert (view.position.seq, len(view.snapshot()), view.pending_count) == (3, 0, 0)
 
 
 def test_a_rebuild_holds_exactly_its_rows(view: Vectors) -> None:
     rows = fill(view, 60)
     view.fold()
-    view.apply([], [row(view.pack, 900, 900)], Position(2, "h"))
+    apply(view, [], [row(900, 900)], Position(2, "h"))
     before = view.snapshot()
     view.rebuild((r for r in rows[10:]), Position(9, "i"))
     assert view.position == Position(9, "i")
-    assert view.check(rows[10:]) == []
+    assert differences(view, rows[10:]) == []
     assert hits(view.snapshot().search(embed("q"), 5)) == brute(view.pack, rows[10:], embed("q"), 5)
     assert hits(before.search(embed("q"), 5, exact=True)) == brute(view.pack, rows, embed("q"), 5)
-    view.reset()
+    view.rebuild([], START)
     assert (view.position, view.pending_count, len(view.snapshot())) == (START, 0, 0)
 
 
@@ -211,7 +237,7 @@ def test_any_history_ends_as_brute_force_says(
 ) -> None:
     folder = tmp_path_factory.mktemp("history")
     pack, view = opened(folder)
-    live: dict[int, VectorRow] = {}
+    live: dict[int, IndexRow] = {}
     chunk = seq = 0
     for _ in range(data.draw(st.integers(1, 12))):
         step = data.draw(st.sampled_from(["apply", "apply", "embed", "fold", "reopen"]))
@@ -221,16 +247,16 @@ def test_any_history_ends_as_brute_force_says(
             new = []
             for document in data.draw(st.lists(st.integers(0, 5), max_size=20)):
                 chunk += 1
-                new.append(row(pack, chunk, document, kb=data.draw(st.sampled_from("ab"))))
+                new.append(row(chunk, document, kb=data.draw(st.sampled_from("ab"))))
             if data.draw(st.booleans()):
                 put(pack, [f"text {r.chunk_id}" for r in new[::2]])
             live = {c: r for c, r in live.items() if r.document_id not in gone}
             live |= {r.chunk_id: r for r in new}
-            view.apply(gone, new, Position(seq, f"h{seq}"))
+            apply(view, gone, new, Position(seq, f"h{seq}"))
         elif step == "embed":
             waiting = view.pending(limit=5)
             put(pack, [f"text {c}" for c in waiting])
-            view.embedded([live[c].key for c in waiting])
+            view.embedded([pack.key(live[c].text) for c in waiting])
         elif step == "fold":
             assert view.fold(threads=1)
         else:
@@ -238,12 +264,12 @@ def test_any_history_ends_as_brute_force_says(
             pack.close()
             pack, view = opened(folder)
             assert view.position.seq == seq
-        assert view.check(live.values()) == []
+        assert differences(view, live.values()) == []
         rows = list(live.values())
         want = brute(pack, rows, embed("q"), 10)
         assert hits(view.snapshot().search(embed("q"), 10, exact=True)) == want
-    again = Vectors.open(folder / "fresh", pack)
-    again.apply([], list(live.values()), Position(seq, "h"))
+    again = Vectors.open(folder / "fresh", pack, text_of)
+    apply(again, [], list(live.values()), Position(seq, "h"))
     for wanted in ("q", "r"):
         first, second = (v.snapshot().cosines(embed(wanted), sorted(live)) for v in (view, again))
         assert first.tobytes() == second.tobytes()
@@ -284,17 +310,17 @@ def test_an_erased_vector_is_never_found(view: Vectors) -> None:
     view.fold()
     view.pack.erase([view.pack.key("text 3")])
     assert 3 not in view.snapshot().search(embed("text 3"), 60)[0]
-    view.apply([1], [row(view.pack, 2, 1)], Position(2, "h"))
+    apply(view, [1], [row(2, 1)], Position(2, "h"))
     view.save()
-    assert Vectors.open(view.folder, view.pack).position == Position(2, "h")
+    assert reopened(view).position == Position(2, "h")
 
 
 def test_the_saved_view_comes_back(view: Vectors) -> None:
     fill(view, 100)
     view.fold()
-    view.apply([4], [row(view.pack, 500, 900, kb="late")], Position(7, "hash"))
+    apply(view, [4], [row(500, 900, kb="late")], Position(7, "hash"))
     view.save()
-    back = Vectors.open(view.folder, view.pack, flat_limit=LIMIT)
+    back = reopened(view)
     assert back.position == Position(7, "hash")
     assert back.pending() == [500]
     for restriction in (None, Restriction(kbs=("b",))):
@@ -305,7 +331,7 @@ def test_the_saved_view_comes_back(view: Vectors) -> None:
         assert first == second
     put(view.pack, ["text 500"])
     back.embedded([view.pack.key("text 500")])
-    back.apply([5], [], Position(8, "x"))
+    apply(back, [5], [], Position(8, "x"))
     assert 500 in back.snapshot().search(embed("text 500"), 1)[0]
     back.fold()
     back.save()
@@ -329,13 +355,13 @@ def test_a_damaged_file_only_means_an_empty_view(view: Vectors, part: str, damag
     path.unlink()
     if damage != "missing":
         path.write_bytes(data)
-    back = Vectors.open(view.folder, view.pack, flat_limit=LIMIT)
+    back = reopened(view)
     assert back.position == START
     assert len(back.snapshot()) == back.pending_count == 0
-    back.apply([], rows, Position(1, "h"))
+    apply(back, [], rows, Position(1, "h"))
     assert hits(back.snapshot().search(embed("q"), 10)) == want
     back.save()
-    assert Vectors.open(view.folder, view.pack).position == Position(1, "h")
+    assert reopened(view).position == Position(1, "h")
 
 
 def test_a_view_of_another_pack_is_not_used(view: Vectors, tmp_path: Path) -> None:
@@ -343,7 +369,7 @@ def test_a_view_of_another_pack_is_not_used(view: Vectors, tmp_path: Path) -> No
     view.save()
     other = VectorPack.open(tmp_path / "other.pack", dim=DIM, fingerprint=MODEL)
     other.append([other.key(str(i)) for i in range(5)], np.ones((5, DIM), np.float32))
-    assert Vectors.open(view.folder, other).position == START
+    assert reopened(view, other).position == START
 
 
 def test_a_pack_that_lost_records_is_noticed(view: Vectors, tmp_path: Path) -> None:
@@ -353,7 +379,7 @@ def test_a_pack_that_lost_records_is_noticed(view: Vectors, tmp_path: Path) -> N
     path.write_bytes(path.read_bytes()[:-10])
     pack, back = opened(tmp_path)
     assert back.position == START
-    back.apply([], rows, Position(1, "h"))
+    apply(back, [], rows, Position(1, "h"))
     assert back.pending() == [4]
     pack.close()
 
@@ -364,7 +390,7 @@ def test_fold_can_be_cancelled_and_overtaken(view: Vectors) -> None:
     assert view.snapshot().graph is None
 
     def reset_first() -> bool:
-        view.reset()
+        view.rebuild([], START)
         return False
 
     assert not view.fold(cancelled=reset_first)
@@ -377,14 +403,14 @@ def test_what_happens_during_a_fold_is_kept(view: Vectors) -> None:
 
     def meanwhile() -> bool:
         put(view.pack, ["text 700", "text 701"])
-        new = [row(view.pack, 700, 700), row(view.pack, 701, 701)]
-        view.apply([2, 3], new, Position(2, "h"))
-        view.apply([701], [], Position(3, "h"))
+        new = [row(700, 700), row(701, 701)]
+        apply(view, [2, 3], new, Position(2, "h"))
+        apply(view, [701], [], Position(3, "h"))
         return False
 
     assert view.fold(cancelled=meanwhile)
-    left = [r for r in rows if r.document_id not in (2, 3)] + [row(view.pack, 700, 700)]
-    assert view.check(left) == []
+    left = [r for r in rows if r.document_id not in (2, 3)] + [row(700, 700)]
+    assert differences(view, left) == []
     state = view.snapshot()
     assert state.graph is not None
     assert state.position == Position(3, "h")
@@ -394,7 +420,7 @@ def test_what_happens_during_a_fold_is_kept(view: Vectors) -> None:
 def test_folding_drops_the_dead(view: Vectors) -> None:
     fill(view, 100)
     view.fold()
-    view.apply(list(range(40)), [], Position(2, "h"))
+    apply(view, list(range(40)), [], Position(2, "h"))
     assert len(view.snapshot().slots) == 100
     view.fold()
     assert len(view.snapshot().slots) == len(view.snapshot()) == 20
@@ -423,7 +449,7 @@ def test_many_search_while_one_writes(view: Vectors) -> None:
     for i in range(120):
         chunk = 1000 + i
         put(view.pack, [f"text {chunk}"])
-        view.apply([990 + i], [row(view.pack, chunk, chunk)], Position(2 + i, "h"))
+        apply(view, [990 + i], [row(chunk, chunk)], Position(2 + i, "h"))
         if i % 40 == 20:
             view.fold(threads=1)
     done.set()

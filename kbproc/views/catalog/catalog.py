@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 
@@ -27,6 +27,8 @@ class Catalog:
     `apply` leaves its transaction open, so that the writer sees its own rows
     before anybody else does; `commit` publishes them.
     """
+
+    name: ClassVar[str] = "catalog"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,6 +90,11 @@ class Catalog:
             with contextlib.suppress(duckdb.Error):  # a failed statement may have ended it
                 self._db.execute("rollback")
 
+    def damaged(self) -> list[str]:
+        """Tables that can't be read to their end; DuckDB checks each block that it reads."""
+        with contextlib.closing(self._db.cursor()) as cursor:
+            return [table for table in TABLES if not _reads(cursor, table)]
+
     def close(self) -> None:
         self.rollback()
         self._db.close()
@@ -100,6 +107,14 @@ class Catalog:
         stirred = fold(self._db, records)
         self.stirred = self.stirred or stirred
         reach("catalog.applied")
+
+
+def _reads(cursor: duckdb.DuckDBPyConnection, table: str) -> bool:
+    try:
+        cursor.execute(f"select bit_xor(hash(t)) from {table} t").fetchall()  # noqa: S608
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _open(path: Path) -> duckdb.DuckDBPyConnection:

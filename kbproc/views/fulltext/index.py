@@ -1,12 +1,13 @@
 """The full-text index: BM25 over the chunks' words, kept by tantivy.
 
-Owns STORE/views/fulltext: one folder a generation, and `current.json`, which names the
-generation and the log position it holds. Refuses to know: the log, the catalog
-(callers hand it rows), and how it is searched: `fulltext_search.py` does that.
+Owns: STORE/views/fulltext: one folder a generation, and `current.json`, which names the
+generation and the log position it holds.
+Refuses to know: the log, the catalog (callers hand it rows), and how it is searched
+(search.py).
 
 Each chunk is indexed with its title and section in two forms: `stem`, English stems,
-and `word`, the words as they stand, with positions for phrases. The title is told twice:
-it weighs double.
+and `word`, the words as they stand, with positions for phrases. The title stands there
+twice: it weighs double.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tantivy
@@ -26,26 +27,15 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
 from kbproc.text.analysis import ANALYSIS_VERSION, analyse
-from kbproc.views.fulltext.digest import is_sealed, schema_sum, sealed
+from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
 from kbproc.views.fulltext.search import FullTextSnapshot
 
 SCHEMA_VERSION = 1
 
-_CURRENT = "current.json"
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
 _LONGEST_WORD = 200  # bytes; longer ones are blobs that nobody types
-
-
-class FullTextRow(NamedTuple):
-    """One chunk as it is indexed; `title` and `section` are its document's and its own."""
-
-    chunk_id: int
-    document_id: int
-    kb: str
-    title: str
-    section: str | None
-    text: str
 
 
 class Built(NamedTuple):
@@ -58,6 +48,8 @@ class Built(NamedTuple):
 
 class FullText:
     """The index on disk; one writer, any number of snapshots."""
+
+    name: ClassVar[str] = "fulltext"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,7 +77,7 @@ class FullText:
 
     def _resume(self) -> bool:
         try:
-            current = json.loads((self._folder / _CURRENT).read_bytes())
+            current = json.loads((self._folder / CURRENT).read_bytes())
             if not is_sealed(current) or current["version"] != [SCHEMA_VERSION, ANALYSIS_VERSION]:
                 return False
             self._index = _prepared(tantivy.Index.open(str(self._folder / current["generation"])))
@@ -95,28 +87,26 @@ class FullText:
             return False
         return True
 
-    def apply(
-        self, removed_documents: Iterable[int], rows: Iterable[FullTextRow], position: Position
-    ) -> None:
-        """Stages a change: these documents leave, these rows come; `commit` makes it real.
+    def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
+        """See Follower. Rows replace whatever their documents had.
 
-        Rows replace whatever their documents had, so they hold whole documents, and
-        applying the same change again changes nothing. Raises store.io with nothing
-        staged.
+        Nothing to apply is not worth a commit: the position lags then.
         """
         rows = list(rows)
+        if not rows and not removed:
+            return
         self._staged = position
         try:
             with _as_store_io("write"):
-                self._stage(removed_documents, rows)
+                self._stage(removed, rows)
         except BaseException:
             self.rollback()
             raise
 
-    def _stage(self, removed_documents: Iterable[int], rows: list[FullTextRow]) -> None:
+    def _stage(self, removed: Iterable[int], rows: list[IndexRow]) -> None:
         if self._writer is None:
             self._writer = self._index.writer(_HEAP, 1)
-        for document_id in {*map(int, removed_documents), *(row.document_id for row in rows)}:
+        for document_id in {*map(int, removed), *(row.document_id for row in rows)}:
             self._writer.delete_documents_by_term("document_id", document_id)
         for row in rows:
             self._writer.add_document(_document(row))
@@ -141,11 +131,11 @@ class FullText:
                 self._writer.rollback()
         self._staged = None
 
-    def rebuild(self, rows: Iterable[FullTextRow], position: Position) -> None:
+    def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
         """Replaces the index by one made of `rows`; see `build` and `adopt`."""
         self.adopt(self.build(rows, position))
 
-    def build(self, rows: Iterable[FullTextRow], position: Position) -> Built:
+    def build(self, rows: Iterable[IndexRow], position: Position) -> Built:
         """An index of `rows` at `position`, in chunk id order, in a single segment.
 
         Two indexes built from the same rows give the same scores to the bit. The live
@@ -194,12 +184,15 @@ class FullText:
     def check(self) -> list[str]:
         """What is wrong with the index as it stands; empty if nothing is."""
         findings = []
-        if not (self._folder / _CURRENT).exists():
-            findings.append(f"{_CURRENT} is missing")
+        if not (self._folder / CURRENT).exists():
+            findings.append(f"{CURRENT} is missing")
         ids = self.snapshot().chunk_ids()
         if twice := len(ids) - len(np.unique(ids)):
             findings.append(f"{twice} chunks are indexed twice")
         return findings
+
+    def damaged(self) -> list[str]:
+        return damaged(self._folder)
 
     def close(self) -> None:
         """Lets go of the writer; what is staged is lost, what is committed stays."""
@@ -216,7 +209,7 @@ class FullText:
             "schema": schema_sum(self._folder / self._name),
         }
         data = json.dumps(sealed(current)).encode()
-        replace(self._folder / _CURRENT, data, name_is_durable=False)
+        replace(self._folder / CURRENT, data, name_is_durable=False)
         self.position, self._staged = position, None
 
     def _next_name(self) -> str:
@@ -265,7 +258,7 @@ def _prepared(index: tantivy.Index) -> tantivy.Index:
     return index
 
 
-def _document(row: FullTextRow) -> tantivy.Document:
+def _document(row: IndexRow) -> tantivy.Document:
     # Separate values: a phrase does not run from a title into the text.
     title = analyse(row.title)
     parts = [title, title, analyse(row.section or ""), analyse(row.text)]

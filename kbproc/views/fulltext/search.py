@@ -1,8 +1,7 @@
 """Searching the full-text index at one commit.
 
-Owns: which tantivy query a `Query` becomes, the score's terms and its bound, and how a
-search is restricted. Refuses to know: how the index is written, and what the score is
-blended with.
+Owns: hits and their order, the score's terms and its bound.
+Refuses to know: how the index is written, and what the score is blended with.
 
 A text's raw score is the BM25 of its stems plus a quarter of that of its words, so the
 form that was asked for comes before its relatives. BM25 is tantivy's: k1 = 1.2,
@@ -12,9 +11,7 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +21,9 @@ from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
 from kbproc.text.analysis import Query, stems
+from kbproc.views.fulltext.query import Clauses, Term, terms
 from kbproc.views.restriction import Restriction
 
-FIELDS = {"stem": 1.0, "word": 0.25}
 K1 = 1.2
 
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
@@ -51,35 +48,26 @@ class TermMatch(NamedTuple):
     weight: float
 
 
-class _Term(NamedTuple):
-    field: str
-    word: str
-    boost: float
-
-
 class FullTextSnapshot:
     """The index at one commit; threads may share it."""
 
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
-        self._schema = schema
+        self.schema = schema
         self.searcher = searcher
+        self._clauses = Clauses(schema, searcher)
 
     @property
     def num_docs(self) -> int:
         return self.searcher.num_docs
 
-    @cached_property
-    def _counted(self) -> int:
-        return self.searcher.doc_freq("any", "1")
-
     @property
     def dead_ratio(self) -> float:
-        return 1 - self.num_docs / self._counted if self._counted else 0.0
+        return 1 - self.num_docs / self._clauses.counted if self._clauses.counted else 0.0
 
     def chunk_ids(self) -> NDArray[np.int64]:
         """Every chunk's id, sorted."""
         hits = self._found(tantivy.Query.all_query(), max(1, self.num_docs)).hits
-        return np.sort(np.array(self._column("chunk_id", hits), dtype=np.int64))
+        return np.sort(np.array(self.column("chunk_id", hits), dtype=np.int64))
 
     def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
         """tantivy panics where a file of its index has rotted since it was opened."""
@@ -103,16 +91,16 @@ class FullTextSnapshot:
         offset: int = 0,
     ) -> FullTextHits:
         """The best chunks from `offset` on, with their raw BM25 and the exact total."""
-        scored = self._scored(query)
+        scored = self._clauses.scored(query)
         if scored is None:
             return FullTextHits([], [], 0)
         wanted = max(1, offset + limit)
         if self._should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
-            within = self._within(scored, query, by_label)
+            within = self._clauses.within(scored, query, by_label)
             ranked, total = self._sifted(within, restriction)
         else:
-            within = self._within(scored, query, restriction)
+            within = self._clauses.within(scored, query, restriction)
             ranked, total = self._ranked(within, wanted)
         page = ranked[offset : offset + limit]
         return FullTextHits([id for _, id in page], [-score for score, _ in page], total)
@@ -139,16 +127,16 @@ class FullTextSnapshot:
             return False
         most = sum(
             self.searcher.doc_freq(term.field, term.word)
-            for term in _terms(query)
+            for term in terms(query)
             if term.field == "stem"
         )
-        return min(most, self._counted) < ids
+        return min(most, self._clauses.counted) < ids
 
     def _sifted(
         self, query: tantivy.Query, restriction: Restriction
     ) -> tuple[list[tuple[float, int]], int]:
         hits: Any = self._found(query, max(1, self.num_docs)).hits
-        documents = np.array(self._column("document_id", hits), dtype=np.int64)
+        documents = np.array(self.column("document_id", hits), dtype=np.int64)
         seen = np.ones(len(documents), dtype=bool)
         if restriction.documents is not None:
             seen &= np.isin(documents, restriction.documents)
@@ -158,15 +146,15 @@ class FullTextSnapshot:
         return self._in_order(kept), len(kept)
 
     def _in_order(self, hits: Sequence[Any]) -> list[tuple[float, int]]:
-        ids = self._column("chunk_id", hits)
+        ids = self.column("chunk_id", hits)
         return sorted((-hit[0], id) for hit, id in zip(hits, ids, strict=True))
 
     def scores(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, float]:
         """Raw BM25 of those of `chunk_ids` that match: to the bit what `search` gives them."""
-        scored = self._scored(query)
+        scored = self._clauses.scored(query)
         if scored is None or not chunk_ids:
             return {}
-        within = self._within(scored, query, _NO_RESTRICTION, chunk_ids)
+        within = self._clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
@@ -176,9 +164,9 @@ class FullTextSnapshot:
         """
         if not chunk_ids or not (query.phrases or query.excluded):
             return set(chunk_ids)
-        clauses = [(Occur.Must, self._among("chunk_id", chunk_ids))]
-        clauses += [(Occur.Must, self._phrase(phrase)) for phrase in query.phrases]
-        clauses += [(Occur.MustNot, self._phrase(words)) for words in query.excluded]
+        clauses = [(Occur.Must, self._clauses.among("chunk_id", chunk_ids))]
+        clauses += [(Occur.Must, self._clauses.phrase(phrase)) for phrase in query.phrases]
+        clauses += [(Occur.MustNot, self._clauses.phrase(words)) for words in query.excluded]
         return set(self._scores_of(tantivy.Query.boolean_query(clauses), len(chunk_ids)))
 
     def bound(self, query: Query) -> float:
@@ -186,15 +174,18 @@ class FullTextSnapshot:
 
         Words that the index does not know count too. 0 if nothing is asked for.
         """
-        return sum(t.boost * self._idf(t) * (K1 + 1) for t in _terms(query))
+        return sum(t.boost * self._idf(t) * (K1 + 1) for t in terms(query))
 
     def explain(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, list[TermMatch]]:
         """For each chunk the words that matched, heaviest first."""
         matches: dict[int, list[TermMatch]] = {id: [] for id in chunk_ids}
-        for term in _terms(query):
+        for term in terms(query):
             idf = self._idf(term)
             only = tantivy.Query.boolean_query(
-                [(Occur.Must, self._term(term)), (Occur.Must, self._among("chunk_id", chunk_ids))]
+                [
+                    (Occur.Must, self._clauses.term(term)),
+                    (Occur.Must, self._clauses.among("chunk_id", chunk_ids)),
+                ]
             )
             for id, weight in self._scores_of(only, max(1, len(chunk_ids))).items():
                 matches[id].append(TermMatch(term.word, term.field, idf, term.boost, weight))
@@ -208,82 +199,13 @@ class FullTextSnapshot:
         pairs = zip(words, stems(words), strict=True)
         return [word for word, stem in pairs if not self.searcher.doc_freq("stem", stem)]
 
-    def _idf(self, term: _Term) -> float:
+    def _idf(self, term: Term) -> float:
         df = self.searcher.doc_freq(term.field, term.word)
-        return math.log(1 + (self._counted - df + 0.5) / (df + 0.5))
+        return math.log(1 + (self._clauses.counted - df + 0.5) / (df + 0.5))
 
-    def _column(self, field: str, hits: Iterable[Any]) -> list[int]:
+    def column(self, field: str, hits: Iterable[Any]) -> list[int]:
         return self.searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
 
     def _scores_of(self, query: tantivy.Query, most: int) -> dict[int, float]:
         hits = self._found(query, most).hits
-        return dict(zip(self._column("chunk_id", hits), (hit[0] for hit in hits), strict=True))
-
-    def _scored(self, query: Query) -> tantivy.Query | None:
-        """What gives the score; None if nothing can match."""
-        clauses = [(Occur.Should, self._term(term)) for term in _terms(query)]
-        if not clauses:
-            return None
-        any_word = tantivy.Query.boolean_query(clauses)
-        if not query.phrases:
-            return any_word
-        required = [(Occur.Must, _unscored(self._phrase(p))) for p in query.phrases]
-        return tantivy.Query.boolean_query([*required, (Occur.Should, any_word)])
-
-    def _term(self, term: _Term) -> tantivy.Query:
-        query = tantivy.Query.term_query(self._schema, term.field, term.word, "freq")
-        return query if term.boost == 1 else tantivy.Query.boost_query(query, term.boost)
-
-    def _phrase(self, phrase: tuple[str, ...]) -> tantivy.Query:
-        if len(phrase) == 1:
-            return tantivy.Query.term_query(self._schema, "word", phrase[0])
-        return tantivy.Query.phrase_query(self._schema, "word", list(phrase))
-
-    def _within(
-        self,
-        scored: tantivy.Query,
-        query: Query,
-        restriction: Restriction,
-        chunk_ids: Sequence[int] | None = None,
-    ) -> tantivy.Query:
-        """`scored`, narrowed to what may be seen, at no change of any score."""
-        clauses = [(Occur.MustNot, self._phrase(words)) for words in query.excluded]
-        clauses += [(Occur.Must, _unscored(part)) for part in self._required(restriction)]
-        if chunk_ids is not None:
-            clauses.append((Occur.Must, self._among("chunk_id", chunk_ids)))
-        if any(self.searcher.doc_freq("kb", label) for label in restriction.without):
-            labelled = tantivy.Query.term_set_query(self._schema, "kb", restriction.without)
-            clauses.append((Occur.MustNot, _unscored(labelled)))
-        if restriction.exclude is not None and len(restriction.exclude):
-            excluded = self._among("document_id", restriction.exclude.tolist())
-            clauses.append((Occur.MustNot, excluded))
-        if not clauses:
-            return scored
-        return tantivy.Query.boolean_query([(Occur.Must, scored), *clauses])
-
-    def _required(self, restriction: Restriction) -> Iterator[tantivy.Query]:
-        if restriction.kbs is not None and not self._holds_only(restriction.kbs):
-            yield tantivy.Query.term_set_query(self._schema, "kb", restriction.kbs)
-        if restriction.documents is not None:
-            yield self._among("document_id", restriction.documents.tolist())
-
-    def _holds_only(self, kbs: Iterable[str]) -> bool:
-        """Whether these are all there is: then the filter, half a search's cost, is spared."""
-        return sum(self.searcher.doc_freq("kb", kb) for kb in set(kbs)) == self._counted
-
-    def _among(self, field: str, ids: Sequence[int]) -> tantivy.Query:
-        return _unscored(tantivy.Query.term_set_query(self._schema, field, ids))
-
-
-def _unscored(query: tantivy.Query) -> tantivy.Query:
-    return tantivy.Query.const_score_query(query, 0)
-
-
-def _terms(query: Query) -> list[_Term]:
-    """What a query looks up; a word said twice counts twice."""
-    forms = {"stem": stems(query.terms), "word": query.terms}
-    return [
-        _Term(field, word, boost * times)
-        for field, boost in FIELDS.items()
-        for word, times in Counter(forms[field]).items()
-    ]
+        return dict(zip(self.column("chunk_id", hits), (hit[0] for hit in hits), strict=True))

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
+from kbproc.views.vectors.manifest import GraphFile
 from kbproc.views.vectors.pack import VectorPack
 
 _LINKS = 32
@@ -28,15 +28,6 @@ _LINKS = 32
 _BUILD_DEPTH = 80
 # About half a second of building: how long a cancel may wait.
 _BATCH = 2048
-
-
-class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
-    """A written graph: name under the view's folder, crc32, slots, Graph.spread."""
-
-    name: str
-    crc: int
-    size: int
-    spread: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +124,6 @@ def read_graph(folder: Path, file: GraphFile) -> Graph | None:
     except (OSError, ValueError, RuntimeError):
         return None
     return Graph(index=index, size=file.size, spread=file.spread)
-
-
-def drop_stale(folder: Path, current: GraphFile | None) -> None:
-    """Remove graphs that no manifest names any more; maps in use live on."""
-    for path in folder.glob("vectors-*.faiss"):
-        if current is None or path.name != current.name:
-            path.unlink()
 
 
 def _faiss() -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,15 +190,3 @@ class VectorSnapshot:
         """No float32 dot product of two unit vectors errs by half as much:
         the bound is dim × 2⁻²⁴ (Higham, Accuracy and Stability, §3.1)."""
         return float(self.pack.dim * 2.0**-22)
-
-
-def grown(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array with room for `count` rows, doubled where it must be copied.
-
-    Rows beyond those published are free to write: no snapshot reaches them.
-    """
-    if count <= len(array):
-        return array
-    larger = np.zeros((max(count, 2 * len(array), 64), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger

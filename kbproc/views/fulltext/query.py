@@ -1,0 +1,109 @@
+"""What tantivy is asked: queries, filters and terms.
+
+Owns: which tantivy query a `Query` becomes, and how one is narrowed without changing a
+score.
+Refuses to know: hits, and what a score is worth.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import tantivy
+from tantivy import Occur
+
+from kbproc.text.analysis import Query, stems
+from kbproc.views.restriction import Restriction
+
+FIELDS = {"stem": 1.0, "word": 0.25}
+
+
+class Term(NamedTuple):
+    field: str
+    word: str
+    boost: float
+
+
+class Clauses:
+    """Makes queries over one commit of the index."""
+
+    def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
+        self._schema = schema
+        self._searcher = searcher
+
+    @cached_property
+    def counted(self) -> int:
+        """Chunks that the statistics count, deleted ones included."""
+        return self._searcher.doc_freq("any", "1")
+
+    def scored(self, query: Query) -> tantivy.Query | None:
+        """What gives the score; None if nothing can match."""
+        clauses = [(Occur.Should, self.term(term)) for term in terms(query)]
+        if not clauses:
+            return None
+        any_word = tantivy.Query.boolean_query(clauses)
+        if not query.phrases:
+            return any_word
+        required = [(Occur.Must, _unscored(self.phrase(p))) for p in query.phrases]
+        return tantivy.Query.boolean_query([*required, (Occur.Should, any_word)])
+
+    def term(self, term: Term) -> tantivy.Query:
+        query = tantivy.Query.term_query(self._schema, term.field, term.word, "freq")
+        return query if term.boost == 1 else tantivy.Query.boost_query(query, term.boost)
+
+    def phrase(self, phrase: tuple[str, ...]) -> tantivy.Query:
+        if len(phrase) == 1:
+            return tantivy.Query.term_query(self._schema, "word", phrase[0])
+        return tantivy.Query.phrase_query(self._schema, "word", list(phrase))
+
+    def within(
+        self,
+        scored: tantivy.Query,
+        query: Query,
+        restriction: Restriction,
+        chunk_ids: Sequence[int] | None = None,
+    ) -> tantivy.Query:
+        """`scored`, narrowed to what may be seen, at no change of any score."""
+        clauses = [(Occur.MustNot, self.phrase(words)) for words in query.excluded]
+        clauses += [(Occur.Must, _unscored(part)) for part in self._required(restriction)]
+        if chunk_ids is not None:
+            clauses.append((Occur.Must, self.among("chunk_id", chunk_ids)))
+        if any(self._searcher.doc_freq("kb", label) for label in restriction.without):
+            labelled = tantivy.Query.term_set_query(self._schema, "kb", restriction.without)
+            clauses.append((Occur.MustNot, _unscored(labelled)))
+        if restriction.exclude is not None and len(restriction.exclude):
+            excluded = self.among("document_id", restriction.exclude.tolist())
+            clauses.append((Occur.MustNot, excluded))
+        if not clauses:
+            return scored
+        return tantivy.Query.boolean_query([(Occur.Must, scored), *clauses])
+
+    def _required(self, restriction: Restriction) -> Iterator[tantivy.Query]:
+        if restriction.kbs is not None and not self._holds_only(restriction.kbs):
+            yield tantivy.Query.term_set_query(self._schema, "kb", restriction.kbs)
+        if restriction.documents is not None:
+            yield self.among("document_id", restriction.documents.tolist())
+
+    def _holds_only(self, kbs: Iterable[str]) -> bool:
+        """Whether these are all there is: then the filter, half a search's cost, is spared."""
+        return sum(self._searcher.doc_freq("kb", kb) for kb in set(kbs)) == self.counted
+
+    def among(self, field: str, ids: Sequence[int]) -> tantivy.Query:
+        return _unscored(tantivy.Query.term_set_query(self._schema, field, ids))
+
+
+def _unscored(query: tantivy.Query) -> tantivy.Query:
+    return tantivy.Query.const_score_query(query, 0)
+
+
+def terms(query: Query) -> list[Term]:
+    """What a query looks up; a word said twice counts twice."""
+    forms = {"stem": stems(query.terms), "word": query.terms}
+    return [
+        Term(field, word, boost * times)
+        for field, boost in FIELDS.items()
+        for word, times in Counter(forms[field]).items()
+    ]

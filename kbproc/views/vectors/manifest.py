@@ -1,0 +1,92 @@
+"""The vector view's files: a manifest, and the graph that it names.
+
+Owns: the manifest's form, and whether both files are what was written.
+Refuses to know: what is done with what they hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from kbproc.base.durable import replace
+from kbproc.log.record import Position
+from kbproc.views.vectors.waiting import VectorRow
+
+_FORMAT = 1
+_NAME = "vectors.manifest"
+
+
+class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """A written graph: name under the view's folder, crc32, slots, Graph.spread."""
+
+    name: str
+    crc: int
+    size: int
+    spread: float
+
+
+class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    format: int = _FORMAT
+    pack_id: bytes
+    position: Position
+    kbs: list[str]
+    slots: bytes
+    alive: bytes
+    pending: list[VectorRow]
+    graph: GraphFile | None
+
+
+def write(folder: Path, saved: Saved) -> None:
+    """Beside the old manifest, then in its place. Raises OSError."""
+    body = msgspec.msgpack.encode(saved)
+    replace(folder / _NAME, _digest(body) + body, written="vectors.saved", name_is_durable=False)
+    drop_stale(folder, saved.graph)
+
+
+def read(folder: Path) -> Saved | None:
+    """None for one that is missing, damaged or of another format."""
+    try:
+        data = (folder / _NAME).read_bytes()
+        if _digest(data[16:]) != data[:16]:
+            return None
+        saved = msgspec.msgpack.decode(data[16:], type=Saved)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return saved if saved.format == _FORMAT else None
+
+
+def damaged(folder: Path) -> list[str]:
+    """The files that fail their checksum; none if there is no manifest."""
+    if not (folder / _NAME).exists():
+        return []
+    saved = read(folder)
+    if saved is None:
+        return [_NAME]
+    if saved.graph is None:
+        return []
+    try:
+        whole = zlib.crc32((folder / saved.graph.name).read_bytes()) == saved.graph.crc
+    except OSError:
+        whole = False
+    return [] if whole else [saved.graph.name]
+
+
+def drop(folder: Path) -> None:
+    """Removes all files of the view. Raises OSError."""
+    (folder / _NAME).unlink(missing_ok=True)
+    drop_stale(folder, None)
+
+
+def drop_stale(folder: Path, current: GraphFile | None) -> None:
+    """Remove graphs that no manifest names any more; maps in use live on."""
+    for path in folder.glob("vectors-*.faiss"):
+        if current is None or path.name != current.name:
+            path.unlink()
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()

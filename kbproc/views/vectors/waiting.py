@@ -1,0 +1,97 @@
+"""Chunks that wait for their vector.
+
+Owns: finding them by chunk, by document and by key, and which has waited longest.
+Refuses to know: the pack, and who embeds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kbproc.views.catalog.rows import IndexRow
+
+
+class VectorRow(NamedTuple):
+    """A chunk under the key of its vector. `seq`: the log record that brought it."""
+
+    chunk_id: int
+    document_id: int
+    kb: str
+    key: bytes
+    seq: int = 0
+
+
+def keyed(rows: Iterable[IndexRow], key: Callable[[IndexRow], bytes]) -> list[VectorRow]:
+    return [VectorRow(row.chunk_id, row.document_id, row.kb, key(row)) for row in rows]
+
+
+class Waiting:
+    """In order of arrival; one thread at a time changes it."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, VectorRow] = {}
+        self._by_key: dict[bytes, set[int]] = {}
+        self._by_document: dict[int, set[int]] = {}
+        self._oldest: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[VectorRow]:
+        return iter(self._rows.values())
+
+    @property
+    def keys(self) -> list[bytes]:
+        return list(self._by_key)
+
+    def add(self, row: VectorRow) -> None:
+        self._rows[row.chunk_id] = row
+        self._by_key.setdefault(row.key, set()).add(row.chunk_id)
+        self._by_document.setdefault(row.document_id, set()).add(row.chunk_id)
+        heapq.heappush(self._oldest, (row.seq, row.chunk_id))
+
+    def take(self, key: bytes) -> list[VectorRow]:
+        """The rows under this key, by chunk; they wait no more."""
+        return [self._remove(chunk) for chunk in sorted(self._by_key.get(key, ()))]
+
+    def forget(self, documents: Iterable[int]) -> None:
+        for document in documents:
+            for chunk in list(self._by_document.get(document, ())):
+                self._remove(chunk)
+
+    def _remove(self, chunk: int) -> VectorRow:
+        row = self._rows.pop(chunk)
+        _discard(self._by_key, row.key, chunk)
+        _discard(self._by_document, row.document_id, chunk)
+        return row
+
+    def ids(self, *, newest_first: bool, limit: int | None) -> list[int]:
+        ids = reversed(self._rows) if newest_first else iter(self._rows)
+        return list(itertools.islice(ids, limit))
+
+    def by_document(self) -> dict[int, int]:
+        """How many chunks wait, for each document that has any."""
+        return {document: len(ids) for document, ids in self._by_document.items()}
+
+    def has(self, document: int) -> bool:
+        return document in self._by_document
+
+    def settled_to(self, seq: int) -> int:
+        """The seq up to which nothing waits, at most `seq`; drops settled entries late."""
+        while self._oldest:
+            oldest, chunk = self._oldest[0]
+            row = self._rows.get(chunk)
+            if row is not None and row.seq == oldest:
+                return min(oldest - 1, seq)
+            heapq.heappop(self._oldest)
+        return seq
+
+
+def _discard(waiting: dict[Any, set[int]], key: bytes | int, chunk: int) -> None:
+    chunks = waiting[key]
+    chunks.discard(chunk)
+    if not chunks:
+        del waiting[key]
