@@ -2,7 +2,8 @@
 
 Refuses to know: params and the wire.
 
-Offers: feed · purge · restore · revert.links · revert.revert · revert.undoing · timeline
+Offers: chain · feed · purge · restore · revert.links · revert.records · revert.undoing · state ·
+    timeline
 May import: base · settings · log · events · views · store · embedding · documents · sql
 Light: yes
 """

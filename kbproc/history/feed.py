@@ -1,4 +1,4 @@
-"""The log as it is shown outside: pages of records, the check of the chain, the tail.
+"""The log as it is shown outside: pages of records, and the tail.
 
 Owns: what a record looks like, filters, how much is read at once, where a reader
 that comes back goes on.
@@ -18,6 +18,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.events import codec
 from kbproc.events.event import Event
+from kbproc.history.chain import cut_off
 from kbproc.log.interface import Log
 from kbproc.log.record import Record
 from kbproc.store.state import SeenStore
@@ -35,14 +36,7 @@ MOST_BYTES = 4 << 20  # of one record as it is shown, and of a page of them
 _LEFT_FOR_THE_LINE = 2048  # the id, which may be long, and what stands around a record
 _TURN_RECORDS = 100
 _TURN_BYTES = 1 << 20
-_MOST_AFFECTED = 10_000  # records that an error names the documents of
-_MOST_DOCUMENTS = 100
 _NEAR = 8  # records: reading over them costs less than finding the next one
-
-_REPAIR = (
-    "Stop kbproc and run kbproc doctor --repair: it keeps every record that can be read and "
-    "sets the damaged file aside. A backup may still hold what is lost."
-)
 
 Emit = Callable[[str, dict[str, Any]], None]
 
@@ -231,7 +225,7 @@ def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_b
             found.append(shown)
         scanned = record.seq
     if wanted.all and scanned < upto:
-        raise _cut_off(scanned, upto)
+        raise cut_off(scanned, upto)
     return Page(records=found, scanned=max(upto, after_seq), seq=seq)
 
 
@@ -312,89 +306,3 @@ class Subscription:
             self._emit("item", {"item": shown})
             self.seq = shown.seq
         self.seq, self.more = page.scanned, page.more
-
-
-# ---------------------------------------------------------------------- the chain
-
-
-class ChainHead(Struct, kw_only=True, frozen=True):
-    seq: int
-    hash: str
-
-
-class Stretch(Struct, kw_only=True, frozen=True):
-    """Records that were given up, both ends included."""
-
-    first_seq: int
-    last_seq: int
-
-
-class Verified(Struct, kw_only=True, frozen=True):
-    """`records` can be read, `erased` of them have lost texts to a purge."""
-
-    records: int
-    segments: int
-    head: ChainHead
-    first_ts: str | None
-    last_ts: str | None
-    erased: int
-    lost: list[Stretch]
-
-
-def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
-    """Checks every record that readers see. Raises store.corrupt.
-
-    Its detail names segment, line, seq and the documents that are affected.
-    """
-    head = store.published.head
-    reached, count, erased, first, last = 0, 0, 0, None, None
-    lost: list[Stretch] = []
-    try:
-        for record in store.log.read(0, head.seq):
-            check_cancelled()
-            reached, last = record.seq, record
-            first = first or record.ts
-            if record.lost is UNSET:
-                count, erased = count + 1, erased + (record.body is not UNSET)
-            else:
-                lost.append(Stretch(first_seq=record.lost, last_seq=record.seq))
-        if last is None or last.position != head.position:
-            raise _cut_off(reached, head.seq)
-    except KbprocError as error:
-        if error.type == "store.corrupt":
-            _explain(store, error, reached)
-        raise
-    return Verified(
-        records=count,
-        segments=len(store.log.as_files(head.seq)),
-        head=ChainHead(seq=head.seq, hash=head.hash),
-        first_ts=first,
-        last_ts=head.ts,
-        erased=erased,
-        lost=lost,
-    )
-
-
-def _cut_off(seq: int, expected: int) -> KbprocError:
-    return KbprocError(
-        "store.corrupt",
-        f"The log ends at record {seq}, but not with record {expected} as the views know it.",
-        detail={"expected_seq": expected, "last_seq": seq},
-    )
-
-
-def _explain(store: SeenStore, error: KbprocError, reached: int) -> None:
-    """Adds what is affected; what can't be read stands after the last that could be."""
-    seq = max(error.detail.get("seq", 0), reached + 1)
-    affected = range(reached + 1, seq + 1)[:_MOST_AFFECTED]
-    error.hint = _REPAIR
-    error.detail |= {"seq": seq, "documents": _documents_in(store, affected)}
-
-
-def _documents_in(store: SeenStore, seqs: Sequence[int]) -> list[dict[str, Any]]:
-    """Which documents those records changed, as far as the catalog still knows."""
-    with store.reading() as snapshot:
-        rows = snapshot.queries.events_of_records(seqs)
-        ids = sorted({row.document_id for row in rows if row.document_id is not None})
-        known = snapshot.queries.documents_by_id(ids[:_MOST_DOCUMENTS])
-    return [{"id": id, "title": row.title} for id, row in sorted(known.items())]

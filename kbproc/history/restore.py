@@ -2,7 +2,7 @@
 
 Owns: what a deleted or changed document becomes again, and what stands in its way:
 a knowledge base that is gone, another document from the same source.
-Refuses to know: how the past is read (history.py), params and the wire.
+Refuses to know: how the past is read (timeline.py), params and the wire.
 """
 
 from __future__ import annotations
@@ -26,14 +26,8 @@ from kbproc.documents.documents import (
 from kbproc.documents.revision import of_event
 from kbproc.events.document import DocWritten
 from kbproc.events.event import Event
-from kbproc.history.timeline import (
-    DocumentState,
-    PastRecords,
-    State,
-    Timeline,
-    towards,
-    written_again,
-)
+from kbproc.history.state import DocumentState, State, towards, written_again
+from kbproc.history.timeline import PastRecords, Timeline
 from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
 from kbproc.store.state import IndexStatus, Model

@@ -1,8 +1,7 @@
-"""What a document was after each record that touched it, read back from the log.
+"""What happened to a document, and what each record left of it, read back from the log.
 
-Owns: a document's timeline, the state that each record left behind, the events that
-make of one state another, and how far records can be taken off a timeline's end.
-Refuses to know: what may be brought back (restore.py, revert.py), params and the wire.
+Owns: a document's timeline, and reading single records of the past.
+Refuses to know: what may be brought back, params and the wire.
 
 The catalog knows what is, its table of events which records touched a document,
 and the log what they said. Nothing after a timeline's position is ever read: beyond
@@ -11,19 +10,15 @@ it a writer may be in the middle of a line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
 
-from kbproc.base.values import Scalar
 from kbproc.events import codec
-from kbproc.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
 from kbproc.events.event import Event
-from kbproc.events.upkeep import DocPurged, Erased
+from kbproc.history.state import State, Unknown, fold
 from kbproc.log.interface import Log
 from kbproc.views.catalog.rows import EventRow
 
@@ -31,124 +26,6 @@ from kbproc.views.catalog.rows import EventRow
 BRINGS_BACK = frozenset({"doc.restore", "events.revert"})
 # One ingest's record concerns many documents, which are looked at one after another.
 _KEPT_RECORDS = 16
-
-Why = Literal["purged", "lost"]
-
-
-class DocumentState(Struct, frozen=True, kw_only=True):
-    """A document after some record; `hidden` are the chunks that were deleted since `written`."""
-
-    written: DocWritten
-    title: str
-    tags: list[str]
-    metadata: dict[str, Scalar]
-    revision: int
-    hidden: frozenset[int] = frozenset()
-    deleted: bool = False
-
-    @property
-    def chunk_count(self) -> int:
-        return len(self.written.chunks) - len(self.hidden)
-
-    def has_text_of(self, other: DocumentState) -> bool:
-        """The same chunks under the same ids, from the same source."""
-        return self.hidden == other.hidden and _bare(self.written) == _bare(other.written)
-
-    def looks_like(self, other: DocumentState) -> bool:
-        """Equal in all that a read shows, but for revision and times."""
-        return (
-            self.deleted == other.deleted
-            and (self.title, self.tags, self.metadata) == (other.title, other.tags, other.metadata)
-            and self.has_text_of(other)
-        )
-
-
-class Unknown(Struct, frozen=True, kw_only=True):
-    """What the log does not hold any more: it was purged, or lost to damage."""
-
-    why: Why
-
-
-# None: it did not exist yet.
-State = DocumentState | Unknown | None
-
-
-def _bare(event: DocWritten) -> DocWritten:
-    return replace(
-        event, revision=0, title="", tags=[], metadata={}, created_at=None, created_by=None
-    )
-
-
-def fold(state: State, event: Event) -> State:
-    """The state after `event`, which concerns this document."""
-    match event:
-        case DocWritten():
-            return DocumentState(
-                written=event,
-                title=event.title,
-                tags=event.tags,
-                metadata=event.metadata,
-                revision=event.revision,
-            )
-        case DocPurged() | Erased():
-            return Unknown(why="purged")
-    if not isinstance(state, DocumentState):
-        return state or Unknown(why="lost")
-    return _changed(state, event)
-
-
-def _changed(state: DocumentState, event: Event) -> State:
-    match event:
-        case DocDeleted():
-            return replace(state, deleted=True)
-        case DocChanged() | ChunkDeleted() if event.revision > state.revision + 1:
-            return Unknown(why="lost")  # revisions count up by one: there was another between
-        case DocChanged():
-            return replace(
-                state,
-                title=event.title,
-                tags=event.tags,
-                metadata=event.metadata,
-                revision=event.revision,
-            )
-        case ChunkDeleted():
-            return replace(
-                state, hidden=state.hidden | frozenset(event.ids), revision=event.revision
-            )
-    return state
-
-
-def towards(now: State, wanted: DocumentState, revision: int) -> list[Event]:
-    """What makes a document of `now` look like `wanted`, as its revision `revision`.
-
-    Chunks come back under the ids that they had, so that citations hold again.
-    """
-    id = wanted.written.id
-    if isinstance(now, DocumentState) and not now.deleted and now.has_text_of(wanted):
-        changed = DocChanged(
-            id=id,
-            revision=revision,
-            title=wanted.title,
-            tags=wanted.tags,
-            metadata=wanted.metadata,
-        )
-        return [] if now.looks_like(wanted) else [changed]
-    again: list[Event] = [written_again(wanted, revision)]
-    if wanted.hidden:
-        hidden = sorted(wanted.hidden)
-        again.append(ChunkDeleted(document_id=id, revision=revision, ids=hidden))
-    return again
-
-
-def written_again(state: DocumentState, revision: int) -> DocWritten:
-    """All chunks of its last writing, those hidden since too."""
-    return replace(
-        state.written,
-        revision=revision,
-        title=state.title,
-        tags=state.tags,
-        metadata=state.metadata,
-    )
 
 
 class PastRecords:
@@ -257,51 +134,3 @@ class Timeline:
         if a is None or a.deleted or b is None or b.deleted:
             return (a is None or a.deleted) and (b is None or b.deleted)
         return a.looks_like(b)
-
-
-# ------------------------------------------------------------------------ unwinding
-
-
-class Line(Protocol):
-    """What happened to one thing, oldest first."""
-
-    touches: list[Touch]
-
-    def alike(self, one: int, other: int) -> bool: ...
-
-
-class Unwound(NamedTuple):
-    """`to`: the touch to go back to, -1 for before the first. `already`: a touch, and the
-    one that has undone it; `blocked`: by the touch at `to`, which stays."""
-
-    to: int
-    undone: list[Touch]
-    already: list[tuple[Touch, Touch]]
-    blocked: list[Touch]
-
-
-def unwind(line: Line, seqs: Collection[int]) -> Unwound:
-    """Takes records off the end, as long as they are among `seqs`."""
-    at = len(line.touches) - 1
-    undone: list[Touch] = []
-    already: list[tuple[Touch, Touch]] = []
-    while at >= 0:
-        touch = line.touches[at]
-        if touch.seq in seqs:
-            undone.append(touch)
-            at -= 1
-            continue
-        same = _alike_before(line, at)
-        if same is None:
-            break
-        between = line.touches[same + 1 : at]
-        already += [(other, touch) for other in between if other.seq in seqs]
-        at = same
-    return Unwound(at, undone, already, [t for t in line.touches[: at + 1] if t.seq in seqs])
-
-
-def _alike_before(line: Line, at: int) -> int | None:
-    """The state that this touch has only brought back, if that is what it did."""
-    if line.touches[at].method not in BRINGS_BACK:
-        return None
-    return next((i for i in range(at - 1, -2, -1) if line.alike(i, at)), None)

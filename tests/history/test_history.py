@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kbproc.events import codec
 from kbproc.events.document import ChunkText, DocChanged, DocDeleted, DocWritten
 from kbproc.health import doctor
-from kbproc.history.revert import revert
-from kbproc.history.timeline import DocumentState, Unknown, fold
+from kbproc.history.revert import records
+from kbproc.history.state import DocumentState, Unknown, fold
 from kbproc.sources.parse.pool import ParserPool
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
@@ -523,8 +523,8 @@ def test_it_needs_the_scope_admin(open_session: OpenSession) -> None:
 
 def test_many_documents_go_back_at_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are looked at one by one."""
-    monkeypatch.setattr(revert, "_FEW_DOCUMENTS", 2)
-    monkeypatch.setattr(revert, "_BLOCK", 3)
+    monkeypatch.setattr(records, "_FEW_DOCUMENTS", 2)
+    monkeypatch.setattr(records, "_BLOCK", 3)
     ids = [create(session, f"T{n}") for n in range(4)]
     before = seen(session)
     delete(session, *ids)

@@ -2,7 +2,7 @@
 
 Owns: what superseded an entry after every record, how far that can go back, and
 what becomes of entries whose successor comes or goes.
-Refuses to know: texts, and how documents go back (revert.py).
+Refuses to know: texts, and how documents go back (documents.py).
 
 Only the link is undone here; that an entry is hidden or comes back is known already.
 """
@@ -17,7 +17,8 @@ from kbproc.documents.documents import is_purged, targets_of
 from kbproc.events.entry import LINK_TAGS, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.history.revert.undoing import Undoing, by
-from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
+from kbproc.history.revert.unwind import unwind
+from kbproc.history.timeline import PastRecords, Touch, touches_of
 from kbproc.store.decision import Here
 from kbproc.views.catalog.rows import EventRow
 

@@ -20,7 +20,8 @@ from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.history.revert.undoing import Undoing, by
-from kbproc.history.timeline import PastRecords, Touch, touches_of, unwind
+from kbproc.history.revert.unwind import unwind
+from kbproc.history.timeline import PastRecords, Touch, touches_of
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Here, Target
 from kbproc.views.catalog.queries.all import Queries

@@ -1,9 +1,8 @@
 """What becomes of a revert while it is worked out.
 
-Owns: the events that undo, what they change, what has to stay and why, and the
+Owns: the events that undo, what they change, what has to stay as it is and why, and the
 answer and the plan made of these.
-Refuses to know: how far each thing can go back (revert.py, revert_named.py,
-revert_links.py).
+Refuses to know: how far each thing can go back.
 """
 
 from __future__ import annotations

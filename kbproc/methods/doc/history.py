@@ -18,15 +18,8 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.events.entry import LINK_TAGS
 from kbproc.history.revert.links import links_after
-from kbproc.history.timeline import (
-    BRINGS_BACK,
-    DocumentState,
-    PastRecords,
-    State,
-    Timeline,
-    Touch,
-    Unknown,
-)
+from kbproc.history.state import DocumentState, State, Unknown
+from kbproc.history.timeline import BRINGS_BACK, PastRecords, Timeline, Touch
 
 Action = Literal[
     "created",

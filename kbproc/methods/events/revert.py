@@ -12,7 +12,7 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.values import Instant
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.history.revert.revert import revert
+from kbproc.history.revert.records import revert
 from kbproc.history.revert.undoing import Reversal
 from kbproc.store.decision import Decide, Decision, Here
 

@@ -6,8 +6,8 @@ from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.history import feed
-from kbproc.history.feed import Verified
+from kbproc.history import chain
+from kbproc.history.chain import Verified
 
 
 class VerifyEvents(ReadParams, kw_only=True, frozen=True):
@@ -25,5 +25,5 @@ class VerifyEvents(ReadParams, kw_only=True, frozen=True):
     examples=[Example(params={}, what="the whole chain")],
 )
 def verify(call: Call, params: VerifyEvents) -> Reply:
-    found = feed.verify(call.store, call.check_cancelled)
+    found = chain.verify(call.store, call.check_cancelled)
     return Reply(data=found, seq=found.head.seq)

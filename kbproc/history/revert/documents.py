@@ -1,67 +1,30 @@
-"""Undoing records of the log.
+"""Undoing what happened to documents.
 
-Owns: how far each document can go back, the events that take it there, and what has
-to stay as it is, and why.
-Refuses to know: how the past is read (history.py), knowledge bases and agents
-(revert_named.py), which entry took whose place (revert_links.py), params and the wire.
-
-A record is undone where nothing came after it: for each document, the records to be
-undone that end its timeline are taken off, and what was there before them comes
-back. Where another record came later, that one stays, and the plan says so. Later
-records that only brought back an earlier state are looked through, so that one can
-go back step by step.
+Owns: how far each document can go back, the events that take it there, and what keeps
+one as it is.
+Refuses to know: knowledge bases and agents (named.py), which entry took whose place
+(links.py), and how the past is read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kbproc.base.wording import plural
-from kbproc.documents.documents import is_bulk, targets_of
-from kbproc.events.codec import KINDS
+from kbproc.documents.documents import targets_of
 from kbproc.events.document import DocDeleted
 from kbproc.events.entry import LINK_TAGS
 from kbproc.events.event import Event
 from kbproc.history.restore import kind_of_source, taken_by
-from kbproc.history.revert import links, named
 from kbproc.history.revert.undoing import Undoing, by
-from kbproc.history.timeline import (
-    DocumentState,
-    PastRecords,
-    Timeline,
-    Touch,
-    Unknown,
-    Unwound,
-    towards,
-    unwind,
-)
-from kbproc.log.interface import Log
-from kbproc.store.decision import Decision, Here
+from kbproc.history.revert.unwind import Unwound, unwind
+from kbproc.history.state import DocumentState, Unknown, towards
+from kbproc.history.timeline import PastRecords, Timeline, Touch
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow, EventRow
 
-_FEW_DOCUMENTS = 100
-_BLOCK = 10_000
-
 _A_NOTE = "is a note: put its earlier text back with note.put; note.get with as_of shows it"
-
-
-def _all_rows(queries: Queries, to_seq: int) -> Iterator[EventRow]:
-    for first in range(1, to_seq + 1, _BLOCK):
-        yield from queries.events_of_records(range(first, min(first + _BLOCK, to_seq + 1)))
-
-
-def _rows_of(queries: Queries, ids: Sequence[int], to_seq: int) -> dict[int, list[EventRow]]:
-    """One query each for few; for many, one look at everything is quicker."""
-    if len(ids) <= _FEW_DOCUMENTS:
-        return {id: queries.events_of_document(id) for id in ids}
-    found: dict[int, list[EventRow]] = {id: [] for id in ids}
-    for row in _all_rows(queries, to_seq):
-        if row.document_id in found:
-            found[row.document_id].append(row)
-    return found
 
 
 class _Back(NamedTuple):
@@ -73,39 +36,26 @@ class _Back(NamedTuple):
     undone: list[Touch]
 
 
-def revert(here: Here, log: Log, seqs: Collection[int]) -> Decision:
-    """Undoes these records as far as nothing stands in the way. Raises store.corrupt."""
-    return _Revert(here, log, frozenset(seqs)).decide()
+class Documents:
+    """First those are hidden that were not there before, so that they make room for the others."""
 
-
-class _Revert:
-    """A revert on its way to a decision: first what comes back, then what goes."""
-
-    def __init__(self, here: Here, log: Log, seqs: frozenset[int]) -> None:
-        self._here = here
-        self._queries = here.queries
-        self._records = PastRecords(log, here.head.seq)
+    def __init__(
+        self, queries: Queries, records: PastRecords, undoing: Undoing, seqs: Collection[int]
+    ) -> None:
+        self._queries = queries
+        self._records = records
+        self._undoing = undoing
         self._seqs = seqs
-        self._undoing = Undoing()
 
-    def decide(self) -> Decision:
-        rows = self._queries.events_of_records(sorted(self._seqs))
-        self._keep_the_rest(rows)
-        going = named.bring(self._here, self._records, self._undoing, self._seqs, rows)
-        ids = sorted({row.document_id for row in rows if row.document_id})
-        found = _rows_of(self._queries, ids, self._here.head.seq)
-        self._bring_documents(self._hide_documents(found))
-        links.relink(self._here, self._records, self._undoing, self._seqs, found)
-        named.remove(self._here, self._undoing, going)
-        hidden = Counter(self._undoing.hidden.values())
-        bulk = any(is_bulk(self._here, kb, count) for kb, count in hidden.items())
-        return self._undoing.decision(self._seqs, bulk=bulk)
+    def undo(self, rows_of: Mapping[int, Sequence[EventRow]]) -> None:
+        """`rows_of`: document → all that happened to it."""
+        self._bring_documents(self._hide_documents(rows_of))
 
-    def _hide_documents(self, found: dict[int, list[EventRow]]) -> list[_Back]:
+    def _hide_documents(self, rows_of: Mapping[int, Sequence[EventRow]]) -> list[_Back]:
         """Hides those that were not there before; returns those that were different."""
-        documents = self._queries.documents_by_id(found)
+        documents = self._queries.documents_by_id(rows_of)
         backs = []
-        for id, rows in found.items():
+        for id, rows in rows_of.items():
             kept = [row for row in rows if row.type not in LINK_TAGS]
             line = Timeline(self._records, id, kept)
             back = self._unwound(line, documents.get(id))
@@ -181,18 +131,3 @@ class _Revert:
 
     def _keep(self, touches: Sequence[Touch], id: int, title: str, says: str) -> None:
         self._undoing.keep(touches, says, id=id, title=title, what="document")
-
-    def _keep_the_rest(self, rows: Sequence[EventRow]) -> None:
-        """Records that changed nothing that could be put back."""
-        for seq in sorted(self._seqs - {row.seq for row in rows}):
-            lost = self._records.events(seq) is None
-            why = "it was damaged and given up" if lost else "it changed nothing"
-            self._undoing.keep_record(seq, why)
-        seen = set()
-        for row in rows:
-            known = row.document_id or row.type in named.KNOWN
-            if known or (row.seq, row.type) in seen:
-                continue
-            seen.add((row.seq, row.type))
-            why = f"{row.type}: {KINDS.get(row.type, Event).stays}"
-            self._undoing.keep_record(row.seq, why, row.kb)
