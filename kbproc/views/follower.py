@@ -14,7 +14,7 @@ from kbproc.views.catalog.rows import IndexRow
 
 
 class Follower(Protocol):
-    """A change is staged before the log is durable, and shown after: see store.py.
+    """A change is staged before the log is durable, and shown after.
 
     Whatever a follower loses it can be given again. So one whose files are damaged
     starts empty at START and is rebuilt.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.events import codec
+from kbproc.events.agent import AgentDeleted
 from kbproc.events.codec import UPCASTS
 from kbproc.events.document import (
     ChunkDeleted,
@@ -22,8 +23,10 @@ from kbproc.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.events.event import Event
+from kbproc.events.entry import EntryRevived
+from kbproc.events.event import Concerned, Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.events.upkeep import DocPurged, Erased, PurgeEnded
 
 # A log on somebody's disk holds these. One may be added; none may ever change or go.
 TAGS = {
@@ -218,6 +221,27 @@ def test_every_event_has_a_summary(tag: str) -> None:
     }
     summary = kinds()[tag](**fields).summary()
     assert summary and summary[0].islower()
+
+
+ABOUT = [
+    (DocDeleted(id=3), Concerned(document=3), [3]),
+    (ChunkDeleted(document_id=3, revision=2, ids=[7]), Concerned(document=3, revision=2), [3]),
+    (DocPurged(ids=[3]), Concerned(listed=[3]), [3]),
+    (EntryRevived(ids=[3, 4], was=5), Concerned(listed=[3, 4]), [3, 4]),
+    (Erased(was="doc.written", purge=9), Concerned(), []),
+    (KbDeleted(slug="ab"), Concerned(kb="ab"), []),
+    (AgentDeleted(slug="ann"), Concerned(agent="ann"), []),
+    (FileCleared(kb="ab", path="/x"), Concerned(within="ab"), []),
+    (PurgeEnded(purge=9), Concerned(), []),
+]
+
+
+@pytest.mark.parametrize(("event", "about", "documents"), ABOUT, ids=lambda item: str(item)[:20])
+def test_an_event_says_what_it_is_about(
+    event: Event, about: Concerned, documents: list[int]
+) -> None:
+    assert event.concerns() == about
+    assert list(event.concerns().documents) == documents
 
 
 def test_a_tag_that_no_version_knows_is_refused() -> None:

@@ -96,8 +96,8 @@ class Undoing:
     def keep_named(self, kind: str, touches: Sequence[Touch], slug: str, says: str) -> None:
         why = f"{'knowledge base' if kind == 'kb' else kind} {slug} {says}"
         for touch in touches:
-            where = {"kb": slug} if kind == "kb" else {"agent": slug}
-            self._kept.append(Kept(seq=touch.seq, why=why, **where))  # type: ignore[arg-type]
+            kb, agent = (slug, None) if kind == "kb" else (None, slug)
+            self._kept.append(Kept(seq=touch.seq, why=why, kb=kb, agent=agent))
         if touches:
             self._obstacles.append(f"kept: {why}")
 

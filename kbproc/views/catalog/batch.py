@@ -11,7 +11,7 @@ matter; before any other change whatever waits is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import duckdb
 
@@ -49,7 +49,7 @@ class Batch:
         first = self._gathered.keys() - {kind} if after is None else after
         if any(self._gathered[other] for other in first):
             self.flush()
-        return self._gathered[kind]  # type: ignore[return-value]
+        return cast(G, self._gathered[kind])
 
     def settled(self) -> duckdb.DuckDBPyConnection:
         """The tables, with all changes so far."""

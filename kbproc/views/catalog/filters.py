@@ -3,7 +3,7 @@
 Owns: every filter over `documents`, and the label under which the indexes keep a
 chunk: its knowledge base, told apart for entries and superseded entries, so that
 leaving these out costs a search nothing.
-Refuses to know: what is read of them (queries.py).
+Refuses to know: what is read of them (queries/).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalog's tables.
 
 Owns: their columns, and the version that every change of them raises.
-Refuses to know: what goes in (catalog.py) and what is asked (queries.py).
+Refuses to know: what goes in (folds/) and what is asked (queries/).
 """
 
 # A change here makes every catalog rebuild itself from the log on the next open.
