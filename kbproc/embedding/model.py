@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-    from kbproc.views.vectors.pack import VectorPack
+    from kbproc.models.pack import VectorPack
 
 _DEFAULT_TOKENS = 256
 
@@ -50,7 +50,7 @@ class StoredModel:
     def _look(self) -> None:
         """What can be known of the model without loading it."""
         from kbproc.models import catalogue
-        from kbproc.views.vectors.pack import VectorPack
+        from kbproc.models.pack import VectorPack
 
         try:
             self.info = catalogue.inspect(self.spec, self._cache)

@@ -1,8 +1,8 @@
-"""From text to vectors, behind one interface.
+"""From text to vectors, behind one interface; what has been embedded once is kept.
 
-Refuses to know: chunks, packs, and when something is embedded.
+Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: catalogue · interface
+Offers: catalogue · interface · pack
 May import: base
 Light: no
 """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.log.interface import Log
-    from kbproc.views.vectors.pack import VectorPack
+    from kbproc.models.pack import VectorPack
     from kbproc.views.vectors.view import Vectors
 
 T = TypeVar("T")

@@ -424,7 +424,7 @@ def test_a_damaged_pack(
 
 def _swapped(data: bytes) -> bytes:
     """The first two records change places: each is sound where it stands."""
-    from kbproc.views.vectors.pack import HEADER_BYTES
+    from kbproc.models.pack import HEADER_BYTES
 
     size = 32 + 2 * 64 + 4
     assert (len(data) - HEADER_BYTES) % size == 0

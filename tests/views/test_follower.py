@@ -10,11 +10,11 @@ import pytest
 
 from kbproc.events import codec
 from kbproc.log.record import START, Position
+from kbproc.models.pack import VectorPack
 from kbproc.views.catalog.fold import FOLDS
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.follower import Follower
 from kbproc.views.fulltext.index import FullText
-from kbproc.views.vectors.pack import VectorPack
 from kbproc.views.vectors.view import Vectors
 
 DIM = 4

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
+from kbproc.models.pack import VectorPack
 from kbproc.views.vectors.manifest import GraphFile
-from kbproc.views.vectors.pack import VectorPack
 
 _LINKS = 32
 # At 40, the library's default, one query in sixty is stranded in a far cluster.

@@ -20,10 +20,10 @@ import numpy as np
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
+from kbproc.models.pack import VectorPack
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.vectors import manifest
 from kbproc.views.vectors.graph import build_graph, read_graph, write_graph
-from kbproc.views.vectors.pack import VectorPack
 from kbproc.views.vectors.search import VectorSnapshot
 from kbproc.views.vectors.slots import Slots
 from kbproc.views.vectors.waiting import VectorRow, Waiting, keyed

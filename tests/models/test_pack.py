@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.views.vectors.pack import HEADER_BYTES, VectorPack
+from kbproc.models.pack import HEADER_BYTES, VectorPack
 
 DIM = 8
 MODEL = bytes(range(32))
