@@ -2,7 +2,7 @@
 
 Refuses to know: methods, requests and processes.
 
-Offers: past · switch · upkeep
-May import: base · log · views · store · embedding
+Offers: library · past · switch
+May import: base · log · views · store · embedding · documents · health · notes · history
 Light: yes
 """
