@@ -1,6 +1,6 @@
-"""Threads of background work.
+"""Threads that work in the background or ahead.
 
-Owns: their low priority.
+Owns: their low priority, and results in order from several threads.
 Refuses to know: what the work is.
 """
 
@@ -10,6 +10,13 @@ import contextlib
 import os
 import sys
 import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 _NICE = 10
 
@@ -19,3 +26,24 @@ def lower_priority() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+def map_ahead(
+    work: Callable[[_Given], _Made], items: Iterable[_Given], *, threads: int, name: str
+) -> Generator[_Made]:
+    """`work(item)` of each item, in order, a few being worked on ahead of the next.
+
+    Closing the generator cancels those that have not begun.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
+        ahead: deque[Future[_Made]] = deque()
+        try:
+            for item in items:
+                ahead.append(executor.submit(work, item))
+                if len(ahead) >= threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()

@@ -7,9 +7,7 @@ Refuses to know: how a source is read (content.py), how records are written (com
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +17,11 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
 from kbproc.documents.content import Intake, read_content
 from kbproc.documents.documents import is_bulk, require_kb, targets_of
-from kbproc.documents.revision import Content, Ids, metadata_of, tags_of, written
+from kbproc.documents.revision import Content, Ids, fills_record, metadata_of, tags_of, written
 from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
 from kbproc.sources import walk
@@ -33,9 +32,7 @@ from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
 
-_AHEAD = 8
-_BATCH_DOCUMENTS = 32
-_BATCH_CHUNKS = 400
+_READERS = 8
 _MOST_LISTED = 100
 
 # These end the ingest; everything else is one file's failure.
@@ -105,12 +102,16 @@ def run(
     result = IngestResult(kb=work.kb)
     paths = find_files(store, work)
     batch: list[Item] = []
-    items = _examine_ahead(intake, work, paths, known)
+
+    def examine(path: Path) -> Item:
+        return _examine(intake, work, path, known.get(str(path)))
+
+    items = map_ahead(examine, paths, threads=_READERS, name="ingest")
     for number, item in enumerate(items, 1):
         _count(result, item, known, resumed)
         if item.content is not None or _failure_is_news(item, failed_before):
             batch.append(item)
-        if _full(batch):
+        if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, failed_before, result)
             batch = []
         emit("progress", progress("parse", number, len(paths), Path(item.path).name))
@@ -143,26 +144,6 @@ def _known(
 ) -> tuple[dict[str, DocumentRow], dict[str, tuple[str, str, str | None]]]:
     with store.reading() as snapshot:
         return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
-
-
-def _examine_ahead(
-    intake: Intake, work: Work, paths: list[Path], known: dict[str, DocumentRow]
-) -> Generator[Item]:
-    """Items in the order of `paths`, a few being parsed ahead of the one that is next."""
-    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="ingest") as executor:
-        ahead: deque[Future[Item]] = deque()
-        remaining = iter(paths)
-        try:
-            while True:
-                while len(ahead) < _AHEAD and (path := next(remaining, None)) is not None:
-                    earlier = known.get(str(path))
-                    ahead.append(executor.submit(_examine, intake, work, path, earlier))
-                if not ahead:
-                    return
-                yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
 
 
 def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
@@ -226,11 +207,6 @@ def _failure_is_news(item: Item, before: dict[str, tuple[str, str, str | None]])
     if item.error is None:
         return item.action != "unsupported" and item.path in before
     return before.get(item.path) != (item.error.type, item.error.message, item.sha256)
-
-
-def _full(batch: list[Item]) -> bool:
-    chunks = sum(len(item.content.chunks) for item in batch if item.content)
-    return len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
 
 
 def _commit(

@@ -7,6 +7,7 @@ Refuses to know: where a source comes from, and who may change what.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -19,6 +20,9 @@ from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
 from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.rows import DocumentRow
+
+_RECORD_DOCUMENTS = 32
+_RECORD_CHUNKS = 400
 
 
 def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
@@ -101,6 +105,12 @@ def written(
         metadata=metadata,
         pages=content.pages,
     )
+
+
+def fills_record(chunk_counts: Iterable[int]) -> bool:
+    """Whether documents with so many chunks each are enough for one record of the log."""
+    counts = list(chunk_counts)
+    return len(counts) >= _RECORD_DOCUMENTS or sum(counts) >= _RECORD_CHUNKS
 
 
 class Ids:

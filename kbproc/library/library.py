@@ -25,7 +25,7 @@ from kbproc.history import purge
 from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
-from kbproc.notes.notebooks import Notebooks
+from kbproc.notes.background import Notebooks
 from kbproc.store import rebuild
 from kbproc.store.place import Place
 from kbproc.store.store import Store

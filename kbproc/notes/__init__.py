@@ -2,7 +2,7 @@
 
 Refuses to know: the wire and methods.
 
-Offers: diff · notebooks · notes · revision · sync
+Offers: background · change · diff · note · notebook · plan · revision · sync
 May import: base · events · notefiles · views · store · documents · agents
 Light: yes
 """

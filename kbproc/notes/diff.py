@@ -1,8 +1,8 @@
 """How an agent's files differ from what the log says of its notes.
 
-Owns: what is added, changed, renamed, removed; how much may go without a person's
-approval, and remembering what may not; and how that is told, before and after.
-Refuses to know: reading files, and writing records (notesync.py).
+Owns: what is added, changed, renamed and removed; how much may be removed without a person's
+approval, and remembering what may not; the result of a sync.
+Refuses to know: reading files, and writing records (sync.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.events.document import DocDeleted
 from kbproc.notefiles.folder import Scan, Skipped, Unavailable
-from kbproc.store.decision import Decision, Target
 from kbproc.views.catalog.rows import DocumentRow
 
 _MOST_LISTED = 100
@@ -27,8 +25,8 @@ _MOST_LISTED = 100
 Action = Literal["added", "changed", "renamed", "removed", "restored"]
 
 
-class Found(Struct, frozen=True):
-    """A file that holds what the log does not say of this note.
+class FileChange(Struct, frozen=True):
+    """A file whose text is not the one that the log has for its note.
 
     `row`: the note as the log has it, under its old slug if it was renamed.
     """
@@ -42,12 +40,12 @@ class Found(Struct, frozen=True):
 class Diff(Struct, frozen=True, kw_only=True):
     """`known`: how many notes the log has; `removed`: those of them that have no file.
 
-    `unfinished`: hidden names, as in Scan. `held`: some without a file were held back
+    `unfinished`: hidden names, as in Scan. `held`: some notes without a file were held back
     before, whatever their share is by now.
     """
 
     known: int
-    found: list[Found]
+    found: list[FileChange]
     removed: list[DocumentRow]
     unchanged: int
     skipped: list[Skipped]
@@ -56,12 +54,12 @@ class Diff(Struct, frozen=True, kw_only=True):
 
     @property
     def bulk(self) -> bool:
-        """More than half would go: that needs a person."""
+        """Whether more than half would be removed, which a person must approve."""
         return self.held or len(self.removed) * 2 > self.known
 
 
 class NoteChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`was`: the slug before."""
+    """What became of one note; `was`: its slug before."""
 
     agent: str
     slug: str
@@ -76,7 +74,7 @@ class SkippedFile(Struct, frozen=True, kw_only=True):
 
 
 class Synced(Struct, kw_only=True):
-    """Counts of notes. `held_back`: without a file, but more than may go without approval."""
+    """Counts of notes. `held_back`: notes without a file that are not removed unapproved."""
 
     agents: int = 0
     added: int = 0
@@ -96,12 +94,12 @@ class Synced(Struct, kw_only=True):
             self.changes.append(change)
 
 
-class Held:
-    """Ids of notes without a file that only a person lets go.
+class HeldBack:
+    """Ids of notes without a file that are removed only with a person's approval.
 
-    In a file of the store, so that neither another process nor what is written until then
-    makes a smaller share of them. One that can't be kept or read holds nothing back: then
-    only the share of today counts.
+    They are kept in a file of the store: neither another process nor notes that are written
+    until then make them a smaller share. If that file can't be written or read, only the share
+    at the next look counts.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,23 +121,23 @@ class Held:
 
 
 def compare(known: Mapping[str, DocumentRow], scan: Scan, held: Collection[int] = ()) -> Diff:
-    """A file that is gone and a new one with the same bytes are one note, renamed."""
+    """A note whose file is gone and a new file with the same bytes are one note, renamed."""
     gone = {slug: known[slug] for slug in sorted(scan.missing(known))}
     by_text: dict[str, deque[str]] = {}
     for slug, row in gone.items():
         by_text.setdefault(row.sha256, deque()).append(slug)
-    found: list[Found] = []
+    found: list[FileChange] = []
     unchanged = 0
     for slug, seen in sorted(scan.files.items()):
         logged = known.get(slug)
         if logged is not None and logged.sha256 == seen.sha256:
             unchanged += 1
         elif logged is not None:
-            found.append(Found("changed", slug, seen.sha256, logged))
+            found.append(FileChange("changed", slug, seen.sha256, logged))
         elif before := by_text.get(seen.sha256):
-            found.append(Found("renamed", slug, seen.sha256, gone.pop(before.popleft())))
+            found.append(FileChange("renamed", slug, seen.sha256, gone.pop(before.popleft())))
         else:
-            found.append(Found("added", slug, seen.sha256))
+            found.append(FileChange("added", slug, seen.sha256))
     return Diff(
         known=len(known),
         found=found,
@@ -151,7 +149,7 @@ def compare(known: Mapping[str, DocumentRow], scan: Scan, held: Collection[int] 
     )
 
 
-def held_back(agent: str, diff: Diff) -> str:
+def held_back_warning(agent: str, diff: Diff) -> str:
     return (
         f"{len(diff.removed)} of {plural(diff.known, 'note')} of {agent} have no file any more; "
         "more than half is removed only with a person's approval: note.sync asks for it, and "
@@ -159,8 +157,8 @@ def held_back(agent: str, diff: Diff) -> str:
     )
 
 
-def lost(folder: Path, agent: str, known: int) -> Unavailable:
-    """A folder that is gone, and the log has notes of it."""
+def folder_is_gone(folder: Path, agent: str, known: int) -> Unavailable:
+    """For a folder that is gone although the log has notes of it."""
     error = Unavailable(folder, "missing", f"is gone, and the log has {plural(known, 'note')}")
     error.hint = (
         f"Put the folder back, as it may be missing from a backup; or write the notes of {agent} "
@@ -169,44 +167,11 @@ def lost(folder: Path, agent: str, known: int) -> Unavailable:
     return error
 
 
-def total(parts: Iterable[Synced]) -> Synced:
-    """Of several agents, together."""
+def sum_of(parts: Iterable[Synced]) -> Synced:
+    """The results of several agents as one."""
     whole = Synced()
     for part in parts:
         for name in Synced.__struct_fields__:
             value: Any = getattr(whole, name) + getattr(part, name)
             setattr(whole, name, value[:_MOST_LISTED] if isinstance(value, list) else value)
     return whole
-
-
-# ------------------------------------------------------------------ before it is done
-
-
-def removal(diffs: Iterable[tuple[str, Diff]]) -> Decision:
-    """What a person is asked to approve: agents' notes of which more than half is gone."""
-    large = [(agent, diff) for agent, diff in diffs if diff.removed and diff.bulk]
-    rows = [(agent, row) for agent, diff in large for row in diff.removed]
-    return Decision(
-        events=[DocDeleted(id=row.id) for _, row in rows],
-        data=None,
-        targets=[
-            Target(
-                kind="note", id=f"{agent}/{row.source_id}", name=row.title, revision=row.revision
-            )
-            for agent, row in rows
-        ],
-        changes=[held_back(agent, diff) for agent, diff in large],
-        bulk=bool(rows),
-        destructive=bool(rows),
-    )
-
-
-def foretold(agent: str, diff: Diff, *, restore: bool) -> list[str]:
-    """A line for each change that a sync would make, and one before them."""
-    gone = "restored" if restore else "removed"
-    lines = [f"{found.action}: {agent}/{found.slug}" for found in diff.found]
-    lines += [f"{gone}: {agent}/{row.source_id}" for row in diff.removed]
-    lines += [f"skipped: {agent}: {file.reason}" for file in diff.skipped]
-    if diff.unfinished:
-        lines.append(f"{agent}: what an interrupted change has left over is recorded first")
-    return [f"{agent}: {plural(len(lines), 'change')}, {diff.unchanged} unchanged", *lines]

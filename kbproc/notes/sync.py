@@ -1,416 +1,264 @@
-"""One agent's folder of notes against what the log says of it.
+"""One sync: what was done by hand to the files of an agent's folder goes into the log.
 
-Owns: recording what was done to the files by hand, and that no text which a file holds
-is lost by what kbproc does next.
-Refuses to know: when this is done (notebooks.py), what an agent writes (notes.py), what
-counts as a change (notediff.py), how files are read and replaced (notefolder.py, noteedit.py).
+Owns: the rounds of looking and recording; texts that an interrupted change has left over; notes
+whose files are gone, and giving them a file again.
+Refuses to know: when a folder is synced (background.py), what counts as a change (diff.py), what
+an agent writes (change.py), and how files are read and replaced (notefiles/).
 
-What the log says is read before the folder is, and looked at again in the lane: whatever
-somebody else has written of a note meanwhile, that note is left to the next round.
+No text that a file holds is lost by what a sync does.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kbproc.agents.agent import notes_folder
-from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
-from kbproc.documents.content import Intake
-from kbproc.documents.revision import Ids
+from kbproc.documents.revision import fills_record
 from kbproc.events.document import DocDeleted
-from kbproc.events.event import Event
 from kbproc.notefiles import edit, hidden
 from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles.file import digest
-from kbproc.notefiles.folder import NoteFile, Unavailable
+from kbproc.notefiles.folder import Unavailable
 from kbproc.notefiles.hidden import Leftover
-from kbproc.notes import diff as notediff
-from kbproc.notes.diff import Action, Diff, Found, Held, NoteChange, SkippedFile, Synced
-from kbproc.notes.revision import Item, content_of, full, note_written, read_ahead, same
-from kbproc.store.decision import Here
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, DocumentRow
-
-if TYPE_CHECKING:
-    from kbproc.store.lane import Lane
-
-ACTOR, METHOD = "file", "note.sync"  # who changes files by hand, and how it is recorded
+from kbproc.notes.diff import (
+    Action,
+    Diff,
+    FileChange,
+    NoteChange,
+    SkippedFile,
+    Synced,
+    held_back_warning,
+)
+from kbproc.notes.notebook import ACTOR, METHOD, Notebook
+from kbproc.notes.revision import NewRevision, content_of, is_unchanged, read_ahead
+from kbproc.store.lane import Lane
+from kbproc.views.catalog.rows import DocumentRow
 
 _ROUNDS = 5  # of looking again, while others write to the same notes
 _logger = logging.getLogger(__name__)
 
-Tell = Callable[[int, int, str], None]
+Report = Callable[[int, int, str], None]
 
 
-class Notebook:
-    """One agent's folder. `lock` is held by whoever syncs, never in the writers' lane.
+class Sync:
+    """One sync of one notebook. `result`: what it has done so far.
 
-    `synced`: once at least in this process; `warnings`: what the last sync has to say.
+    `approved`: notes that may be removed although they are more than half. `restore`: notes
+    without a file get their file again instead. `report` gets the number of the change, how
+    many there are, and the note's slug; `check` may raise between two records.
     """
 
     def __init__(
         self,
-        store: SeenStore,
-        intake: Intake,
-        agent: str,
-        folder: Path,
-        *,
-        own: bool,
-        current: Callable[[AgentRow], Notebook],
-    ) -> None:
-        """`own`: the folder lies in the store, and is made when it is first needed.
-
-        `current` gives the notebook that an agent has by now.
-        """
-        self.agent = agent
-        self.folder = folder
-        self.lock = threading.RLock()
-        self.synced = False
-        self.warnings: list[str] = []
-        self.store = store
-        self._intake = intake
-        self._notebook_of = current
-        self._own = own
-        agent_row = store.published.roster.agents.get(agent)
-        self._made = None if agent_row is None else agent_row.created_at
-        self._seen: dict[str, NoteFile] = {}
-        self._held = Held(store.folder / "notes" / f".{agent}.held")
-        self._left_over: set[tuple[str, str]] = set()  # recorded, and still there
-        self._told: set[str] = set()  # left over, and only a person can help
-
-    def is_of(self, agent: AgentRow | None) -> bool:
-        """Whether the agent's notes lie here still; asked in the lane."""
-        return (
-            agent is not None
-            and agent.deleted_at is None
-            and agent.created_at == self._made
-            and notes_folder(self.store, agent) == self.folder
-        )
-
-    def current(self) -> Notebook:
-        """That of the agent's folder by now. Waits for its first sync."""
-        agent = self.store.published.roster.agents.get(self.agent)
-        return self if agent is None else self._notebook_of(agent)
-
-    # ------------------------------------------------------------------ looking
-
-    def look(self) -> Diff:
-        """How files and log differ now. Raises Unavailable."""
-        with self.lock:
-            known = self._known()
-            scan = notefolder.scan(self.folder, self._seen)
-            self._seen = scan.files
-            return notediff.compare(known, scan, self._held.ids)
-
-    def foresee(self) -> Diff:
-        """The same before anything is done, when the store's own folder may not be made yet."""
-        if self._own and not notefolder.exists(self.folder):
-            if known := len(self._known()):
-                raise notediff.lost(self.folder, self.agent, known)
-            return Diff(known=0, found=[], removed=[], unchanged=0, skipped=[])
-        return self.look()
-
-    def _known(self) -> dict[str, DocumentRow]:
-        with self.store.reading() as snapshot:
-            return {str(row.source_id): row for row in snapshot.queries.notes(self.agent)}
-
-    def note(self, slug: str) -> DocumentRow | None:
-        with self.store.reading() as snapshot:
-            return snapshot.queries.note(self.agent, slug)
-
-    def require_folder(self, queries: Queries) -> None:
-        """Makes the store's own folder for the first note. Raises Unavailable, store.io.
-
-        Waits for nobody, so that it may be called in the lane.
-        """
-        if self._own and not notefolder.exists(self.folder):
-            if known := queries.notes_count(self.agent):
-                raise notediff.lost(self.folder, self.agent, known)
-            self._make_folder()
-
-    def foresee_folder(self) -> None:
-        """Raises as require_folder does, and makes nothing."""
-        if self._own and not notefolder.exists(self.folder):
-            self.foresee()
-
-    def is_standing(self, slug: str) -> bool:
-        """Whether anything is there under the note's name. Raises store.io, Unavailable."""
-        if self._own and not notefolder.exists(self.folder):
-            return False
-        return bool(hidden.existing(self.folder, [slug]))
-
-    def _make_folder(self) -> None:
-        try:
-            make_folder(self.folder)
-        except OSError as error:
-            raise KbprocError(
-                "store.io", f"The notes folder {self.folder} could not be made: {error.strerror}."
-            ) from error
-
-    # ------------------------------------------------------------------ syncing
-
-    def sync(
-        self,
+        book: Notebook,
         *,
         approved: frozenset[int] = frozenset(),
         restore: bool = False,
-        tell: Tell = lambda current, total, slug: None,
+        report: Report = lambda number, count, slug: None,
         check: Callable[[], None] = lambda: None,
-    ) -> tuple[Synced, bool]:
-        """Records what was done to the files; also False if something is left to do soon.
+    ) -> None:
+        self.book = book
+        self._approved = approved
+        self._restores = restore
+        self._report = report
+        self._check = check
+        self._stuck: set[str] = set()  # hidden names that only a person can help
+        self.result = Synced(agents=1)
 
-        `approved`: notes that may go although they are more than half; `restore`: those
-        without a file get it back instead. `check` may raise between two records.
+    def run(self) -> bool:
+        """False if something is left to do soon.
+
         Raises store.*; a folder that can't be looked at is a warning.
         """
-        with self.lock:
-            done = Synced(agents=1)
+        book, warnings = self.book, self.result.warnings
+        with book.lock:
             settled = False
             try:
                 for _ in range(_ROUNDS):
-                    check()
-                    diff, settled = self._round(done, approved, restore, tell, check)
-                    if settled or self._unfinished(diff):
+                    self._check()
+                    diff, settled = self._round()
+                    if settled or self._has_leftovers(diff):
                         break
             except Unavailable as error:
-                done.warnings.append(f"{error.message} {error.hint}")
+                warnings.append(f"{error.message} {error.hint}")
             except KbprocError as error:
-                done.warnings.append(f"The notes of {self.agent} are not in step: {error.message}")
+                warnings.append(f"The notes of {book.agent} are not in step: {error.message}")
                 raise
             finally:
-                self.synced = True
-                self._warn(done.warnings)
-            return done, settled
+                book.synced = True
+                self._publish_warnings()
+            return settled
 
-    def _warn(self, warnings: list[str]) -> None:
-        for warning in warnings:
-            if warning not in self.warnings:
+    def _publish_warnings(self) -> None:
+        for warning in self.result.warnings:
+            if warning not in self.book.warnings:
                 _logger.warning("%s", warning)
-        self.warnings = list(warnings)
+        self.book.warnings = list(self.result.warnings)
 
-    def _round(
-        self,
-        done: Synced,
-        approved: frozenset[int],
-        restore: bool,
-        tell: Tell,
-        check: Callable[[], None],
-    ) -> tuple[Diff, bool]:
+    def _round(self) -> tuple[Diff, bool]:
         """One look, and what follows from it; True if nothing was left out."""
-        if restore and not notefolder.exists(self.folder):
-            self._make_folder()
-        with self.store.reading() as snapshot:
-            self.require_folder(snapshot.queries)
-        done.warnings.clear()
-        diff = self.look()
+        book = self.book
+        if self._restores and not notefolder.exists(book.folder):
+            book.make_folder()
+        with book.store.reading() as snapshot:
+            book.require_folder(snapshot.queries)
+        self.result.warnings.clear()
+        diff = book.diff()
         settled = True
         if diff.unfinished:
-            settled = self._record_leftovers(done)
-            diff = self.look()
-            settled = settled and not self._unfinished(diff)
-        settled &= self._record_found(diff.found, done, tell, check)
-        if diff.removed and restore:
-            settled &= self._restore(diff.removed, done)
-        elif diff.removed and (not diff.bulk or approved.issuperset(r.id for r in diff.removed)):
-            settled &= self._record_removed(diff.removed, done)
-        done.unchanged = diff.unchanged
-        held = diff.removed if diff.bulk and not (done.removed or restore) else []
-        done.held_back = len(held)
-        if not self.store.read_only:
-            self._held.keep(row.id for row in held)
-        if held:
-            done.warnings.append(notediff.held_back(self.agent, diff))
-        done.skipped = [
-            SkippedFile(agent=self.agent, file=file.name, reason=file.reason)
-            for file in diff.skipped
-        ]
+            settled = self._record_leftovers()
+            diff = book.diff()
+            settled = settled and not self._has_leftovers(diff)
+        settled &= self._record_changes(diff.found)
+        settled &= self._handle_removed(diff)
+        self._describe(diff)
         return diff, settled
 
-    def _unfinished(self, diff: Diff) -> bool:
-        """Whether another round may find less left over."""
-        return not diff.unfinished <= self._told
+    def _has_leftovers(self, diff: Diff) -> bool:
+        """Whether another round may find fewer of them."""
+        return not diff.unfinished <= self._stuck
 
-    def _record_found(
-        self, found: list[Found], done: Synced, tell: Tell, check: Callable[[], None]
-    ) -> bool:
+    def _describe(self, diff: Diff) -> None:
+        result, agent = self.result, self.book.agent
+        result.unchanged = diff.unchanged
+        held_back = diff.removed if diff.bulk and not (result.removed or self._restores) else []
+        result.held_back = len(held_back)
+        if not self.book.store.read_only:
+            self.book.held_back.keep(row.id for row in held_back)
+        if held_back:
+            result.warnings.append(held_back_warning(agent, diff))
+        result.skipped = [
+            SkippedFile(agent=agent, file=file.name, reason=file.reason) for file in diff.skipped
+        ]
+
+    # ------------------------------------------------------------------ files that are there
+
+    def _record_changes(self, found: list[FileChange]) -> bool:
         settled = True
-        batch: list[Item] = []
-        items = read_ahead(self._intake, self.folder, found)
-        for number, item in enumerate(items, 1):
-            if item is None:
+        batch: list[NewRevision] = []
+        revisions = read_ahead(self.book.intake, self.book.folder, found)
+        for number, revision in enumerate(revisions, 1):
+            if revision is None:
                 settled = False
             else:
-                batch.append(item)
-            tell(number, len(found), found[number - 1].slug)
-            if full(batch) or number == len(found):
-                settled &= self._record(batch, done)
+                batch.append(revision)
+            self._report(number, len(found), found[number - 1].slug)
+            if fills_record(len(one.content.chunks) for one in batch) or number == len(found):
+                settled &= self._record(batch)
                 batch = []
-                check()
+                self._check()
         return settled
 
-    # ------------------------------------------------------------------ recording
+    def _record(self, revisions: list[NewRevision]) -> bool:
+        """False if something was left out because the log says other things by now."""
+        taken = self.book.record(revisions)
+        for one in taken:
+            was = str(one.row.source_id) if one.row and one.action == "renamed" else None
+            self._count(one.slug, one.action, was)
+        return len(taken) == len(revisions)
 
-    def _record(self, items: list[Item], done: Synced | None = None) -> bool:
-        """One record; False if something was left out since the log now says other things."""
-        if not items:
+    def _count(self, slug: str, action: Action, was: str | None = None) -> None:
+        self.result.count(NoteChange(agent=self.book.agent, slug=slug, action=action, was=was))
+
+    # ------------------------------------------------------------------ files that are gone
+
+    def _handle_removed(self, diff: Diff) -> bool:
+        rows = diff.removed
+        if not rows:
             return True
-        taken = self.store.commit(lambda lane: self._append(lane, items))
-        for item in taken if done is not None else []:
-            was = str(item.row.source_id) if item.row and item.action == "renamed" else None
-            done.count(  # type: ignore[union-attr]
-                NoteChange(agent=self.agent, slug=item.slug, action=item.action, was=was)
-            )
-        return len(taken) == len(items)
+        if self._restores:
+            return self._restore(rows)
+        if not diff.bulk or self._approved.issuperset(row.id for row in rows):
+            return self._record_removed(rows)
+        return True
 
-    def _append(self, lane: Lane, items: list[Item]) -> list[Item]:
-        here = Here(lane.queries, lane.now, lane.head)
-        taken = [item for item in items if self._stands(here, item.slug, item.row)]
-        ids = Ids(here)
-        events: list[Event] = [
-            note_written(here, i.content, agent=self.agent, slug=i.slug, row=i.row, ids=ids)
-            for i in taken
-        ]
-        if events:
-            lane.append(events, actor=ACTOR, method=METHOD)
-        return taken
-
-    def _stands(self, here: Here, slug: str, row: DocumentRow | None) -> bool:
-        """Whether the log still says what it said when we looked."""
-        if not self.is_of(here.queries.agent(self.agent)):
-            return False
-        if row is not None and not same(here.queries.document(row.id), row):
-            return False
-        is_its_own = row is not None and row.source_id == slug
-        return is_its_own or here.queries.note(self.agent, slug) is None
-
-    def _record_removed(self, rows: list[DocumentRow], done: Synced) -> bool:
-        def append(lane: Lane) -> list[DocumentRow]:
-            if not self.is_of(lane.queries.agent(self.agent)):
-                return []
-            now = lane.queries.documents_by_id([row.id for row in rows])
-            back = hidden.existing(self.folder, [str(row.source_id) for row in rows])
-            gone = [row for row in rows if row.source_id not in back and same(now.get(row.id), row)]
-            if gone:
-                lane.append([DocDeleted(id=r.id) for r in gone], actor=ACTOR, method=METHOD)
-            return gone
-
-        gone = self.store.commit(append)
+    def _record_removed(self, rows: list[DocumentRow]) -> bool:
+        gone = self.book.store.commit(partial(self._append_deletions, rows))
         for row in gone:
-            done.count(NoteChange(agent=self.agent, slug=str(row.source_id), action="removed"))
+            self._count(str(row.source_id), "removed")
         return len(gone) == len(rows)
 
-    def _record_leftovers(self, done: Synced) -> bool:
-        """What a change that died on the way had moved aside becomes a revision of its own."""
-        settled = True
-        self._told.clear()
-        for left in hidden.leftovers(self.folder):
-            if left.problem:
-                done.warnings.append(left.problem)
-                self._told.add(left.name)
-                continue
-            key = left.name, digest(left.data)
-            row = self.note(left.slug)
-            if key not in self._left_over and (row is None or row.sha256 != key[1]):
-                content = content_of(self._intake, left.slug, left.data)
-                action: Action = "added" if row is None else "changed"
-                if not self._record([Item(action, left.slug, row, content)], done):
-                    settled = False
-                    continue
-            self._left_over.add(key)
-            if self._forget(left, done):
-                self._left_over.discard(key)
-        return settled
+    def _append_deletions(self, rows: list[DocumentRow], lane: Lane) -> list[DocumentRow]:
+        """The notes that are deleted: those that have no file and no newer revision still."""
+        book = self.book
+        if not book.is_of(lane.queries.agent(book.agent)):
+            return []
+        now = lane.queries.documents_by_id([row.id for row in rows])
+        back = hidden.existing(book.folder, [str(row.source_id) for row in rows])
+        gone = [
+            row for row in rows if row.source_id not in back and is_unchanged(now.get(row.id), row)
+        ]
+        if gone:
+            lane.append([DocDeleted(id=row.id) for row in gone], actor=ACTOR, method=METHOD)
+        return gone
 
-    def _forget(self, left: Leftover, done: Synced) -> bool:
-        try:
-            return hidden.clear(self.folder, left)
-        except Unavailable:
-            raise
-        except KbprocError as error:
-            done.warnings.append(error.message)
-            self._told.add(left.name)
-            return False
-
-    def _restore(self, rows: list[DocumentRow], done: Synced) -> bool:
-        """What stands in one's way is a warning, and the others are written all the same."""
+    def _restore(self, rows: list[DocumentRow]) -> bool:
+        """A file that can't be written is a warning; the others are written all the same."""
         settled = True
         for row in rows:
             slug = str(row.source_id)
             try:
-                written = self.store.commit(partial(self._write_back, row))
+                written = self.book.store.commit(partial(self._write_back, row))
             except Unavailable:
                 raise
             except KbprocError as error:
-                done.warnings.append(f"{slug} is not restored: {error.message}")
+                self.result.warnings.append(f"{slug} is not restored: {error.message}")
                 continue
             settled &= written
             if written:
-                done.count(NoteChange(agent=self.agent, slug=slug, action="restored"))
+                self._count(slug, "restored")
         return settled
 
     def _write_back(self, row: DocumentRow, lane: Lane) -> bool:
-        """In the lane, so that nobody deletes the note meanwhile."""
-        if not self.is_of(lane.queries.agent(self.agent)):
+        """Works in the lane, so that nobody deletes the note meanwhile."""
+        book = self.book
+        if not book.is_of(lane.queries.agent(book.agent)):
             return False
-        if not same(lane.queries.document(row.id), row):
+        if not is_unchanged(lane.queries.document(row.id), row):
             return False
         try:
-            data = self.store.blobs.get(row.sha256)
-            edit.write(self.folder, str(row.source_id), data, None)
+            data = book.intake.blobs.get(row.sha256)
+            edit.write(book.folder, str(row.source_id), data, None)
         except edit.EditedMeanwhile:
             return False
         return True
 
-    # ------------------------------------------------------------------ one note
+    # ------------------------------------------------------------------ after a crash
 
-    def settle(self, slug: str) -> None:
-        """Records what the log has not seen of this one file, so that it may be replaced.
+    def _record_leftovers(self) -> bool:
+        """A text that an interrupted change had moved aside becomes a revision of its own."""
+        settled = True
+        self._stuck.clear()
+        for leftover in hidden.leftovers(self.book.folder):
+            if leftover.problem:
+                self.result.warnings.append(leftover.problem)
+                self._stuck.add(leftover.name)
+            else:
+                settled &= self._record_leftover(leftover)
+        return settled
 
-        Raises resource.conflict if the file is no note as it stands, or never comes to
-        rest; Unavailable.
-        """
-        with self.lock:
-            for _ in range(_ROUNDS):
-                row = self.note(slug)
-                data = self._current(slug)
-                if data is None or (row is not None and row.sha256 == digest(data)):
-                    return
-                action: Action = "added" if row is None else "changed"
-                self._record([Item(action, slug, row, content_of(self._intake, slug, data))])
-        raise KbprocError(
-            "resource.conflict",
-            f"{self.folder / slug}.md keeps changing.",
-            hint="Wait until whoever edits it is done, then repeat the change.",
-        )
+    def _record_leftover(self, leftover: Leftover) -> bool:
+        book = self.book
+        key = leftover.name, digest(leftover.data)
+        row = book.note(leftover.slug)
+        if key not in book.recorded_leftovers and (row is None or row.sha256 != key[1]):
+            content = content_of(book.intake, leftover.slug, leftover.data)
+            action: Action = "added" if row is None else "changed"
+            if not self._record([NewRevision(action, leftover.slug, row, content)]):
+                return False
+        book.recorded_leftovers.add(key)
+        if self._clear(leftover):
+            book.recorded_leftovers.discard(key)
+        return True
 
-    def is_unseen(self, slug: str) -> bool:
-        """Whether `settle` would record something; raises as it does."""
-        row, data = self.note(slug), self._current(slug)
-        return data is not None and (row is None or row.sha256 != digest(data))
-
-    def _current(self, slug: str) -> bytes | None:
-        """What the file holds; None if there is none, or nothing in it that could be lost."""
+    def _clear(self, leftover: Leftover) -> bool:
         try:
-            return notefolder.read(self.folder, slug)
-        except Unavailable as error:
-            if error.code == "missing" and self._own:
-                return None
+            return hidden.clear(self.book.folder, leftover)
+        except Unavailable:
             raise
         except KbprocError as error:
-            if error.type == "resource.not_found" or error.detail.get("code") == "blank":
-                return None
-            if error.type != "operation.failed":
-                raise
-            raise KbprocError(
-                "resource.conflict",
-                f"{error.message} It is left as it is.",
-                hint="Repair that file or move it away, then repeat the change.",
-                detail=error.detail,
-            ) from None
+            self.result.warnings.append(error.message)
+            self._stuck.add(leftover.name)
+            return False

@@ -27,7 +27,7 @@ BOUNDARIES = {
     "embedding/background.py",
     "library/library.py",
     "models/onnx.py",
-    "notes/notebooks.py",
+    "notes/background.py",
     "sharing/alone.py",
     "sharing/guest.py",
     "sharing/owner.py",

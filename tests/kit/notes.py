@@ -6,7 +6,7 @@ from typing import Any
 
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
-from kbproc.notes.notebooks import Notebooks
+from kbproc.notes.background import Notebooks
 from tests.kit.talk import Session
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kbproc.methods.registry import registry
-from kbproc.notes import notebooks
-from kbproc.notes.notebooks import Notebooks
-from kbproc.notes.sync import Notebook
+from kbproc.notes import background
+from kbproc.notes.background import Notebooks
+from kbproc.notes.notebook import Notebook
+from kbproc.notes.sync import Sync
 from kbproc.settings.config import Config
 from kbproc.sharing.alone import InProcess
 from tests.conftest import OpenSession
@@ -46,13 +47,13 @@ def titles(session: Session, agent: str) -> list[str]:
 
 def syncing(monkeypatch: pytest.MonkeyPatch, before: Callable[[Notebook], object]) -> None:
     """`before` each sync."""
-    real = Notebook.sync
+    real = Sync.run
 
-    def sync(book: Notebook, **params: Any) -> Any:
-        before(book)
-        return real(book, **params)
+    def run(sync: Sync) -> bool:
+        before(sync.book)
+        return real(sync)
 
-    monkeypatch.setattr(Notebook, "sync", sync)
+    monkeypatch.setattr(Sync, "run", run)
 
 
 def test_what_fails_unforeseen_is_told_and_tried_again(
@@ -61,7 +62,7 @@ def test_what_fails_unforeseen_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(notebooks, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(background, "_RETRY_SECONDS", 0.02)
     failures = [OSError(errno.ESTALE, "Stale file handle") for _ in range(4)]
 
     def fail(book: Notebook) -> None:

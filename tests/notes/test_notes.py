@@ -16,9 +16,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
 from kbproc.methods.note.put import PutNote
 from kbproc.notefiles import hidden as notehidden
-from kbproc.notes import notes
+from kbproc.notes import change as notes
+from kbproc.notes.notebook import Notebook
 from kbproc.notes.revision import content_of, note_written
-from kbproc.notes.sync import Notebook
 from kbproc.store import pipeline
 from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane

@@ -22,9 +22,8 @@ from kbproc.events.document import DocWritten
 from kbproc.health import doctor
 from kbproc.notefiles import hidden
 from kbproc.notefiles.file import MOST_BYTES, digest
-from kbproc.notes.diff import Synced
-from kbproc.notes.notebooks import Notebooks
-from kbproc.notes.sync import Notebook
+from kbproc.notes.background import Notebooks
+from kbproc.notes.sync import Sync
 from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
@@ -290,13 +289,13 @@ def test_a_file_put_back_meanwhile_is_not_removed(
     write(folder, aa="1", bb="2", cc="3")
     sync(session)
     (folder / "aa.md").unlink()
-    record = Notebook._record_removed
+    record = Sync._record_removed
 
-    def late(book: Notebook, rows: list[DocumentRow], done: Synced) -> bool:
+    def late(sync: Sync, rows: list[DocumentRow]) -> bool:
         write(folder, aa="1")
-        return record(book, rows, done)
+        return record(sync, rows)
 
-    monkeypatch.setattr(Notebook, "_record_removed", late)
+    monkeypatch.setattr(Sync, "_record_removed", late)
     assert sync(session) == {"agents": 1, "unchanged": 3}
     assert get(session, "aa")["revision"] == 1
 
@@ -309,13 +308,13 @@ def test_restore_goes_on_past_what_stands_in_the_way(
     for slug in ("aa", "bb", "cc"):
         (folder / f"{slug}.md").unlink()
     (folder / "bb.md").mkdir()
-    restore = Notebook._restore
+    restore = Sync._restore
 
-    def late(book: Notebook, rows: list[DocumentRow], done: Synced) -> bool:
+    def late(sync: Sync, rows: list[DocumentRow]) -> bool:
         (folder / "aa.md").mkdir()
-        return restore(book, rows, done)
+        return restore(sync, rows)
 
-    monkeypatch.setattr(Notebook, "_restore", late)
+    monkeypatch.setattr(Sync, "_restore", late)
     done = session.data("note.sync", agent="gitea", restore=True)
     assert (done["restored"], len(done["warnings"])) == (1, 1)
     assert "aa is not restored" in done["warnings"][0]
@@ -335,9 +334,10 @@ def test_a_leftover_that_stays_keeps_nothing_from_being_recorded(
 
     monkeypatch.setattr(hidden, "unlink", refused)
     books: Notebooks = session.library.notebooks
-    done, settled = books.book(session.store.published.roster.agents["gitea"]).sync()
-    assert (done.added, settled) == (1, True)
-    assert [warning.split()[0] for warning in done.warnings] == [".aa.0.kbproc-part"]
+    sync = Sync(books.book(session.store.published.roster.agents["gitea"]))
+    assert sync.run()
+    assert sync.result.added == 1
+    assert [warning.split()[0] for warning in sync.result.warnings] == [".aa.0.kbproc-part"]
     assert slugs(session) == ["bb"]
 
 

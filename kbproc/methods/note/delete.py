@@ -6,8 +6,9 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.values import clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.notes import notes
-from kbproc.notes.notes import AgentSlug, DeletedNote, NoteSlug
+from kbproc.notes import note
+from kbproc.notes.change import Delete
+from kbproc.notes.note import AgentSlug, DeletedNote, NoteSlug
 from kbproc.store.decision import Decide
 
 
@@ -36,9 +37,9 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")
-    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     books = call.library.notebooks  # a dry run records nothing that was done by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
-    change = notes.Delete(book, params.slug, confirmed=params.confirm is not None)
+    change = Delete(book, params.slug, confirmed=params.confirm is not None)
     change.prepare(dry_run=params.dry_run)
     return change

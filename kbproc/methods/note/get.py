@@ -6,8 +6,8 @@ from kbproc.base.params import PastParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
-from kbproc.notes import notes
-from kbproc.notes.notes import AgentSlug, Note, NoteSlug
+from kbproc.notes import note as notes
+from kbproc.notes.note import AgentSlug, Note, NoteSlug
 
 
 class GetNote(PastParams, kw_only=True, frozen=True):
@@ -37,7 +37,7 @@ def get_note(call: Call, params: GetNote) -> Reply | Wait:
         lambda: call.library.notebooks.ready(agent.slug),
         lambda: _got(call, params),
         timeout_ms=params.timeout_ms,
-        expired=lambda: notes.still_read(agent),
+        expired=lambda: notes.not_read_yet(agent),
     )
 
 

@@ -7,8 +7,8 @@ from kbproc.base.params import PastListParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
-from kbproc.notes import notes
-from kbproc.notes.notes import AgentSlug, NoteHead
+from kbproc.notes import note
+from kbproc.notes.note import AgentSlug, NoteHead
 
 
 class ListNotes(PastListParams, kw_only=True, frozen=True):
@@ -31,23 +31,23 @@ class ListNotes(PastListParams, kw_only=True, frozen=True):
 def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
     if params.as_of is not None:
         return _listed(call, params)
-    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
         lambda: call.library.notebooks.ready(agent.slug),
         lambda: _listed(call, params),
         timeout_ms=params.timeout_ms,
-        expired=lambda: notes.still_read(agent),
+        expired=lambda: note.not_read_yet(agent),
     )
 
 
 def _listed(call: Call, params: ListNotes) -> Reply:
     after = decode_cursor(params.cursor, str)
     with call.state(params) as state, state.reading() as snapshot:
-        agent = notes.require_agent(state.published.roster, params.agent, call.agent)
+        agent = note.require_agent(state.published.roster, params.agent, call.agent)
         found = snapshot.queries.notes(agent.slug, after=after, limit=params.limit + 1)
         rows, more = page(found, params.limit)
         return Reply(
-            data=[notes.head(row) for row in rows],
+            data=[note.head(row) for row in rows],
             seq=snapshot.seq,
             count=len(rows),
             total=snapshot.queries.notes_count(agent.slug),

@@ -10,8 +10,9 @@ from kbproc.base.params import WriteParams
 from kbproc.base.values import clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.notes import notes
-from kbproc.notes.notes import AgentSlug, NoteInfo, NoteSlug
+from kbproc.notes import note
+from kbproc.notes.change import Put
+from kbproc.notes.note import AgentSlug, NoteInfo, NoteSlug
 from kbproc.notes.revision import content_of
 from kbproc.store.decision import Decide
 
@@ -23,7 +24,7 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
         str,
         Meta(
             min_length=1,
-            max_length=notes.MOST_BYTES,
+            max_length=note.MOST_BYTES,
             description="the whole note, Markdown; at most 64 KiB of UTF-8",
         ),
     ]
@@ -53,11 +54,11 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
 )
 def put_note(call: Call, params: PutNote) -> Decide:
     clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
-    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
-    data = notes.bytes_of(params.text)
+    agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
+    data = note.bytes_of(params.text)
     books = call.library.notebooks  # a dry run records nothing that was done by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
-    change = notes.Put(
+    change = Put(
         book,
         params.slug,
         data=data,

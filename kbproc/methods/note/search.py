@@ -10,8 +10,8 @@ from kbproc.base.params import PastParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
-from kbproc.notes import notes
-from kbproc.notes.notes import AgentSlug
+from kbproc.notes import note
+from kbproc.notes.note import AgentSlug
 from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
 from kbproc.search.search import run as run_search
 from kbproc.views.catalog.reader import NOTES
@@ -57,12 +57,12 @@ class NoteHit(Struct, kw_only=True, frozen=True):
 def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
     if params.as_of is not None:
         return _searched(call, params)
-    agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
+    agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
         lambda: call.library.notebooks.ready(agent.slug),
         lambda: _searched(call, params),
         timeout_ms=params.timeout_ms,
-        expired=lambda: notes.still_read(agent),
+        expired=lambda: note.not_read_yet(agent),
     )
 
 
@@ -77,7 +77,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
         per_document=1,
     )
     with call.state(params) as state:
-        agent = notes.require_agent(state.published.roster, params.agent, call.agent)
+        agent = note.require_agent(state.published.roster, params.agent, call.agent)
         found = run_search(state, asked, now=call.moment(params), kbs=[NOTES + agent.slug])
         with state.reading() as snapshot:
             ids = [hit.source.document_id for hit in found.results.results]

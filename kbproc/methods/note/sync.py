@@ -14,10 +14,11 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import ingest
-from kbproc.notes import notes
-from kbproc.notes.diff import Synced, total
-from kbproc.notes.notebooks import foretold_of, removal_of
-from kbproc.notes.sync import Notebook
+from kbproc.notes import note
+from kbproc.notes.diff import Synced, sum_of
+from kbproc.notes.notebook import Notebook
+from kbproc.notes.plan import preview, removal
+from kbproc.notes.sync import Sync
 from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 
@@ -38,9 +39,9 @@ def plan(call: Call, params: SyncNotes) -> Decide:
     if not _may_read(call):
         untold = Decision(events=[], data=None, changes=["sync"])
         return lambda here: untold
-    asked = removal_of([] if params.restore else books)
+    asked = removal([] if params.restore else books)
     if params.dry_run:
-        changes = [*asked.changes, *foretold_of(books, restore=params.restore)]
+        changes = [*asked.changes, *preview(books, restore=params.restore)]
         asked = msgspec.structs.replace(asked, changes=changes)
     elif asked.events and "admin" not in call.scopes:
         asked = _left_as_they_are(params)
@@ -80,32 +81,37 @@ def _left_as_they_are(params: SyncNotes) -> Decision:
 def sync_notes(call: Call, params: SyncNotes, write: LongWrite) -> Reply:
     approved = write.approved.deleted
     parts = [_synced(call, book, params, approved) for book in _books(call, params)]
-    outcome = write.end(total(parts))
+    outcome = write.end(sum_of(parts))
     return Reply(data=outcome.data, duplicate=outcome.duplicate or None)
 
 
 def _books(call: Call, params: SyncNotes) -> list[Notebook]:
     roster = call.store.published.roster
     if params.agent is None and call.agent is None:
-        agents = notes.agents_seen(roster, None)
+        agents = note.agents_seen(roster, None)
     else:
-        agents = [notes.require_agent(roster, params.agent, call.agent)]
+        agents = [note.require_agent(roster, params.agent, call.agent)]
     return [call.library.notebooks.book(agent) for agent in agents]
 
 
 def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
-    def tell(current: int, count: int, slug: str) -> None:
+    def report(current: int, count: int, slug: str) -> None:
         if _may_read(call):
             call.emit("progress", ingest.progress("sync", current, count, f"{book.agent}/{slug}"))
 
-    done, _ = book.sync(
-        approved=approved, restore=params.restore, tell=tell, check=call.check_cancelled
+    sync = Sync(
+        book,
+        approved=approved,
+        restore=params.restore,
+        report=report,
+        check=call.check_cancelled,
     )
+    sync.run()
     if not _may_read(call):
         return Synced(agents=1)
-    for warning in done.warnings:
+    for warning in sync.result.warnings:
         call.emit("warning", {"message": warning})
-    return done
+    return sync.result
 
 
 def _may_read(call: Call) -> bool:

@@ -16,6 +16,7 @@ from kbproc.calls.reply import Reply
 from kbproc.documents.ingest import progress
 from kbproc.moving import backup as copying
 from kbproc.moving.place import NewPath, new_place
+from kbproc.notes.sync import Sync
 from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 
@@ -98,7 +99,7 @@ def _sync_notes(call: Call) -> None:
     for agent in call.store.published.roster.agents.values():
         if agent.deleted_at is None and not call.store.read_only:
             with contextlib.suppress(KbprocError):  # told on stderr; a backup is wanted anyway
-                call.library.notebooks.book(agent).sync(check=call.check_cancelled)
+                Sync(call.library.notebooks.book(agent), check=call.check_cancelled).run()
     call.check_cancelled()
 
 

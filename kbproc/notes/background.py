@@ -1,8 +1,8 @@
-"""All folders of notes of a store: whose they are, and when they are looked at.
+"""All notebooks of a store, kept in step in the background.
 
-Owns: which folder is whose, the first sync of each, following agents that come and go,
-the thread that syncs what the watcher has told of, and what a sync of several would do.
-Refuses to know: how a folder is synced (notesync.py), and who reads notes.
+Owns: which folder is whose, the first sync of each, following agents that come and go, and the
+thread that syncs the folders in which the watcher has seen a change.
+Refuses to know: how a folder is synced (sync.py), and who reads notes.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbproc.agents.agent import notes_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
-from kbproc.notefiles.folder import Unavailable
 from kbproc.notefiles.watch import Watcher
-from kbproc.notes.diff import Diff, foretold, removal
-from kbproc.notes.sync import Notebook
-from kbproc.store.decision import Decision
+from kbproc.notes.notebook import Notebook
+from kbproc.notes.sync import Sync
 from kbproc.views.catalog.rows import AgentRow, Roster
 
 if TYPE_CHECKING:
@@ -139,7 +137,7 @@ class Notebooks:
     def _sync(self, book: Notebook) -> bool:
         """False if something is left to do."""
         try:
-            return book.sync(check=self._check_open)[1]
+            return Sync(book, check=self._check_open).run()
         except KbprocError as error:
             if not self._closed:
                 _logger.warning("the notes of %s: %s", book.agent, error.message)
@@ -251,29 +249,3 @@ def _same_folder(one: AgentRow, other: AgentRow) -> bool:
         and one.created_at == other.created_at
         and one.deleted_at == other.deleted_at
     )
-
-
-# ------------------------------------------------------------------ before a sync
-
-
-def removal_of(books: Iterable[Notebook]) -> Decision:
-    """What a person must approve before these folders are synced."""
-    diffs = [(book.agent, _foreseen(book)) for book in books]
-    return removal((agent, diff) for agent, diff in diffs if isinstance(diff, Diff))
-
-
-def foretold_of(books: Iterable[Notebook], *, restore: bool) -> list[str]:
-    """What a sync of these folders would do, a line each."""
-    lines: list[str] = []
-    for book in books:
-        diff = _foreseen(book)
-        lines += [diff] if isinstance(diff, str) else foretold(book.agent, diff, restore=restore)
-    return lines
-
-
-def _foreseen(book: Notebook) -> Diff | str:
-    """Or why the folder can't be looked at."""
-    try:
-        return book.foresee()
-    except Unavailable as error:
-        return f"{error.message} {error.hint}"
