@@ -17,6 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.params import PastListParams, PastParams
 from kbproc.calls.method import Registry
+from kbproc.calls.progress import progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,6 +132,12 @@ class Call:
         from kbproc.library.past import resolve
 
         return self.now if params.as_of is None else resolve(self.store, params.as_of, self.now)[1]
+
+    def progress(
+        self, stage: str, current: int, total: int | None, message: str, *, last: bool | None = None
+    ) -> None:
+        """Tells the client how far it is; see progress.py."""
+        self.emit("progress", progress(stage, current, total, message, last=last))
 
     def check_cancelled(self, **detail: Any) -> None:
         """Raises operation.cancelled; `detail` says what stays."""

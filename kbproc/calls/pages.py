@@ -1,13 +1,74 @@
 """Answers that are a part of something longer.
 
-Owns: what a page of a search says of what is left out.
+Owns: keyset pages, which go on after the last item that a client has seen; their cursors,
+opaque to clients; what a page of a search says of the rest.
 Refuses to know: what is listed or found.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import ListParams
 from kbproc.calls.reply import Reply
 from kbproc.search.search import Found
+
+K = TypeVar("K", int, str)
+R = TypeVar("R")
+
+
+class Page(Generic[K]):
+    """One page of a list that is ordered by a key.
+
+    `after`: the key of the last item that the client has seen. `wanted`: how many items
+    to ask for: one more than the page holds tells whether others follow.
+    """
+
+    def __init__(self, params: ListParams, kind: type[K]) -> None:
+        """Raises input.invalid_params for a cursor that no list has given out."""
+        self.after: K = decode_cursor(params.cursor, kind)
+        self.limit = params.limit
+        self.wanted = params.limit + 1
+
+    def reply(
+        self,
+        found: Sequence[R],
+        show: Callable[[R], Any],
+        *,
+        key: Callable[[R], K],
+        seq: int,
+        total: int | None = None,
+        notice: list[str] | None = None,
+    ) -> Reply:
+        """`found`: at most `wanted` items after `after`."""
+        items = found[: self.limit]
+        last = key(items[-1]) if len(found) > self.limit else None
+        data = [show(item) for item in items]
+        return page_reply(data, last=last, seq=seq, total=total, notice=notice)
+
+
+def page_reply(
+    data: list[Any],
+    *,
+    last: int | str | None,
+    seq: int,
+    total: int | None = None,
+    notice: list[str] | None = None,
+) -> Reply:
+    """`last`: the key after which others follow; None if that is all."""
+    return Reply(
+        data=data,
+        seq=seq,
+        count=len(data),
+        total=total,
+        has_more=last is not None,
+        next_cursor=None if last is None else encode_cursor(last),
+        notice=notice,
+    )
 
 
 def found_reply(found: Found) -> Reply:
@@ -23,3 +84,32 @@ def found_reply(found: Found) -> Reply:
         notice=found.notice or None,
         freshness=found.freshness,
     )
+
+
+def encode_cursor(last: int | str) -> str:
+    """`last`: the key of the last item."""
+    import base64
+
+    return base64.urlsafe_b64encode(msgspec.json.encode(last)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, kind: type) -> Any:
+    """Raises input.invalid_params for a cursor that no list has given out."""
+    import base64
+    import binascii
+
+    if cursor is None:
+        return kind()
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        last: Any = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+        if kind is int and not 0 <= last <= 2**53:
+            raise ValueError
+        return last
+    except (msgspec.DecodeError, ValueError, binascii.Error):
+        raise KbprocError(
+            "input.invalid_params",
+            "cursor is not one that this list has given out.",
+            field="$.params.cursor",
+            hint="Leave it out to start at the beginning.",
+        ) from None

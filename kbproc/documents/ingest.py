@@ -92,10 +92,13 @@ def run(
     work: Work,
     write: LongWrite,
     *,
-    emit: Callable[[str, dict[str, Any]], None],
+    tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
 ) -> IngestResult:
-    """Ingests; each batch is durable when the next begins. Raises operation.cancelled."""
+    """Ingests; each batch is durable when the next begins. Raises operation.cancelled.
+
+    `tell` gets how many files were read, of how many, and the last one's name.
+    """
     known, failed_before = _known(store, work.kb)
     _require_starts(work, {**known, **failed_before})
     resumed = write.written()
@@ -114,7 +117,7 @@ def run(
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, failed_before, result)
             batch = []
-        emit("progress", progress("parse", number, len(paths), Path(item.path).name))
+        tell(number, len(paths), Path(item.path).name)
         if cancelled():
             items.close()
             _commit(write, work, batch, failed_before, result)
@@ -125,18 +128,6 @@ def run(
     if work.prune:
         result.removed = write.item(lambda here: _prune(here, work)).removed
     return result
-
-
-def progress(stage: str, current: int, total: int, message: str) -> dict[str, Any]:
-    """The fields of a progress event; the last one is never left out."""
-    return {
-        "stage": stage,
-        "current": current,
-        "total": total,
-        "percent": round(100 * current / total, 1),
-        "message": message,
-        "last": current == total,
-    }
 
 
 def _known(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kbproc.agents import agent
 from kbproc.agents.agent import Agent
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import ListParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 
 
@@ -25,17 +25,15 @@ class ListAgents(ListParams, kw_only=True, frozen=True):
     examples=[Example(params={}, what="all of them")],
 )
 def list_agents(call: Call, params: ListAgents) -> Reply:
-    after = decode_cursor(params.cursor, str)
+    page = Page(params, str)
     with call.store.reading() as snapshot:
         if call.agent is None:
-            found = snapshot.queries.agents(after, params.limit + 1)
+            found = snapshot.queries.agents(page.after, page.wanted)
         else:
-            found = [call.agent] if call.agent.slug > after else []
-        rows, more = page(found, params.limit)
-        return Reply(
-            data=[agent.shown(call.store, row) for row in rows],
+            found = [call.agent] if call.agent.slug > page.after else []
+        return page.reply(
+            found,
+            lambda row: agent.shown(call.store, row),
+            key=lambda row: row.slug,
             seq=snapshot.seq,
-            count=len(rows),
-            has_more=more,
-            next_cursor=encode_cursor(rows[-1].slug) if more else None,
         )

@@ -79,7 +79,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         max_bytes=params.max_bytes,
         timeout_s=30 if params.timeout_ms is None else params.timeout_ms / 1000,
         allow_private=call.peer.allow_private_addresses,
-        progress=lambda current, total: call.emit("progress", _fetched(current, total, params.url)),
+        progress=lambda current, total: call.progress("fetch", current, total, params.url),
         cancelled=call.cancelled,
     )
     call.check_cancelled()
@@ -108,15 +108,3 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
 
     outcome = write.end(write.item(decide))
     return Reply(data=outcome.data, seq=outcome.seq)
-
-
-def _fetched(current: int, total: int | None, url: str) -> dict[str, object]:
-    percent = round(100 * current / total, 1) if total else None
-    return {
-        "stage": "fetch",
-        "current": current,
-        "total": total,
-        "percent": percent,
-        "message": url,
-        "last": current == total,
-    }

@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.paging import decode_cursor, encode_cursor
 from kbproc.base.params import PastListParams
 from kbproc.base.values import DocumentId
 from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.events.entry import LINK_TAGS
 from kbproc.history.revert.links import links_after
@@ -59,7 +59,7 @@ class DocumentRevision(Struct, kw_only=True, frozen=True):
     sha256: str | None = None
 
 
-def revision_at(timeline: Timeline, index: int) -> DocumentRevision:
+def _revision_at(timeline: Timeline, index: int) -> DocumentRevision:
     touch, after = timeline.touches[index], timeline.state_after(index)
     before = timeline.state_after(index - 1)
     action = _action(touch, before, after)
@@ -155,7 +155,7 @@ def _differences(before: DocumentState, after: DocumentState) -> Iterator[str]:
     ],
 )
 def history(call: Call, params: History) -> Reply:
-    before = decode_cursor(params.cursor, int)
+    page = Page(params, int)  # newest first: what follows came before
     with call.state(params) as state, state.reading() as snapshot:
         records = PastRecords(call.store.log, snapshot.seq)
         rows = snapshot.queries.events_of_document(params.id)
@@ -169,14 +169,12 @@ def history(call: Call, params: History) -> Reply:
                 field="$.params.id",
                 hint="See doc.list for the documents there are.",
             )
-        left = [i for i, t in enumerate(timeline.touches) if not before or t.seq < before]
-        shown = left[-params.limit :][::-1]
-        more = len(left) > len(shown)
-        return Reply(
-            data=[revision_at(timeline, index) for index in shown],
+        seqs = [touch.seq for touch in timeline.touches]
+        left = [i for i, seq in enumerate(seqs) if not page.after or seq < page.after]
+        return page.reply(
+            left[::-1][: page.wanted],
+            lambda index: _revision_at(timeline, index),
+            key=lambda index: seqs[index],
             seq=snapshot.seq,
-            count=len(shown),
-            total=len(timeline.touches),
-            has_more=more,
-            next_cursor=encode_cursor(timeline.touches[shown[-1]].seq) if more else None,
+            total=len(seqs),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -131,7 +132,12 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
 def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
     work = msgspec.structs.replace(_work(call, params), approved=write.approved.deleted)
     result = ingest.run(
-        call.store, call.library.intake, work, write, emit=call.emit, cancelled=call.cancelled
+        call.store,
+        call.library.intake,
+        work,
+        write,
+        tell=partial(call.progress, "parse"),
+        cancelled=call.cancelled,
     )
     if result.failed:
         error = ingest.partial(result)

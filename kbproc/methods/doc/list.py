@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.documents import document, documents
 from kbproc.documents.document import Document
@@ -46,18 +46,16 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
     ],
 )
 def list_documents(call: Call, params: ListDocuments) -> Reply:
-    after = decode_cursor(params.cursor, int)
+    page = Page(params, int)
     with call.state(params) as state, state.reading() as snapshot:
         embedding = state.model
         documents.require_kbs(snapshot.queries, params.kb)
         wanted = documents.filter_of(params, **embedding.ids_with_status(params.status))
-        found = snapshot.queries.documents(wanted, after=after, limit=params.limit + 1)
-        rows, more = page(found, params.limit)
-        return Reply(
-            data=[document.shown(row, embedding) for row in rows],
+        found = snapshot.queries.documents(wanted, after=page.after, limit=page.wanted)
+        return page.reply(
+            found,
+            lambda row: document.shown(row, embedding),
+            key=lambda row: row.id,
             seq=snapshot.seq,
-            count=len(rows),
             total=snapshot.queries.count(wanted),
-            has_more=more,
-            next_cursor=encode_cursor(rows[-1].id) if more else None,
         )

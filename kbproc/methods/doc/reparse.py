@@ -78,7 +78,7 @@ def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
             failures.append(
                 ingest.FileFailure(path=row.title, type=error.type, message=error.message)
             )
-        call.emit("progress", ingest.progress("reparse", number, len(rows), row.title))
+        call.progress("reparse", number, len(rows), row.title)
     result = Reparsed(
         updated=updated,
         unchanged=len(rows) - updated - len(failures),

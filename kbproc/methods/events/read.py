@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base.paging import decode_cursor, encode_cursor
 from kbproc.base.params import ListParams
 from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import decode_cursor, page_reply
 from kbproc.calls.reply import Reply
 from kbproc.history import feed
 from kbproc.history.feed import Actor, Full, ShownRecord, Types
@@ -53,10 +53,4 @@ def read(call: Call, params: ReadEvents) -> Reply:
     page = feed.scan(
         call.store, after_seq, wanted, limit=params.limit, most_bytes=wanted.most_bytes
     )
-    return Reply(
-        data=page.records,
-        seq=page.seq,
-        count=len(page.records),
-        has_more=page.more,
-        next_cursor=encode_cursor(page.scanned) if page.more else None,
-    )
+    return page_reply(page.records, last=page.scanned if page.more else None, seq=page.seq)

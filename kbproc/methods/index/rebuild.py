@@ -46,18 +46,7 @@ def rebuild(call: Call, params: Rebuild, write: LongWrite) -> Reply:
     stages = ("catalog", "fulltext", "vectors")
 
     def tell(stage: str) -> None:
-        number = stages.index(stage)
-        call.emit(
-            "progress",
-            {
-                "stage": "rebuild",
-                "current": number,
-                "total": len(stages),
-                "percent": round(100 * number / len(stages), 1),
-                "message": stage,
-                "last": True,
-            },
-        )
+        call.progress("rebuild", stages.index(stage), len(stages), stage, last=True)
 
     call.library.rebuild(tell)
     with store.reading() as snapshot:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import ListParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.documents.kb import KnowledgeBase, shown
 
@@ -23,13 +23,7 @@ class ListKbs(ListParams, kw_only=True, frozen=True):
     examples=[Example(params={}, what="all of them")],
 )
 def list_kbs(call: Call, params: ListKbs) -> Reply:
-    after = decode_cursor(params.cursor, str)
+    page = Page(params, str)
     with call.store.reading() as snapshot:
-        rows, more = page(snapshot.queries.kbs(after, params.limit + 1), params.limit)
-        return Reply(
-            data=[shown(row) for row in rows],
-            seq=snapshot.seq,
-            count=len(rows),
-            has_more=more,
-            next_cursor=encode_cursor(rows[-1].slug) if more else None,
-        )
+        found = snapshot.queries.kbs(page.after, page.wanted)
+        return page.reply(found, shown, key=lambda row: row.slug, seq=snapshot.seq)

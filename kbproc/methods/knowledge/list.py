@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.documents import documents, entries
 from kbproc.documents.entries import TaskId
@@ -37,7 +37,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     ],
 )
 def list_entries(call: Call, params: ListEntries) -> Reply:
-    after = decode_cursor(params.cursor, int)
+    page = Page(params, int)
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
         documents.require_kbs(snapshot.queries, params.kb)
@@ -47,13 +47,11 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
             hide_superseded=not params.include_superseded,
             valid_at=None if params.include_expired else now,
         )
-        found = snapshot.queries.entries(wanted, after=after, limit=params.limit + 1)
-        rows, more = page(found, params.limit)
-        return Reply(
-            data=[entries.shown(row, state.model, now) for row in rows],
+        found = snapshot.queries.entries(wanted, after=page.after, limit=page.wanted)
+        return page.reply(
+            found,
+            lambda row: entries.shown(row, state.model, now),
+            key=lambda row: row.id,
             seq=snapshot.seq,
-            count=len(rows),
             total=snapshot.queries.count(wanted),
-            has_more=more,
-            next_cursor=encode_cursor(rows[-1].id) if more else None,
         )

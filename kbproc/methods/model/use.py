@@ -11,7 +11,6 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import ingest
 from kbproc.events.upkeep import ModelUsed
 from kbproc.library import switch
 from kbproc.models.interface import Kind
@@ -106,7 +105,7 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
     def tell(done: int, total: int) -> None:
         call.check_cancelled(embedded=done)
         if total:
-            call.emit("progress", ingest.progress("embed", done, total, "chunks"))
+            call.progress("embed", done, total, "chunks")
 
     with store.exclusive(call.check_cancelled):
         changed = spec != library.embedding.spec

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import PastListParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply, Wait, once
 from kbproc.notes import note
 from kbproc.notes.note import AgentSlug, NoteHead
@@ -41,17 +41,15 @@ def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
 
 
 def _listed(call: Call, params: ListNotes) -> Reply:
-    after = decode_cursor(params.cursor, str)
+    page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         agent = note.require_agent(state.published.roster, params.agent, call.agent)
-        found = snapshot.queries.notes(agent.slug, after=after, limit=params.limit + 1)
-        rows, more = page(found, params.limit)
-        return Reply(
-            data=[note.head(row) for row in rows],
+        found = snapshot.queries.notes(agent.slug, after=page.after, limit=page.wanted)
+        return page.reply(
+            found,
+            note.head,
+            key=lambda row: str(row.source_id),
             seq=snapshot.seq,
-            count=len(rows),
             total=snapshot.queries.notes_count(agent.slug),
-            has_more=more,
-            next_cursor=encode_cursor(str(rows[-1].source_id)) if more else None,
             notice=call.library.notebooks.warnings(agent) if params.as_of is None else None,
         )

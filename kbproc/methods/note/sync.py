@@ -97,7 +97,7 @@ def _books(call: Call, params: SyncNotes) -> list[Notebook]:
 def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
     def report(current: int, count: int, slug: str) -> None:
         if _may_read(call):
-            call.emit("progress", ingest.progress("sync", current, count, f"{book.agent}/{slug}"))
+            call.progress("sync", current, count, f"{book.agent}/{slug}")
 
     sync = Sync(
         book,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,6 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents.ingest import progress
 from kbproc.moving import backup as copying
 from kbproc.moving.place import NewPath, new_place
 from kbproc.notes.sync import Sync
@@ -75,9 +75,7 @@ def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
         damaged = copying.copy(
             stock,
             target,
-            tell=lambda done, total, name: call.emit(
-                "progress", progress("copy", done, total, name)
-            ),
+            tell=partial(call.progress, "copy"),
             check=call.check_cancelled,
         )
     copied = [part for part in stock.parts if part.sha256 not in damaged]

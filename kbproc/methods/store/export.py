@@ -15,7 +15,6 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import documents as docs
-from kbproc.documents.ingest import progress
 from kbproc.moving import outgoing
 from kbproc.moving.place import NewPath, new_place
 from kbproc.moving.portable import lines, reading
@@ -114,7 +113,7 @@ def _lines(
         _count(call, result, made)
         if made.id:
             seen += 1
-            call.emit("progress", progress("export", seen, total, made.title))
+            call.progress("export", seen, total, made.title)
         if made.line is not None:
             yield made
 

@@ -17,7 +17,6 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents.ingest import progress
 from kbproc.moving.incoming import incoming
 from kbproc.moving.incoming.agents import housed
 from kbproc.moving.incoming.contents import Contents, Import, Imported
@@ -65,7 +64,7 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
     size = max(1, os.fstat(file.fileno()).st_size)
 
     def tell(offset: int, message: str) -> None:
-        call.emit("progress", progress(stage, offset, size, message))
+        call.progress(stage, offset, size, message)
 
     return tell
 

@@ -265,15 +265,4 @@ def _owners(call: Call, here: Here, file: _File) -> set[int]:
 
 
 def _tell(call: Call, stage: str) -> None:
-    number = service.STAGES.index(stage)
-    call.emit(
-        "progress",
-        {
-            "stage": "purge",
-            "current": number,
-            "total": len(service.STAGES),
-            "percent": round(100 * number / len(service.STAGES), 1),
-            "message": stage,
-            "last": True,
-        },
-    )
+    call.progress("purge", service.STAGES.index(stage), len(service.STAGES), stage, last=True)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.base.paging import decode_cursor, encode_cursor, page
 from kbproc.base.params import PastListParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.documents.documents import Kbs, kbs_of, require_kbs
 
@@ -37,15 +37,13 @@ class TagCount(Struct, kw_only=True, frozen=True):
     examples=[Example(params={}, what="all tags")],
 )
 def list_tags(call: Call, params: ListTags) -> Reply:
-    after = decode_cursor(params.cursor, str)
+    page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         require_kbs(snapshot.queries, params.kb)
-        found = snapshot.queries.tags(kbs_of(params.kb), after, params.limit + 1)
-        rows, more = page(found, params.limit)
-        return Reply(
-            data=[TagCount(name=name, count=count) for name, count in rows],
+        found = snapshot.queries.tags(kbs_of(params.kb), page.after, page.wanted)
+        return page.reply(
+            found,
+            lambda row: TagCount(name=row[0], count=row[1]),
+            key=lambda row: row[0],
             seq=snapshot.seq,
-            count=len(rows),
-            has_more=more,
-            next_cursor=encode_cursor(rows[-1][0]) if more else None,
         )
