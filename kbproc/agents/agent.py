@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from kbproc.agents.quotas import QUOTAS, quotas_of
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import Record
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
 from kbproc.events.agent import AgentWritten
@@ -115,6 +116,22 @@ def shown(store: SeenStore, row: AgentRow) -> Agent:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+def in_words(agent: dict[str, Any]) -> dict[str, Any]:
+    """For people, who must tell a side that is open from an empty one."""
+    return {**agent, **{name: _side(agent[name]) for name in ("kbs", "scopes", "quotas")}}
+
+
+def _side(value: Any) -> Any:
+    if value is None:
+        return "all"
+    given = value.values() if isinstance(value, dict) else value
+    return value if any(item is not None for item in given) else "none"
+
+
+def as_record(agent: dict[str, Any], params: dict[str, Any]) -> Record:
+    return Record(members=in_words(agent))
 
 
 def target_of(row: AgentRow) -> Target:

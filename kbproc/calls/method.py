@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import Layout
 from kbproc.base.params import Params
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.store.decision import Decide
@@ -21,6 +22,8 @@ from kbproc.store.decision import Decide
 _MOST_SHOWN = 100  # characters of what a client sent
 
 Kind = Literal["read", "write", "destructive"]
+# The columns of a table of its items, or `(data, params) -> Layout`.
+Shown = tuple[str, ...] | Callable[[Any, dict[str, Any]], Layout]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -55,6 +58,7 @@ class Method(Struct, frozen=True, kw_only=True):
     whole: bool
     more_scopes: tuple[str, ...]
     plan: Callable[..., Decide] | None
+    shown: Shown | None
 
     @property
     def schema(self) -> str:
@@ -100,6 +104,7 @@ def method(
     whole: bool | None = None,
     more_scopes: Iterable[str] = (),
     plan: Callable[..., Decide] | None = None,
+    shown: Shown | None = None,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
@@ -110,7 +115,8 @@ def method(
 
     `elsewhere`: it writes outside of the store only, so that the store may be read-only.
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
-    call it; `more_scopes` allow more within it.
+    call it; `more_scopes` allow more within it. `shown`: what people see of the result, if not
+    simply all of it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -133,6 +139,7 @@ def method(
         "whole": scope == "admin" if whole is None else whole,
         "more_scopes": tuple(more_scopes),
         "plan": plan,
+        "shown": shown,
     }
 
     def declare(handler: F) -> F:

@@ -10,12 +10,13 @@ An entry is superseded by at most one other; who supersedes it may be superseded
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import in_minutes
 from kbproc.base.values import DocumentId
 from kbproc.base.wording import there_is_no
 from kbproc.documents.chains import Chains
@@ -105,6 +106,14 @@ def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
     if task_id is None:
         return None
     return TaskRef(task_id=task_id, kind="produced" if kind == "produced" else "references")
+
+
+def standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
+    """In words, what keeps an entry from holding, or will."""
+    if entry["superseded_by"] is not None:
+        yield f"superseded by {entry['superseded_by']}"
+    if entry["expires_at"] is not None:
+        yield f"{'expired' if expired else 'expires'} {in_minutes(entry['expires_at'])}"
 
 
 def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRow:

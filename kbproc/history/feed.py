@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import Lines
 from kbproc.base.suggest import nearest
 from kbproc.events import codec
 from kbproc.events.event import Event
@@ -125,6 +126,16 @@ def bytes_in_a_line(max_line_bytes: int) -> int:
 
 
 # -------------------------------------------------------------------- one record
+
+
+def as_lines(records: list[dict[str, Any]], params: dict[str, Any]) -> Lines:
+    """A line each, for people."""
+    return Lines(lines=[_line(record) for record in records])
+
+
+def _line(record: dict[str, Any]) -> str:
+    said = "; ".join(event["summary"] for event in record["events"]) or record["method"]
+    return f"{record['seq']}  {record['ts']}  {record['actor']}  {said}"
 
 
 def show(record: Record, wanted: Wanted) -> ShownRecord | None:

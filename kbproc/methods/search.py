@@ -7,6 +7,7 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.pages import found_reply
 from kbproc.calls.reply import Reply
 from kbproc.search import search as service
+from kbproc.search.layout import as_hits
 from kbproc.search.params import Search
 from kbproc.search.search import Results
 
@@ -15,6 +16,7 @@ from kbproc.search.search import Results
     "search",
     params=Search,
     result=Results,
+    shown=as_hits,
     summary="Search by words and by meaning.",
     when_to_use="To find passages that answer a question. Scores are absolute: a best hit above "
     "0.5 is on the topic, one below 0.2 says that the store knows nothing of it.",

@@ -66,13 +66,13 @@ class Output:
     """The json format, and what all formats share."""
 
     for_people = False
-    follows = False  # a stream without an end: its items are all that is printed
 
     def __init__(self, out: TextIO, err: TextIO, jq: Jq | None = None) -> None:
         self.out = out
         self.err = err
         self.jq = jq
         self.profile: str | None = None  # the one in effect
+        self.follows: Method | None = None  # one without an end: its items are all that is printed
 
     def result(self, method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> None:
         """`result` is `{data, meta}`; `method` None: the shell's own answer."""
@@ -89,7 +89,7 @@ class Output:
 
     def event(self, event: dict[str, Any]) -> None:
         """The envelope holds no events; a stream without an end has no envelope."""
-        if self.follows and event["type"] == "item":
+        if self.follows is not None and event["type"] == "item":
             self.item(event["item"])
 
     def item(self, item: dict[str, Any]) -> None:

@@ -94,7 +94,8 @@ class _Command:
         return self._failed({**data_of(error), "exit_code": INTERRUPTED})
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
-        self._output.follows = self._method.streams and self._method.result is None
+        endless = self._method.streams and self._method.result is None
+        self._output.follows = self._method if endless else None
         with _interrupts(self._backend, writes=self._method.kind != "read") as pressed:
             response = self._backend.ask(self._method.name, params, self._output.event)
         self._was_interrupted = pressed.is_set()

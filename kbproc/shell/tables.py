@@ -11,12 +11,12 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_origin
 
 import msgspec
 
-from kbproc.base.wording import plural
+from kbproc.base.layout import Hit, Hits, Layout, Lines, Record, Table, in_minutes
 from kbproc.calls.method import Method
 
 if TYPE_CHECKING:
@@ -24,22 +24,10 @@ if TYPE_CHECKING:
 
 # A document's text must not steer the terminal: C0 but tab and newline, DEL, C1, bidi.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
 _LONGEST_CELL = 160
 _MOST_COLUMNS = 6
 _MOST_CHANGES = 20
 _MOST_FAILURES = 20
-
-# Method → the members that a table of its items shows.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "doc.list": ("id", "title", "type", "tags", "chunk_count", "created_at"),
-    "kb.list": ("slug", "name", "description", "updated_at"),
-    "chunk.list": ("id", "chunk_index", "page", "section", "text"),
-    "tag.list": ("name", "count"),
-    "agent.list": ("slug", "description", "kbs", "scopes", "quotas"),
-    "knowledge.list": ("id", "title", "tags", "confidence", "state", "created_by"),
-    "doc.history": ("seq", "ts", "actor", "action", "revision", "summary"),
-}
 
 
 def result_text(
@@ -53,30 +41,44 @@ def result_text(
     """An answer's data; what meta says besides is `remarks`."""
     page = _page(width, color)
     data, meta = result["data"], result["meta"]
-    name = method.name if method else ""
     if data is None:
         if "plan" in meta:
             _print(page, plan_lines(meta["plan"]))
             _print(page, ["Nothing was written."])
-    elif name in {"search", "knowledge.search"}:
-        _search(page, params, data)
-    elif name == "note.search":
-        _note_hits(page, data)
-    elif name == "events.read":
-        _print(page, [record_line(record) for record in data])
-    elif name == "sql.query":
-        names = [column["name"] for column in data["columns"]]
-        _table(page, [dict(zip(names, row, strict=True)) for row in data["rows"]], names)
     elif method is not None and get_origin(method.result) is dict:
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
-    elif isinstance(data, list):
-        row = _ROWS.get(name, dict)
-        _table(page, [row(item) for item in data], COLUMNS.get(name))
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
             _print(page, ["A dry run: this would be so.", ""])
-        _record(page, _agent(data) if name in _AGENTS else data)
+        _draw(page, _layout(method, params, data))
     return _drawn(page)
+
+
+def _layout(method: Method | None, params: dict[str, Any], data: Any) -> Layout:
+    shown = None if method is None else method.shown
+    if callable(shown):
+        return shown(data, params)
+    if isinstance(data, list):
+        return Table(rows=data, columns=shown)
+    return Record(members=data)
+
+
+def item_lines(method: Method, item: dict[str, Any]) -> Iterator[str]:
+    """An item of a stream that never ends by itself."""
+    layout = _layout(method, {}, [item])
+    assert isinstance(layout, Lines)  # noqa: S101
+    return map(plain, layout.lines)
+
+
+def _draw(page: Console, layout: Layout) -> None:
+    if isinstance(layout, Table):
+        _table(page, layout.rows, layout.columns)
+    elif isinstance(layout, Hits):
+        _hits(page, layout)
+    elif isinstance(layout, Lines):
+        _print(page, map(plain, layout.lines))
+    else:
+        _record(page, layout.members)
 
 
 def without(result: dict[str, Any], told: Container[str]) -> dict[str, Any]:
@@ -143,123 +145,38 @@ def _more(count: int) -> Iterator[str]:
         yield f"  … and {count} more"
 
 
-def record_line(record: dict[str, Any]) -> str:
-    """One record of the log."""
-    said = "; ".join(event["summary"] for event in record["events"]) or record["method"]
-    return plain(f"{record['seq']}  {record['ts']}  {record['actor']}  {said}")
-
-
 def plain(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-# --------------------------------------------------------------- agents, entries
+# ------------------------------------------------------------------------ hits
 
 
-def _agent(data: dict[str, Any]) -> dict[str, Any]:
-    """An open side and an empty one are told apart."""
-    return {**data, **{name: _side(data[name]) for name in ("kbs", "scopes", "quotas")}}
-
-
-def _side(value: Any) -> Any:
-    if value is None:
-        return "all"
-    return "none" if _is_empty(value) else value
-
-
-def _agent_row(item: dict[str, Any]) -> dict[str, Any]:
-    told = _agent(item)
-    scopes = item["scopes"]
-    return {**told, "scopes": len(scopes)} if scopes else told
-
-
-def _entry_row(item: dict[str, Any]) -> dict[str, Any]:
-    return {**item, "state": ", ".join(_standing(item, expired=item["expired"])) or None}
-
-
-def _standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
-    """What keeps an entry from holding, or will."""
-    if entry["superseded_by"] is not None:
-        yield f"superseded by {entry['superseded_by']}"
-    if entry["expires_at"] is not None:
-        yield f"{'expired' if expired else 'expires'} {shown('', entry['expires_at'])}"
-
-
-_AGENTS = frozenset({"agent.create", "agent.get", "agent.update"})
-# Method → what makes an item a table's row.
-_ROWS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "agent.list": _agent_row,
-    "knowledge.list": _entry_row,
-}
-
-
-# ---------------------------------------------------------------------- search
-
-
-def _search(page: Console, params: dict[str, Any], data: dict[str, Any]) -> None:
-    hits, first = data["results"], int(params.get("offset", 0)) + 1
-    _print(page, [_search_head(data, first), ""])
-    for number, hit in enumerate(hits, first):
-        source = hit["source"]
-        labels = _labels(source)
-        if source["type"] == "knowledge":  # whoever wants its text asks for it by its id
-            labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
-        _hit(page, number, hit, _title(source), labels)
-
-
-def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
-    """Whether an entry had expired at a moment in the past is not said."""
-    from kbproc.base.host import Host
-
-    yield f"confidence {hit['confidence']}"
-    now = "" if params.get("as_of") is not None else Host().now()
-    yield from _standing(hit, expired=str(hit["expires_at"]) <= now)
-
-
-def _note_hits(page: Console, hits: list[dict[str, Any]]) -> None:
-    if not hits:
+def _hits(page: Console, found: Hits) -> None:
+    if found.head is not None:
+        _print(page, [plain(found.head), ""])
+    elif not found.hits:
         _print(page, ["Nothing."])
-    for number, hit in enumerate(hits, 1):
-        title = _title({**hit, "page": None})
-        _hit(page, number, hit, title, f" ({hit['slug']})")
+    for number, hit in enumerate(found.hits, found.first):
+        _hit(page, number, hit)
 
 
-def _hit(page: Console, number: int, hit: dict[str, Any], title: str, labels: str) -> None:
+def _hit(page: Console, number: int, hit: Hit) -> None:
     from rich.text import Text
 
-    line = Text(f"{number}. [{hit['score']:.3f}] ")
-    line.append(plain(title), "bold")
-    line.append(plain(labels), "dim")
+    line = Text(f"{number}. [{hit.score:.3f}] ")
+    line.append(plain(hit.title), "bold")
+    line.append(plain(hit.labels), "dim")
     page.print(line, soft_wrap=True)
-    snippet = Text(" ".join(plain(hit["snippet"]).split()))
+    snippet = Text(" ".join(plain(hit.snippet).split()))
     for part in snippet.wrap(page, page.width - 3):
         page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
-
-
-def _search_head(data: dict[str, Any], first: int) -> str:
-    total, shown = data["total_matches"], len(data["results"])
-    matches = plural(total, "match", "matches")
-    last = first + shown - 1
-    showing = f"top {shown}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
-    tail = f", showing {showing}" if shown else ""
-    return f'Search: "{plain(data["query"])}" ({matches}{tail})'
-
-
-def _title(source: dict[str, Any]) -> str:
-    page = f" (p.{source['page']})" if source["page"] is not None else ""
-    section = f" §{source['section']}" if source["section"] else ""
-    return f"{source['title']}{page}{section}"
-
-
-def _labels(source: dict[str, Any]) -> str:
-    tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
-    return f" [{source['type']}]{tags}"
 
 
 # ---------------------------------------------------------- tables and records
 
 
-def _table(page: Console, rows: list[Any], columns: Iterable[str] | None) -> None:
+def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -283,7 +200,7 @@ def _table(page: Console, rows: list[Any], columns: Iterable[str] | None) -> Non
     page.print(table)
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
+def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     simple = [name for name, value in rows[0].items() if not isinstance(value, dict)]
     return simple[:_MOST_COLUMNS]
 
@@ -291,7 +208,7 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 def _cell(name: str, value: Any) -> RenderableType:
     from rich.text import Text
 
-    told = " ".join(shown(name, value).split())
+    told = " ".join(in_words(name, value).split())
     return Text(told if len(told) <= _LONGEST_CELL else told[: _LONGEST_CELL - 1] + "…")
 
 
@@ -307,7 +224,7 @@ def _record(page: Console, data: dict[str, Any]) -> None:
     grid.add_column(overflow="fold")
     for name, value in given.items():
         if name not in long:
-            grid.add_row(_label(name), Text(shown(name, value)))
+            grid.add_row(_label(name), Text(in_words(name, value)))
     page.print(grid)
     for name, value in long.items():
         _print(page, ["", f"{_label(name)}:"])
@@ -329,7 +246,7 @@ def _is_empty(value: Any) -> bool:
 def _is_long(value: Any) -> bool:
     if isinstance(value, list):
         return isinstance(value[0], dict)
-    told = shown("", value)
+    told = in_words("", value)
     return isinstance(value, (str, dict)) and ("\n" in told or len(told) > _LONGEST_CELL)
 
 
@@ -337,7 +254,7 @@ def _label(name: str) -> str:
     return name.removesuffix("_bytes").replace("_", " ")
 
 
-def shown(name: str, value: Any) -> str:
+def in_words(name: str, value: Any) -> str:
     """A member's value in words."""
     if value is None:
         return ""
@@ -346,11 +263,11 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith("_bytes"):
         return size(value)
     if isinstance(value, list):
-        return ", ".join(shown("", item) for item in value)
+        return ", ".join(in_words("", item) for item in value)
     if isinstance(value, dict):
         given = {key: item for key, item in value.items() if item is not None}
-        return ", ".join(f"{plain(key)} {shown(key, item)}" for key, item in given.items())
-    return plain(_TIME.sub(r"\1 \2", str(value)))
+        return ", ".join(f"{plain(key)} {in_words(key, item)}" for key, item in given.items())
+    return plain(in_minutes(str(value)))
 
 
 def size(count: int) -> str:

@@ -55,7 +55,9 @@ class Text(Output):
 
     def item(self, item: dict[str, Any]) -> None:
         if self.jq is None:
-            write(self.out, tables.record_line(item) + "\n")
+            assert self.follows is not None  # noqa: S101
+            for line in tables.item_lines(self.follows, item):
+                write(self.out, line + "\n")
         else:
             super().item(item)
 

@@ -28,6 +28,7 @@ class CreateAgent(WriteParams, kw_only=True, frozen=True):
     whole=True,
     params=CreateAgent,
     result=Agent,
+    shown=agent.as_record,
     summary="Create an agent: what it sees, may do and may keep, and where its notes lie.",
     when_to_use="Before a process is started for an agent with --agent, to give it notes of its "
     "own and to narrow what it sees. The notes folder is made if it does not exist.",

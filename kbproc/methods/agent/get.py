@@ -18,6 +18,7 @@ class GetAgent(ReadParams, kw_only=True, frozen=True):
     "agent.get",
     params=GetAgent,
     result=Agent,
+    shown=agent.as_record,
     summary="Show one agent.",
     when_to_use="To read its instructions, its revision, or where its notes lie.",
     errors=["resource.not_found"],

@@ -44,6 +44,7 @@ class UpdateAgent(WriteParams, kw_only=True, frozen=True):
     idempotent=True,
     params=UpdateAgent,
     result=Agent,
+    shown=agent.as_record,
     summary="Change what an agent sees, may do or keep, or where its notes lie.",
     when_to_use="What is given replaces what was there, quotas one by one; clear opens a side "
     "again. It holds from each process's next request on. Files stay in the old notes folder: "

@@ -20,6 +20,7 @@ class ListChunks(PastListParams, kw_only=True, frozen=True):
     "chunk.list",
     params=ListChunks,
     result=list[ChunkView],
+    shown=("id", "chunk_index", "page", "section", "text"),
     summary="List a document's chunks in order.",
     when_to_use="To read a document piece by piece.",
     errors=["resource.not_found"],

@@ -144,6 +144,7 @@ def _differences(before: DocumentState, after: DocumentState) -> Iterator[str]:
     "doc.history",
     params=History,
     result=list[DocumentRevision],
+    shown=("seq", "ts", "actor", "action", "revision", "summary"),
     summary="List what happened to a document, newest first.",
     when_to_use="To see who changed a document, when and how, and which revision to restore; "
     "deleted and purged documents have a history, too.",

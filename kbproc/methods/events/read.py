@@ -31,6 +31,7 @@ class ReadEvents(ListParams, kw_only=True, frozen=True):
     scope="admin",
     params=ReadEvents,
     result=list[ShownRecord],
+    shown=feed.as_lines,
     summary="List what was written, record by record, in order.",
     when_to_use="To see who changed what, or to catch up once; events.subscribe goes on for ever.",
     errors=["store.incompatible"],

@@ -18,6 +18,7 @@ class ListKbs(ListParams, kw_only=True, frozen=True):
     "kb.list",
     params=ListKbs,
     result=list[KnowledgeBase],
+    shown=("slug", "name", "description", "updated_at"),
     summary="List the knowledge bases by slug.",
     when_to_use="To learn which knowledge bases there are before searching or adding.",
     examples=[Example(params={}, what="all of them")],

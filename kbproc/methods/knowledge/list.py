@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from kbproc.base.layout import Table
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
 from kbproc.calls.call import Call
@@ -24,10 +27,18 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     include_expired: asked.IncludeExpired = False
 
 
+def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
+    columns = ("id", "title", "tags", "confidence", "state", "created_by")
+    states = [", ".join(entries.standing(item, expired=item["expired"])) for item in items]
+    rows = [{**item, "state": state or None} for item, state in zip(items, states, strict=True)]
+    return Table(rows=rows, columns=columns)
+
+
 @method(
     "knowledge.list",
     params=ListEntries,
     result=list[entries.Entry],
+    shown=as_table,
     summary="List knowledge entries by id, filtered.",
     when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
     errors=["resource.not_found"],

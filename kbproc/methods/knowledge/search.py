@@ -14,6 +14,7 @@ from kbproc.documents import documents, entries
 from kbproc.documents.entries import TaskId
 from kbproc.search import params as asked
 from kbproc.search import search as service
+from kbproc.search.layout import as_hits
 from kbproc.search.search import Results
 
 
@@ -45,6 +46,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     "knowledge.search",
     params=SearchEntries,
     result=Results,
+    shown=as_hits,
     summary="Search the knowledge entries by words and by meaning.",
     when_to_use="Before solving something again: has it been found out already? Hits are "
     "entries that hold now; superseded and expired ones come only when asked for.",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from kbproc.base.layout import Hit, Hits
 from kbproc.base.params import PastParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
 from kbproc.notes import note
 from kbproc.notes.note import AgentSlug
+from kbproc.search.layout import title_of
 from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
 from kbproc.search.search import run as run_search
 from kbproc.views.catalog.reader import NOTES
@@ -40,10 +42,25 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     updated_at: str
 
 
+def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
+    return Hits(
+        hits=[
+            Hit(
+                score=hit["score"],
+                title=title_of(hit),
+                labels=f" ({hit['slug']})",
+                snippet=hit["snippet"],
+            )
+            for hit in hits
+        ]
+    )
+
+
 @method(
     "note.search",
     params=SearchNotes,
     result=list[NoteHit],
+    shown=as_hits,
     summary="Search an agent's notes, one hit a note.",
     when_to_use="To recall what was written down before; scores are absolute, as those of search.",
     errors=["resource.not_found"],

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from kbproc.base.layout import Table
 from kbproc.base.params import ReadParams
 from kbproc.base.values import Scalar
 from kbproc.calls.call import Call
@@ -47,10 +48,17 @@ class SqlRows(Struct, kw_only=True, frozen=True):
     rows: list[list[Any]]
 
 
+def as_table(found: dict[str, Any], params: dict[str, Any]) -> Table:
+    names = [column["name"] for column in found["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    return Table(rows=rows, columns=names)
+
+
 @method(
     "sql.query",
     params=SqlQuery,
     result=SqlRows,
+    shown=as_table,
     summary="Run one read-only SELECT over the catalog's views.",
     when_to_use="To count, group or join in ways that no other method offers. To find passages, "
     "use search. The views, with examples: docs/sql.md.",

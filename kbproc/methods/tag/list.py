@@ -29,6 +29,7 @@ class TagCount(Struct, kw_only=True, frozen=True):
     "tag.list",
     params=ListTags,
     result=list[TagCount],
+    shown=("name", "count"),
     summary="List the tags in use and how many documents carry each.",
     when_to_use="To learn which tags a search can filter by.",
     scope="doc:read",
