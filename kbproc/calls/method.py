@@ -1,7 +1,7 @@
 """Methods as data.
 
 Owns: the Method declaration and the explicit registry.
-Refuses to know: how a request runs (call.py), pipes, flags, tools: surfaces read
+Refuses to know: how a request runs (run.py), pipes, flags, tools: surfaces read
 the declarations.
 """
 

@@ -1,6 +1,7 @@
 """How one request becomes one answer.
 
-Owns: scopes, waiting for a position, running a handler by its kind.
+Owns: scopes, waiting for a position, running a handler by its kind, the dry run and the
+approval of a long write.
 Refuses to know: pipes, flags, tools, and what handlers do.
 """
 
@@ -14,30 +15,21 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
 from kbproc.settings.config import DEFAULT_KB
-from kbproc.store import decision, pipeline
+from kbproc.store import pipeline
+from kbproc.store.decision import Request
 from kbproc.store.folder import refusal
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     """One request, from its raw params to its answer. Raises KbprocError."""
-    found = call.registry.find(name)
-    _check_scope(call, found)
-    params = _with_kb(decode_params(found.params, raw), raw, call.peer.kb)
-    if found.needs_store:
-        call.bind(whole=found.whole)
-    elif found.whole and call.folder is None:
-        _bind_if_open(call)
-    _check_scope(call, found)
-    if isinstance(params, ReadParams) and params.min_seq is not None and found.needs_store:
-        wanted, timeout_ms = params.min_seq, params.timeout_ms
-        if call.store.published.seq < wanted:
-            return Parked(
-                ready=lambda: call.store.published.seq >= wanted,
-                resume=lambda: _finish(call, found, params),
-                timeout_ms=timeout_ms,
-                expired=lambda: _not_reached(call, wanted, timeout_ms),
-            )
-    return _finish(call, found, params)
+    method = call.registry.find(name)
+    _check_scope(call, method)
+    params = _with_kb(decode_params(method.params, raw), raw, call.peer.kb)
+    _bind(call, method)
+    _check_scope(call, method)  # an agent may hold fewer scopes than its process
+    if isinstance(params, ReadParams) and params.min_seq is not None and method.needs_store:
+        return _once_reached(call, method, params, params.min_seq)
+    return _answered(call, method, params)
 
 
 def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
@@ -49,8 +41,13 @@ def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
     return msgspec.structs.replace(params, kb=kb)
 
 
-def _bind_if_open(call: Call) -> None:
-    """A store that can't be opened has nothing to show to anybody."""
+def _bind(call: Call, method: Method) -> None:
+    """Narrows the call to the agent that asks, as far as there is a store that can tell."""
+    if method.needs_store:
+        call.bind(whole=method.whole)
+        return
+    if not method.whole or call.folder is not None:  # a command has not opened the store yet
+        return
     try:
         call.bind(whole=True)
     except KbprocError as error:
@@ -58,18 +55,18 @@ def _bind_if_open(call: Call) -> None:
             raise
 
 
-def _check_scope(call: Call, found: Method) -> None:
-    if found.scope not in call.scopes:
+def _check_scope(call: Call, method: Method) -> None:
+    if method.scope not in call.scopes:
         raise KbprocError(
             "auth.insufficient_scope",
-            f"{found.name} needs the scope {found.scope}.",
-            hint=_who_gives(call, found.scope),
-            detail={"needed": found.scope, "scopes": sorted(call.scopes)},
+            f"{method.name} needs the scope {method.scope}.",
+            hint=_who_gives(call, method.scope),
+            detail={"needed": method.scope, "scopes": sorted(call.scopes)},
         )
-    if found.whole and call.agent is not None:
+    if method.whole and call.agent is not None:
         raise KbprocError(
             "auth.insufficient_scope",
-            f"{found.name} concerns the whole store, and agent {call.agent.slug} sees a part.",
+            f"{method.name} concerns the whole store, and agent {call.agent.slug} sees a part.",
             hint="Ask in a process that is bound to no agent.",
             detail={"agent": call.agent.slug},
         )
@@ -82,74 +79,93 @@ def _who_gives(call: Call, scope: str) -> str | None:
     return f"Agent {call.agent.slug} lacks it; whoever looks after it can give it: agent.update."
 
 
-def _finish(call: Call, found: Method, params: Params) -> Answer | Parked:
-    started = call.host.monotonic_ms()
-    reply = _handle(call, found, params)
-    if isinstance(reply, Wait):
-        return Parked(
-            ready=reply.ready,
-            resume=lambda: _answer(call, found, params, reply.resume(), started),
-            timeout_ms=reply.timeout_ms,
-            expired=reply.expired,
-            tail=reply.tail,
+def _once_reached(call: Call, method: Method, params: ReadParams, wanted: int) -> Answer | Parked:
+    """Waits until readers see the position `wanted`."""
+
+    def ready() -> bool:
+        return call.store.published.seq >= wanted
+
+    def expired() -> KbprocError:
+        given_up = "." if params.timeout_ms is None else f" in {params.timeout_ms} ms."
+        return KbprocError(
+            "operation.timeout",
+            f"Position {wanted} was not reached{given_up}",
+            seq=call.store.published.seq,
+            field="$.params.min_seq",
         )
-    return _answer(call, found, params, reply, started)
+
+    if ready():
+        return _answered(call, method, params)
+    return Parked(
+        ready=ready,
+        resume=lambda: _answered(call, method, params),
+        timeout_ms=params.timeout_ms,
+        expired=expired,
+    )
 
 
-def _answer(call: Call, found: Method, params: Params, reply: Reply, started: float) -> Answer:
+def _answered(call: Call, method: Method, params: Params) -> Answer | Parked:
+    started = call.host.monotonic_ms()
+    reply = _reply(call, method, params)
+    if not isinstance(reply, Wait):
+        return _with_meta(call, method, params, reply, started)
+    return Parked(
+        ready=reply.ready,
+        resume=lambda: _with_meta(call, method, params, reply.resume(), started),
+        timeout_ms=reply.timeout_ms,
+        expired=reply.expired,
+        tail=reply.tail,
+    )
+
+
+def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started: float) -> Answer:
     fields = msgspec.structs.asdict(reply)
     data = fields.pop("data")
     fields = {name: value for name, value in fields.items() if value is not None}
     if "seq" not in fields:
-        fields["seq"] = call.store.published.seq if found.needs_store else 0
+        fields["seq"] = call.store.published.seq if method.needs_store else 0
     if isinstance(params, WriteParams) and params.dry_run:
         fields["dry_run"] = True
     took = round(call.host.monotonic_ms() - started, 3)
-    return Answer(data=data, meta=Meta(schema=found.schema, took_ms=took, **fields))
+    return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))
 
 
-def _handle(call: Call, found: Method, params: Params) -> Reply | Wait:
+def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
     if not isinstance(params, WriteParams):
-        reply: Reply | Wait = found.handler(call, params)
-        return reply
-    if not params.dry_run and not found.elsewhere and call.store.read_only:
+        read: Reply | Wait = method.handler(call, params)
+        return read
+    if not params.dry_run and not method.elsewhere and call.store.read_only:
         raise refusal(call.store.origin)
-    request = decision.Request(
-        method=found.name,
+    request = Request(
+        method=method.name,
         actor=call.peer.actor,
         params=params,
-        destructive=found.kind == "destructive",
+        destructive=method.kind == "destructive",
         now=call.now,
         sight=call.sight,
     )
-    if found.plan is None:
-        return _reply(pipeline.write(call.store, request, found.handler(call, params)))
+    if method.plan is None:
+        return _of(pipeline.write(call.store, request, method.handler(call, params)))
     if params.dry_run:
-        return _reply(pipeline.preview(call.store, request, found.plan(call, params)))
-    write = pipeline.LongWrite(call.store, request)
+        return _of(pipeline.preview(call.store, request, method.plan(call, params)))
+    return _long(call, method, params, pipeline.LongWrite(call.store, request))
+
+
+def _long(call: Call, method: Method, params: WriteParams, write: pipeline.LongWrite) -> Reply:
+    """A write of several records: what is destructive of it is approved before it begins."""
     if earlier := write.earlier():
-        return _reply(earlier)
-    if isinstance(params, DestructiveParams):
-        write.approve(found.plan(call, params))
-    done: Reply = found.handler(call, params, write)
+        return _of(earlier)
+    if isinstance(params, DestructiveParams) and method.plan is not None:
+        write.approve(method.plan(call, params))
+    done: Reply = method.handler(call, params, write)
     return done
 
 
-def _reply(outcome: pipeline.Outcome) -> Reply:
+def _of(outcome: pipeline.Outcome) -> Reply:
     return Reply(
         data=outcome.data,
         seq=outcome.seq,
         plan=outcome.plan,
         hint=outcome.hint,
         duplicate=outcome.duplicate or None,
-    )
-
-
-def _not_reached(call: Call, wanted: int, timeout_ms: int | None) -> KbprocError:
-    return KbprocError(
-        "operation.timeout",
-        f"Position {wanted} was not reached"
-        + ("." if timeout_ms is None else f" in {timeout_ms} ms."),
-        seq=call.store.published.seq,
-        field="$.params.min_seq",
     )

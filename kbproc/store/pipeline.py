@@ -74,9 +74,15 @@ def _here(lane: Lane, request: Request) -> Here:
 
 def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
     """The plan; nothing is written and no token is used."""
+    decision, seq = _foreseen(store, request, decide)
+    return Outcome(seq=seq, plan=plan_of(request, decision), hint=decision.hint)
+
+
+def _foreseen(store: Store, request: Request, decide: Decide) -> tuple[Decision, int]:
+    """What would be decided now, and at which position."""
     with store.reading() as snapshot:
-        decision = decide(Here(snapshot.queries, request.now, snapshot.published.head))
-        return Outcome(seq=snapshot.seq, plan=plan_of(request, decision), hint=decision.hint)
+        here = Here(snapshot.queries, request.now, snapshot.published.head)
+        return decide(here), snapshot.seq
 
 
 class LongWrite:
@@ -100,9 +106,7 @@ class LongWrite:
 
     def approve(self, decide: Decide) -> None:
         """Before anything is done. Raises input.confirmation_required, resource.plan_stale."""
-        with self.store.reading() as snapshot:
-            here = Here(snapshot.queries, self.request.now, snapshot.published.head)
-            self.approved = decide(here)
+        self.approved, _ = _foreseen(self.store, self.request, decide)
         if self.approved.events:
             confirm(self.request, self.approved)
 

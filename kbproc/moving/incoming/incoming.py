@@ -1,7 +1,7 @@
 """Portable documents on their way in.
 
 Owns: gathering what is written into records; the plan of an import.
-Refuses to know: lines and their limits (portable.py), which documents are here already
+Refuses to know: lines and their limits (reading.py), which documents are here already
 (importing_known.py), links of entries, agents and notes (importing_more.py).
 """
 

@@ -1,7 +1,7 @@
 """The lines that documents, entries, notes and agents leave a store as.
 
 Owns: their shapes and limits, and what each must meet by itself.
-Refuses to know: files, and what may come after what (portable.py).
+Refuses to know: files, and what may come after what (reading.py).
 """
 
 from __future__ import annotations
