@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kbproc.agents.agent import notes_folder
 from kbproc.base import paths
@@ -17,12 +17,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocWritten
 from kbproc.history.timeline import PastRecords
 from kbproc.notefiles import edit, folder
+from kbproc.notefiles.file import digest
+from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import NOTES
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
 
 
 class NoteFile(NamedTuple):
@@ -44,7 +43,7 @@ class NoteFiles:
     `left`: files that stay, since they hold something else or another note's text, too.
     """
 
-    def __init__(self, store: Store, queries: Queries, rows: Sequence[DocumentRow]) -> None:
+    def __init__(self, store: SeenStore, queries: Queries, rows: Sequence[DocumentRow]) -> None:
         self._store = store
         self._queries = queries
         self._ids = {row.id for row in rows}
@@ -122,7 +121,7 @@ class NoteFiles:
             if error.type != "operation.failed":
                 raise
             return NoteFile(home, slug, None)
-        return NoteFile(home, slug, folder.digest(data))
+        return NoteFile(home, slug, digest(data))
 
     def _texts(self, row: DocumentRow) -> set[str]:
         """By sha256, all that the note ever held."""

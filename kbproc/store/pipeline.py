@@ -78,7 +78,7 @@ def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
     return Outcome(seq=seq, plan=plan_of(request, decision), hint=decision.hint)
 
 
-def _foreseen(store: Store, request: Request, decide: Decide) -> tuple[Decision, int]:
+def _foreseen(store: SeenStore, request: Request, decide: Decide) -> tuple[Decision, int]:
     """What would be decided now, and at which position."""
     with store.reading() as snapshot:
         here = Here(snapshot.queries, request.now, snapshot.published.head)

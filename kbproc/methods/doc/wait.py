@@ -12,7 +12,7 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait
-from kbproc.documents import documents, ingest
+from kbproc.documents import documents
 from kbproc.documents.documents import DocumentIds
 from kbproc.embedding.background import chunks_by_document
 from kbproc.embedding.status import Pending
@@ -52,7 +52,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
         left: int = waiting.pending()
         if total:
             done = max(total - left, 0)
-            call.emit("progress", ingest.progress("embed", done, total, "chunks"))
+            call.progress("embed", done, total, "chunks")
         return left == 0
 
     def expired() -> KbprocError:
