@@ -61,7 +61,7 @@ from kbproc.methods.store import purge as store_purge
 from kbproc.methods.tag import list as tag_list
 
 # In the order in which `describe` and the docs tell of them.
-METHODS = (
+_METHODS = (
     ping,
     version,
     describe,
@@ -128,4 +128,4 @@ METHODS = (
 
 
 def registry() -> Registry:
-    return Registry.of(*METHODS)
+    return Registry.of(*_METHODS)

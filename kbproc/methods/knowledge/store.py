@@ -17,9 +17,11 @@ from kbproc.calls.method import Example, method
 from kbproc.documents import documents, entries, revision
 from kbproc.documents.content import content_of_text
 from kbproc.documents.entries import TaskRef
+from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
+from kbproc.store.state import IndexStatus
 
 
 class StoreEntry(WriteParams, kw_only=True, frozen=True):
@@ -87,13 +89,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
 
     def decide(here: Here) -> Decision:
         documents.require_kb(here, params.kb)
-        if facts.expires_at is not None and facts.expires_at <= here.now:
-            raise KbprocError(
-                "input.invalid_params",
-                f"expires_at is {facts.expires_at}; it is {here.now} now.",
-                field="$.params.expires_at",
-                hint="Give a moment in the future, or leave it out.",
-            )
+        _check_future(facts.expires_at, here.now)
         actor = call.peer.actor
         used = here.queries.entries_owned(actor)
         instead = "Delete entries that hold no more, with knowledge.delete"
@@ -108,25 +104,44 @@ def store(call: Call, params: StoreEntry) -> Decide:
             metadata={},
         )
         event = msgspec.structs.replace(event, entry=facts)
-        made = entries.Entry(
-            id=event.id,
-            kb=event.kb,
-            title=title,
-            tags=tags,
-            confidence=facts.confidence,
-            expires_at=facts.expires_at,
-            expired=False,
-            task_ref=entries.task_ref_of(facts.task_id, facts.task_kind),
-            source=facts.source,
-            created_by=actor,
-            created_at=here.now,
-            superseded_by=None,
-            head=event.id,
-            embedding_status=call.store.model.status_when_new,
-        )
+        status = call.store.model.status_when_new
+        made = _made(event, facts, created_by=actor, now=here.now, status=status)
         return Decision(events=[event], data=made)
 
     return decide
+
+
+def _check_future(expires_at: str | None, now: str) -> None:
+    """Raises input.invalid_params."""
+    if expires_at is not None and expires_at <= now:
+        raise KbprocError(
+            "input.invalid_params",
+            f"expires_at is {expires_at}; it is {now} now.",
+            field="$.params.expires_at",
+            hint="Give a moment in the future, or leave it out.",
+        )
+
+
+def _made(
+    event: DocWritten, facts: EntryFacts, *, created_by: str, now: str, status: IndexStatus
+) -> entries.Entry:
+    """The entry as it will be shown once the event is committed."""
+    return entries.Entry(
+        id=event.id,
+        kb=event.kb,
+        title=event.title,
+        tags=event.tags,
+        confidence=facts.confidence,
+        expires_at=facts.expires_at,
+        expired=False,
+        task_ref=entries.task_ref_of(facts.task_id, facts.task_kind),
+        source=facts.source,
+        created_by=created_by,
+        created_at=now,
+        superseded_by=None,
+        head=event.id,
+        embedding_status=status,
+    )
 
 
 def _facts(call: Call, params: StoreEntry) -> EntryFacts:
