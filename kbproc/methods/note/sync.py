@@ -13,7 +13,6 @@ from kbproc.base.values import SLUG
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import ingest
 from kbproc.notes import note
 from kbproc.notes.diff import Synced, sum_of
 from kbproc.notes.notebook import Notebook
