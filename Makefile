@@ -19,14 +19,17 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_house.py
+	$(BIN)/python -m pytest tests/house
 	$(BIN)/kbproc gen --check
 
+# A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
+TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(TESTS)
 
 test-long: check
-	KBPROC_TEST_PROFILE=long $(BIN)/python -m pytest -n 2 --dist loadfile
+	KBPROC_TEST_PROFILE=long $(TESTS)
 
 bench: $(READY)
 	$(BIN)/python -m bench
