@@ -12,8 +12,8 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.health import doctor
 from kbproc.log import file
+from tests.breaks import scenario
 from tests.conftest import OpenSession
-from tests.kit import scenario
 from tests.kit.faults import faults_of, note
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Process, Session

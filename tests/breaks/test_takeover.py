@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import OpenSession
-from tests.kit.crowd import (
+from tests.kit.faults import faults_of, note
+from tests.kit.patience import LIVES, LONG, PATIENCE, until
+from tests.kit.processes import (
     Client,
     Crowd,
     check_answers,
@@ -23,8 +25,6 @@ from tests.kit.crowd import (
     slow_embeddings,
     titles,
 )
-from tests.kit.faults import faults_of, note
-from tests.kit.patience import LIVES, LONG, PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 

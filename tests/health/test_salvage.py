@@ -21,7 +21,7 @@ from kbproc.log.interface import Lost
 from kbproc.log.record import Draft, Position
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
-from tests.kit import lifecycle
+from tests.kit import knowledge
 from tests.kit.faults import flip, lines_of
 from tests.kit.fixed import FixedHost
 from tests.kit.records import put, split
@@ -138,7 +138,7 @@ def learn(session: Session) -> list[Any]:
     """Seqs after those of `fill`: 4 entries, 3 links and one undone, an agent twice, one gone."""
     store = session.store
     ids = [
-        lifecycle.entry(
+        knowledge.entry(
             store,
             f"Entry {n}",
             actor=f"actor{n % 2}",
@@ -149,15 +149,15 @@ def learn(session: Session) -> list[Any]:
         )
         for n in range(4)
     ]
-    lifecycle.supersede(store, ids[0], ids[1])
-    lifecycle.supersede(store, ids[1], ids[2])
-    lifecycle.revive(store, ids[1], ids[2])
-    lifecycle.supersede(store, ids[1], ids[3])
-    lifecycle.agent(store, "gitea", description="first", quotas={"notes_stored": 3})
-    lifecycle.agent(store, "gitea", description="second", revision=2, kbs=["default"])
-    lifecycle.agent(store, "gone")
-    lifecycle.put(store, AgentDeleted(slug="gone"), method="agent.delete")
-    lifecycle.note(store, "gitea", "hooks", "# Hooks\n")
+    knowledge.supersede(store, ids[0], ids[1])
+    knowledge.supersede(store, ids[1], ids[2])
+    knowledge.revive(store, ids[1], ids[2])
+    knowledge.supersede(store, ids[1], ids[3])
+    knowledge.agent(store, "gitea", description="first", quotas={"notes_stored": 3})
+    knowledge.agent(store, "gitea", description="second", revision=2, kbs=["default"])
+    knowledge.agent(store, "gone")
+    knowledge.put(store, AgentDeleted(slug="gone"), method="agent.delete")
+    knowledge.note(store, "gitea", "hooks", "# Hooks\n")
     return ids
 
 
@@ -203,13 +203,13 @@ def test_entries_notes_and_agents_are_written_again(
     one.data("doc.create", title="Last", text="last")
     one.embedded()
     one.library.compact()
-    before, links = lives(one), lifecycle.check(one)
+    before, links = lives(one), knowledge.check(one)
     one.close()
     drop(folder, *(first + n for n in lost))
     assert mend(folder).from_views
     two = open_session(folder)
     assert lives(two) == before
-    assert lifecycle.check(two) == links
+    assert knowledge.check(two) == links
     assert two.data("doctor", deep=True)["healthy"]
 
 

@@ -17,7 +17,7 @@ from kbproc.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
 from tests.kit.faults import as_killed
-from tests.kit.lifecycle import agent, check, entry, note, revive, supersede
+from tests.kit.knowledge import agent, check, entry, note, revive, supersede
 from tests.kit.talk import Session
 
 PHRASE = "xylophone quarantine"

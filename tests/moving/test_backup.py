@@ -22,7 +22,7 @@ from kbproc.library.library import Library
 from kbproc.log import file
 from kbproc.moving import backup as backup_module
 from tests.conftest import OpenSession
-from tests.kit import lifecycle
+from tests.kit import knowledge
 from tests.kit.fixed import FixedHost
 from tests.kit.talk import REPO, Session, as_bytes, cancel, request
 
@@ -86,8 +86,8 @@ def test_a_backup_is_the_store(open_session: OpenSession, tmp_path: Path) -> Non
 def test_what_is_not_part_of_it(session: Session, tmp_path: Path) -> None:
     fill(session, 2)
     store = session.store
-    lifecycle.agent(store, "ann")
-    lifecycle.note(store, "ann", "known", "# A")
+    knowledge.agent(store, "ann")
+    knowledge.note(store, "ann", "known", "# A")
     notes = store.folder / "notes" / "ann"
     (notes / "out.md").symlink_to(tmp_path)
     (notes / "picture.png").write_bytes(b"png")
@@ -110,11 +110,11 @@ def test_the_first_sync_of_a_backup_changes_nothing(
     one = open_session()
     store = one.store
     for slug in ("ann", "bob"):
-        lifecycle.agent(store, slug)
+        knowledge.agent(store, slug)
         for n in range(3):
-            lifecycle.note(store, slug, f"note-{n}", f"# {slug} {n}\r\n")
+            knowledge.note(store, slug, f"note-{n}", f"# {slug} {n}\r\n")
     (tmp_path / "own").mkdir()
-    lifecycle.agent(store, "eve", folder=str(tmp_path / "own"))
+    knowledge.agent(store, "eve", folder=str(tmp_path / "own"))
     edited = store.folder / "notes" / "ann" / "note-1.md"
     edited.write_text("# Edited while nobody looked\n")
     answer = one.ask("store.backup", path="copy")["result"]
@@ -137,13 +137,13 @@ def test_a_note_that_comes_while_it_is_copied(
 ) -> None:
     """The copy has the notes of its position, whatever the folder holds by then."""
     store = session.store
-    lifecycle.agent(store, "ann")
-    gone = lifecycle.note(store, "ann", "gone", "# Gone later\n")
+    knowledge.agent(store, "ann")
+    gone = knowledge.note(store, "ann", "gone", "# Gone later\n")
     stock = backup_module.take_stock(store, lambda: None)
     with store.lane():
-        lifecycle.put(store, DocDeleted(id=gone))
+        knowledge.put(store, DocDeleted(id=gone))
         (store.folder / "notes" / "ann" / "gone.md").unlink()
-    lifecycle.note(store, "ann", "later", "# Later\n")
+    knowledge.note(store, "ann", "later", "# Later\n")
     backup_module.copy(
         stock, tmp_path / "copy", tell=lambda done, total, name: None, check=lambda: None
     )

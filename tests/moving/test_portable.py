@@ -24,7 +24,7 @@ from kbproc.moving.portable import reading
 from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
-from tests.kit import lifecycle
+from tests.kit import knowledge
 from tests.kit.talk import Session, as_bytes, cancel, request
 
 Line = dict[str, Any]
@@ -308,15 +308,15 @@ def learned(session: Session) -> list[int]:
         "task_kind": "produced",
     }
     ids = [
-        lifecycle.entry(store, "One", "- [ ] body\r\n\nof *one*", actor="bob", tags=["git"]),
-        lifecycle.entry(store, "Two", confidence=20, **facts),
-        lifecycle.entry(store, "Three", actor="gitea"),
-        lifecycle.entry(store, "Twin", actor="bob"),
-        lifecycle.entry(store, "Twin", actor="ann"),
+        knowledge.entry(store, "One", "- [ ] body\r\n\nof *one*", actor="bob", tags=["git"]),
+        knowledge.entry(store, "Two", confidence=20, **facts),
+        knowledge.entry(store, "Three", actor="gitea"),
+        knowledge.entry(store, "Twin", actor="bob"),
+        knowledge.entry(store, "Twin", actor="ann"),
     ]
-    lifecycle.supersede(store, ids[0], ids[1])
-    lifecycle.supersede(store, ids[1], ids[2])
-    lifecycle.agent(
+    knowledge.supersede(store, ids[0], ids[1])
+    knowledge.supersede(store, ids[1], ids[2])
+    knowledge.agent(
         store,
         "gitea",
         description="Looks after it.",
@@ -325,8 +325,8 @@ def learned(session: Session) -> list[int]:
         quotas={"notes_stored": 9},
         instructions="Be brief.",
     )
-    lifecycle.note(store, "gitea", "hooks", "# Hooks\r\n\nas they are\t.\n")
-    lifecycle.note(store, "gitea", "runners", "\ufeffRunners\n")
+    knowledge.note(store, "gitea", "hooks", "# Hooks\r\n\nas they are\t.\n")
+    knowledge.note(store, "gitea", "runners", "\ufeffRunners\n")
     return ids
 
 
@@ -390,7 +390,7 @@ def test_entries_agents_and_notes_come_along(
     }
     assert "note.sync" in answer["meta"]["hint"]
     assert known(two) == known(one)
-    lifecycle.check(two)
+    knowledge.check(two)
     two.data("note.sync")
     for line in of(exported(one, "one"), "note"):
         got = two.data("note.get", agent="gitea", slug=line["slug"])
@@ -410,8 +410,8 @@ def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -
     ids = learned(one)
     exported(one)
     two = open_session(tmp_path / "two")
-    lifecycle.agent(two.store, "gitea", description="Another.")
-    lifecycle.note(two.store, "gitea", "hooks", "mine\n")
+    knowledge.agent(two.store, "gitea", description="Another.")
+    knowledge.note(two.store, "gitea", "hooks", "mine\n")
     answer = two.ask("store.import", path="all.ndjson")["result"]
     assert counts(answer["data"]) == {
         "added": 5,
@@ -424,9 +424,9 @@ def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -
     mapped = [new[str(id)] for id in ids]
     assert known(two)[1][0][1] == "Another."
     assert known(two)[2]["hooks.md"] == b"mine\n"
-    lifecycle.revive(two.store, mapped[0], mapped[1])
+    knowledge.revive(two.store, mapped[0], mapped[1])
     assert counts(two.data("store.import", path="all.ndjson"))["unchanged"] == 5
-    assert lifecycle.check(two)[mapped[0]] == (None, mapped[0]), "somebody undid it on purpose"
+    assert knowledge.check(two)[mapped[0]] == (None, mapped[0]), "somebody undid it on purpose"
 
 
 def test_into_one_kb_come_documents_and_entries_only(
@@ -476,7 +476,7 @@ def test_cut_off_between_entries_and_links(
     with monkeypatch.context() as patch:
         patch.setattr(links.Links, "write", die)
         two.ask("store.import", path="all.ndjson")
-    assert {by for by, _ in lifecycle.check(two).values()} == {None}
+    assert {by for by, _ in knowledge.check(two).values()} == {None}
     assert counts(two.data("store.import", path="all.ndjson"))["links"] == 2
     assert known(two) == known(one)
 

@@ -25,8 +25,8 @@ from kbproc.sharing.reach import Gone
 from kbproc.sharing.unanswered import Asked
 from kbproc.store import folder
 from tests.conftest import OpenSession
-from tests.kit.crowd import Crowd, check_answers, said
 from tests.kit.patience import PATIENCE
+from tests.kit.processes import Crowd, check_answers, said
 from tests.kit.talk import REPO
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")

@@ -19,7 +19,9 @@ import pytest
 from kbproc import __version__
 from kbproc.settings.config import SCOPES
 from tests.conftest import OpenSession
-from tests.kit.crowd import (
+from tests.kit.faults import faults_of, note
+from tests.kit.patience import LONG, until
+from tests.kit.processes import (
     Client,
     Crowd,
     all_scopes_but,
@@ -33,8 +35,6 @@ from tests.kit.crowd import (
     socket_of,
     titles,
 )
-from tests.kit.faults import faults_of, note
-from tests.kit.patience import LONG, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 

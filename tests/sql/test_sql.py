@@ -29,7 +29,7 @@ from kbproc.sql import views
 from kbproc.sql.query import Patience, Source
 from kbproc.store.lane import Lane
 from tests.conftest import OpenSession
-from tests.kit import lifecycle
+from tests.kit import knowledge
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
@@ -167,10 +167,10 @@ def test_the_views_are_as_documented(ask: Ask) -> None:
 
 def test_entries_notes_and_agents(session: Session) -> None:
     store = session.store
-    lifecycle.agent(store, "gitea", kbs=["default"], quotas={"notes_stored": 7})
-    lifecycle.agent(store, "gone")
-    lifecycle.put(store, AgentDeleted(slug="gone"))
-    old = lifecycle.entry(
+    knowledge.agent(store, "gitea", kbs=["default"], quotas={"notes_stored": 7})
+    knowledge.agent(store, "gone")
+    knowledge.put(store, AgentDeleted(slug="gone"))
+    old = knowledge.entry(
         store,
         "Old",
         actor="gitea",
@@ -179,10 +179,10 @@ def test_entries_notes_and_agents(session: Session) -> None:
         task_kind="produced",
         expires_at="2999-01-01T00:00:00.000Z",
     )
-    new, hidden = lifecycle.entry(store, "New", tags=["git"]), lifecycle.entry(store, "Hidden")
-    lifecycle.supersede(store, old, new)
-    lifecycle.put(store, DocDeleted(id=hidden))
-    note = lifecycle.note(store, "gitea", "hooks", "# Hooks\n", title="Hooks")
+    new, hidden = knowledge.entry(store, "New", tags=["git"]), knowledge.entry(store, "Hidden")
+    knowledge.supersede(store, old, new)
+    knowledge.put(store, DocDeleted(id=hidden))
+    note = knowledge.note(store, "gitea", "hooks", "# Hooks\n", title="Hooks")
     assert rows(session, "from entries order by id", limit=9) == [
         [
             old,
@@ -218,7 +218,7 @@ def test_entries_notes_and_agents(session: Session) -> None:
         ],
     ]
     assert rows(session, "select id, agent, slug, title, sha256 from notes") == [
-        [note, "gitea", "hooks", "Hooks", lifecycle.sha256("# Hooks\n")]
+        [note, "gitea", "hooks", "Hooks", knowledge.sha256("# Hooks\n")]
     ]
     assert rows(session, "select slug, kbs, notes_folder, scopes, quotas from agents") == [
         ["gitea", ["default"], None, None, '{"notes_stored":7}']

@@ -11,7 +11,7 @@ from kbproc.events.agent import AgentDeleted
 from kbproc.events.document import DocDeleted
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
-from tests.kit.lifecycle import agent, check, entry, links, note, put, revive, supersede
+from tests.kit.knowledge import agent, check, entry, links, note, put, revive, supersede
 from tests.kit.talk import Session
 
 
