@@ -3,7 +3,7 @@ files, child processes.
 
 Refuses to know: anything that kbproc is about.
 
-Offers: durable · errors · failpoints · gate · host · paging · params · paths · pipes ·
+Offers: durable · errors · failpoints · gate · host · layout · params · paths · pipes ·
     sandbox · suggest · threads · values · wording
 May import: nothing
 Light: yes

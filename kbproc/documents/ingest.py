@@ -2,7 +2,7 @@
 
 Owns: what is new, changed, unchanged, gone or unreadable; parsing a few files
 ahead; gathering them into records; the plan of an ingest.
-Refuses to know: how a source is read (content.py), how records are written (pipeline.py).
+Refuses to know: how a source is read (content.py), how records are written (store/pipeline.py).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Refuses to know: params and the wire.
 
-Offers: chain · feed · purge · restore · revert.links · revert.records · revert.undoing · state ·
-    timeline
-May import: base · settings · log · events · views · store · embedding · documents · sql
+Offers: chain · feed · note_files · purge · restore · revert.links · revert.records ·
+    revert.undoing · state · timeline
+May import: base · settings · log · events · notefiles · views · store · embedding · documents ·
+    agents · sql
 Light: yes
 """

@@ -3,7 +3,7 @@
 Refuses to know: each other, surfaces, and how a plan is confirmed or a record appended.
 
 Offers: registry
-May import: base · settings · events · sources · models · notefiles · views · store ·
+May import: base · settings · events · sources · models · views · store · embedding ·
     documents · agents · health · sql · search · notes · history · moving · library · calls
 Light: yes
 """

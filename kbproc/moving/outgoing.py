@@ -2,7 +2,7 @@
 
 Owns: making the lines from one position, in batches; a new file for them that
 appears whole or not at all.
-Refuses to know: who asks for them, and how lines are read (reading.py).
+Refuses to know: who asks for them, and how lines are read (moving/portable/reading.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: copies of the catalog and how long each is good, how many queries run at
 once, the process's life, its limits and what its end means.
-Refuses to know: SQL, DuckDB and the views (sqlworker.py).
+Refuses to know: SQL, DuckDB and the views (worker.py).
 
 The store's own DuckDB never sees a user's SQL: its memory is the writers', and
 what crashes it crashes them.

@@ -1,7 +1,7 @@
 """The views that a user's SQL may read: see docs/sql.md.
 
 Owns: their names, and what makes them of a copy of the catalog.
-Refuses to know: who runs it (sqlworker.py), and what is asked.
+Refuses to know: who runs it (worker.py), and what is asked.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The process that runs a user's SQL: a copy of the catalog comes in, rows go out.
 
 Owns: the limits the process puts on itself, which statements it takes, values as
-JSON. Run as `python -m kbproc.sql.worker PARENT SECONDS` by sqlquery.py: each line of
+JSON. Run as `python -m kbproc.sql.worker PARENT SECONDS` by query.py: each line of
 stdin is one step, answered by one line.
-Refuses to know: what the copy shows (sqlviews.py), the store, the log, and who asks.
+Refuses to know: what the copy shows (views.py), the store, the log, and who asks.
 
 The copy holds the documented views and nothing else. Once it is open, read-only,
 the kernel lets this process open no file and no socket any more: what

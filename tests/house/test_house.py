@@ -65,7 +65,7 @@ HEAVY = {
 
 MOST_NAMES = 25  # in any folder, that a newcomer reads over
 MOST_FILES = 14
-MOST_LINES = 3500  # in a room
+MOST_LINES = 3700  # in a room: some 3,500
 MOST_METHODS = 20  # of a class
 LONGEST_FUNCTION = 50
 

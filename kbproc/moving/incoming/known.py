@@ -1,7 +1,7 @@
 """What of a file to be imported is here already.
 
 Owns: which live document, if any, each of the file's must be, or equals.
-Refuses to know: what is written of it (importing.py).
+Refuses to know: what is written of it (incoming.py).
 
 A document that comes from a path, url or source_id is the one of that origin in
 its knowledge base. One without is there already as often as its like is there:

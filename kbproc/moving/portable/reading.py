@@ -1,8 +1,8 @@
 """Documents as portable lines: what store.export writes and store.import reads.
 
 Owns: reading a file of them with each line checked, and what may come after what.
-Refuses to know: the lines' shapes (portable_lines.py), and stores: lines are made in
-exporting.py, used in importing.py.
+Refuses to know: the lines' shapes (lines.py), and stores: lines are made in
+moving/outgoing.py, used in moving/incoming/incoming.py.
 
 One JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
 documents by id; the notes by agent and slug; an end that counts them, with the sha256
