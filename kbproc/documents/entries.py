@@ -5,7 +5,8 @@ and a deletion do to a chain, who may do it.
 Refuses to know: texts and their parsing, search, the wire.
 
 An entry is superseded by at most one other; who supersedes it may be superseded in turn.
-`head` is the entry at the chain's end, kept by the fold of the log: see views/catalog/folds/entry.py.
+`head` is the entry at the chain's end, kept by the fold of the log:
+see views/catalog/folds/entry.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Portable documents on their way in.
 
 Owns: gathering what is written into records; the plan of an import.
-Refuses to know: lines and their limits (moving/portable/reading.py), which documents are here already
-(known.py), links of entries, agents and notes (links.py).
+Refuses to know: lines and their limits (moving/portable/reading.py), which documents are here
+already (known.py), links of entries, agents and notes (links.py).
 """
 
 from __future__ import annotations
