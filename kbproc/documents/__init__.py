@@ -2,7 +2,8 @@
 
 Refuses to know: the wire, agents and search.
 
-Offers: chains · chunk · content · document · documents · entries · ingest · kb · revision
+Offers: chains · chunk · content · deletion · document · entry · ingest · kb · lookup ·
+    revision · selection
 May import: base · events · sources · views · store · embedding
 Light: yes
 """

@@ -1,7 +1,7 @@
-"""Chains of entries as they will be, once some go, come back or are linked otherwise.
+"""Chains of entries as they will be once some are deleted, come back or are relinked.
 
-Owns: that nothing live stands behind something gone, that no chain runs in a circle,
-and the events that lead there.
+Owns: that no live entry is superseded by a deleted one, that no chain runs in a circle, and the
+events that lead there.
 Refuses to know: why any of it happens, texts, and who may do it.
 """
 
@@ -16,7 +16,7 @@ from kbproc.views.catalog.queries.all import Queries
 
 
 class Chains:
-    """Everything that is linked with some entries; what is not an entry is passed over."""
+    """Everything that is linked with these entries; ids of other documents are passed over."""
 
     def __init__(self, queries: Queries, ids: Collection[int]) -> None:
         rows = queries.chains(list(ids))
@@ -38,10 +38,10 @@ class Chains:
         self._live |= self._by.keys() & set(ids)
 
     def relink(self, wanted: Mapping[int, int | None]) -> list[int]:
-        """Entry → what is to supersede it from now on. Returns those that would close a circle."""
+        """`wanted`: entry → what is to supersede it. Returns those that would close a circle."""
         self._by.update((id, None) for id, by in wanted.items() if by is None)
         left = {id: by for id, by in wanted.items() if by is not None}
-        # One that is in the way now may be out of it once another is linked otherwise.
+        # A link that closes a circle now may be possible once another entry is relinked.
         while free := next((id for id, by in left.items() if not self._leads(by, id)), None):
             self._by[free] = left.pop(free)
         return list(left)
@@ -53,7 +53,7 @@ class Chains:
         return at == to
 
     def settle(self) -> None:
-        """What lives behind something gone is taken over by the next that lives, if any does."""
+        """A live entry that a deleted one supersedes gets the next live entry instead, or none."""
         for id in self._live:
             by = self._by[id]
             while by is not None and by not in self._live:
@@ -65,7 +65,7 @@ class Chains:
         return sorted(id for id, was in self._was.items() if self._by[id] != was)
 
     def events(self) -> list[Event]:
-        """Freed first, then linked anew: so every head comes out right in any order."""
+        """Entries are freed first and linked then, so that every head comes out right."""
         revived: dict[int, list[int]] = defaultdict(list)
         linked: list[Event] = []
         for id in self.changed:

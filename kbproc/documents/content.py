@@ -2,7 +2,7 @@
 
 Owns: parsing in the pool, keeping the source, what of a document's own tags and
 metadata can be used, and cutting a document afresh.
-Refuses to know: formats (parse/), files and folders (ingest.py).
+Refuses to know: formats (sources/parse/), files and folders (ingest.py).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A document as it is shown.
 
-Owns: the Document struct, its source and its chunks, made from rows.
+Owns: the Document struct, its source and its whole text, made from rows.
 Refuses to know: how documents are found and changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -13,13 +14,22 @@ from msgspec import Struct
 
 from kbproc.base.values import Scalar
 from kbproc.store.state import IndexStatus
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.views.catalog.rows import ChunkRow, DocumentRow
 
 if TYPE_CHECKING:
     from kbproc.store.state import Model
 
 
-def shown(row: DocumentRow, embedding: Model) -> Document:
+def whole_text(chunks: Iterable[ChunkRow]) -> str:
+    """The text that was cut into `chunks`, without what they repeat."""
+    parts: list[str] = []
+    for chunk in chunks:
+        parts.append(" " if chunk.overlap else "\n\n" if parts else "")
+        parts.append(chunk.text[chunk.overlap :].lstrip() if chunk.overlap else chunk.text)
+    return "".join(parts)
+
+
+def document_of(row: DocumentRow, embedding: Model) -> Document:
     return Document(
         id=row.id,
         kb=row.kb,

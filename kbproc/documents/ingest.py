@@ -20,7 +20,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
 from kbproc.documents.content import Intake, read_content
-from kbproc.documents.documents import is_bulk, require_kb, targets_of
+from kbproc.documents.deletion import is_bulk, targets_of
+from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Content, Ids, fills_record, metadata_of, tags_of, written
 from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
@@ -35,13 +36,13 @@ from kbproc.views.catalog.rows import DocumentRow
 _READERS = 8
 _MOST_LISTED = 100
 
-# These end the ingest; everything else is one file's failure.
-_NOT_THE_FILES_FAULT = {"store.io", "operation.cancelled"}
+# These errors end the ingest; every other one is one file's failure.
+_ENDS_THE_INGEST = {"store.io", "operation.cancelled"}
 
 Action = Literal["added", "updated", "unchanged", "failed", "unsupported"]
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class FileOutcome(Struct, frozen=True, kw_only=True):
     """What became of one file; `content` where there is something to write."""
 
     path: str
@@ -104,9 +105,9 @@ def run(
     resumed = write.written()
     result = IngestResult(kb=work.kb)
     paths = find_files(store, work)
-    batch: list[Item] = []
+    batch: list[FileOutcome] = []
 
-    def examine(path: Path) -> Item:
+    def examine(path: Path) -> FileOutcome:
         return _examine(intake, work, path, known.get(str(path)))
 
     items = map_ahead(examine, paths, threads=_READERS, name="ingest")
@@ -137,7 +138,7 @@ def _known(
         return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
 
 
-def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> Item:
+def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> FileOutcome:
     shown, sha256 = files.printable(path), None
     try:
         if shown != str(path):
@@ -146,30 +147,30 @@ def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
             intake.blobs.heal(sha256, data)
-            return Item(path=shown, action="unchanged", sha256=sha256)
+            return FileOutcome(path=shown, action="unchanged", sha256=sha256)
         doc_type = detect(path.name, data[:4096])
         if doc_type is None:
             return _unsupported(path, path in work.named)
         content = read_content(intake, data, doc_type, path.name)
     except KbprocError as error:
-        if error.type in _NOT_THE_FILES_FAULT:
+        if error.type in _ENDS_THE_INGEST:
             raise
-        return Item(path=shown, action="failed", error=error, sha256=sha256)
-    return Item(path=shown, action="updated" if earlier else "added", content=content)
+        return FileOutcome(path=shown, action="failed", error=error, sha256=sha256)
+    return FileOutcome(path=shown, action="updated" if earlier else "added", content=content)
 
 
-def _unsupported(path: Path, named: bool) -> Item:
+def _unsupported(path: Path, named: bool) -> FileOutcome:
     """In a folder such files are passed over; one that was named is a failure."""
     if not named:
-        return Item(path=str(path), action="unsupported")
+        return FileOutcome(path=str(path), action="unsupported")
     error = KbprocError("input.unsupported_type", f"No parser reads {path.name}.")
-    return Item(path=str(path), action="failed", error=error)
+    return FileOutcome(path=str(path), action="failed", error=error)
 
 
 def _count(
-    result: IngestResult, item: Item, known: dict[str, DocumentRow], resumed: dict[int, int]
+    result: IngestResult, item: FileOutcome, known: dict[str, DocumentRow], resumed: dict[int, int]
 ) -> None:
-    """Unchanged files that an earlier, unfinished run of this command wrote count as its own."""
+    """Files that an earlier, unfinished run of this command has written count as written now."""
     row = known.get(item.path)
     if item.action == "unchanged" and row is not None and row.id in resumed:
         action: Literal["added", "updated"] = "added" if resumed[row.id] == 1 else "updated"
@@ -194,7 +195,7 @@ def _list_changed(
         result.documents.append(Changed(id=id, path=path, action=action))
 
 
-def _failure_is_news(item: Item, before: dict[str, tuple[str, str, str | None]]) -> bool:
+def _failure_is_news(item: FileOutcome, before: dict[str, tuple[str, str, str | None]]) -> bool:
     if item.error is None:
         return item.action != "unsupported" and item.path in before
     return before.get(item.path) != (item.error.type, item.error.message, item.sha256)
@@ -203,14 +204,14 @@ def _failure_is_news(item: Item, before: dict[str, tuple[str, str, str | None]])
 def _commit(
     write: LongWrite,
     work: Work,
-    batch: list[Item],
+    batch: list[FileOutcome],
     failed_before: dict[str, tuple[str, str, str | None]],
     result: IngestResult,
 ) -> None:
     if not batch:
         return
     events = write.item(lambda here: _batch(here, work, batch, failed_before))
-    # What another writer has brought in meanwhile is as it should be.
+    # A file that another writer has brought in meanwhile counts as unchanged.
     result.unchanged += sum(item.content is not None for item in batch) - len(events)
     for event in events:
         action: Literal["added", "updated"] = "added" if event.revision == 1 else "updated"
@@ -220,7 +221,7 @@ def _commit(
 def _batch(
     here: Here,
     work: Work,
-    batch: list[Item],
+    batch: list[FileOutcome],
     failed_before: dict[str, tuple[str, str, str | None]],
 ) -> Decision:
     """Looks again at what is there: another writer may have been faster."""
@@ -273,7 +274,7 @@ class Pruned(Struct, frozen=True):
     removed: int
 
 
-def gone(here: Here, work: Work) -> list[DocumentRow]:
+def without_file(here: Here, work: Work) -> list[DocumentRow]:
     """Documents below the given paths whose files do not exist any more."""
     return [
         row
@@ -308,7 +309,7 @@ def _require_starts(work: Work, known: Iterable[str]) -> None:
 
 def _prune(here: Here, work: Work) -> Decision:
     """Removes what was approved and is still gone."""
-    rows = [row for row in gone(here, work) if row.id in work.approved]
+    rows = [row for row in without_file(here, work) if row.id in work.approved]
     failures = [
         path
         for path in here.queries.failures(work.kb)
@@ -331,7 +332,7 @@ def plan(store: SeenStore, work: Work, here: Here) -> Decision:
         counts[action] += 1
         if action in {"added", "updated", "failed"}:
             changes.append(f"{action}: {files.printable(path)}{why}")
-    rows = gone(here, work) if work.prune else []
+    rows = without_file(here, work) if work.prune else []
     gone_ones = removal(here, work.kb, rows)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     first = f"{summary}, {len(rows)} removed"

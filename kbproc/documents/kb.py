@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.documents.documents import unknown_kb
+from kbproc.documents.lookup import unknown_kb
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.queries.all import Queries

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.documents.document import Document, Source, shown
+from kbproc.documents.document import Document, Source, document_of
 from kbproc.events.document import ChunkText, DocChanged, DocWritten
 from kbproc.events.event import Event
 from kbproc.sources.parse.formats import PARSER_VERSION
@@ -25,7 +25,9 @@ _RECORD_DOCUMENTS = 32
 _RECORD_CHUNKS = 400
 
 
-def of_event(event: DocWritten, *, created_at: str, now: str, status: IndexStatus) -> Document:
+def document_after(
+    event: DocWritten, *, created_at: str, now: str, status: IndexStatus
+) -> Document:
     """The document as it will be once `event` is committed."""
     return Document(
         id=event.id,
@@ -156,7 +158,7 @@ def changed(
             source_id=row.source_id,
         )
         status = model.status_when_new
-        return event, of_event(event, created_at=row.created_at, now=here.now, status=status)
+        return event, document_after(event, created_at=row.created_at, now=here.now, status=status)
     change = DocChanged(
         id=row.id,
         revision=row.revision + 1,
@@ -165,7 +167,7 @@ def changed(
         metadata=new_metadata,
     )
     made = msgspec.structs.replace(
-        shown(row, model),
+        document_of(row, model),
         title=change.title,
         tags=new_tags,
         metadata=new_metadata,

@@ -15,15 +15,10 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural, there_is_no
+from kbproc.documents.deletion import targets_of
 from kbproc.documents.document import Document
-from kbproc.documents.documents import (
-    check_revision,
-    is_purged,
-    refuse_others,
-    targets_of,
-    unknown_kb,
-)
-from kbproc.documents.revision import of_event
+from kbproc.documents.lookup import check_revision, is_purged, refuse_others, unknown_kb
+from kbproc.documents.revision import document_after
 from kbproc.events.document import DocWritten
 from kbproc.events.event import Event
 from kbproc.history.state import DocumentState, State, towards, written_again
@@ -191,7 +186,7 @@ def kind_of_source(state: DocumentState) -> str:
 def _made(row: DocumentRow, state: DocumentState, now: str, status: IndexStatus) -> Document:
     """The document as it will be."""
     event = written_again(state, row.revision + 1)
-    made = of_event(event, created_at=row.created_at, now=now, status=status)
+    made = document_after(event, created_at=row.created_at, now=now, status=status)
     return replace(made, chunk_count=state.chunk_count)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kbproc.base.host import Host
 from kbproc.base.layout import Hit, Hits
 from kbproc.base.wording import plural
-from kbproc.documents.entries import standing
+from kbproc.documents.entry import standing
 
 
 def as_hits(results: dict[str, Any], params: dict[str, Any]) -> Hits:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from kbproc.base.params import PastParams
 from kbproc.base.values import DocumentId, Tags
-from kbproc.documents import documents
+from kbproc.documents import selection
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -31,7 +31,7 @@ Mode = Annotated[
     Literal["hybrid", "fts", "vector"],
     Meta(description="words and meaning, words only, or meaning only"),
 ]
-Where = Annotated[documents.Kbs, Meta(description="knowledge base, or several; all if left out")]
+Where = Annotated[selection.Kbs, Meta(description="knowledge base, or several; all if left out")]
 IncludeSuperseded = Annotated[
     bool, Meta(description="knowledge entries that others have replaced, too")
 ]
@@ -61,13 +61,13 @@ class Search(PastParams, kw_only=True, frozen=True):
     offset: Offset = 0
     mode: Mode = "hybrid"
     kb: Where | None = None
-    types: documents.Types | None = None
+    types: selection.Types | None = None
     tags: Tags | None = None
-    tags_mode: documents.TagsMode = "all"
-    metadata: documents.MetadataFilter | None = None
-    path_prefix: documents.PathPrefix | None = None
-    created_after: documents.CreatedAfter | None = None
-    created_before: documents.CreatedBefore | None = None
+    tags_mode: selection.TagsMode = "all"
+    metadata: selection.MetadataFilter | None = None
+    path_prefix: selection.PathPrefix | None = None
+    created_after: selection.CreatedAfter | None = None
+    created_before: selection.CreatedBefore | None = None
     document_ids: (
         Annotated[
             list[DocumentId], Meta(min_length=1, max_length=1000, description="only in these")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.documents import documents
+from kbproc.documents import lookup, selection
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.search.hints import why_nothing
@@ -108,7 +108,7 @@ def run(
         "valid_at": None if params.include_expired else now,
         **only,
     }
-    filter = documents.filter_of(params, **given)
+    filter = selection.filter_of(params, **given)
     with state.model.searching():
         try:
             with state.reading() as snapshot:
@@ -150,7 +150,7 @@ class _Searching:
 
     def found(self) -> Found:
         if self.params.kb is not None:
-            documents.require_kbs(self.snapshot.queries, self.params.kb)
+            lookup.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
         pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
         page, rows = self._page(ranked)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kbproc.base.wording import plural
-from kbproc.documents.documents import targets_of
+from kbproc.documents.deletion import targets_of
 from kbproc.events.document import DocDeleted
 from kbproc.events.entry import LINK_TAGS
 from kbproc.events.event import Event

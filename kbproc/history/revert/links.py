@@ -2,7 +2,7 @@
 
 Owns: what superseded an entry after every record, how far that can go back, and
 what becomes of entries whose successor comes or goes.
-Refuses to know: texts, and how documents go back (documents.py).
+Refuses to know: texts, and how documents go back (history/restore.py).
 
 Only the link is undone here; that an entry is hidden or comes back is known already.
 """
@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kbproc.documents.chains import Chains
-from kbproc.documents.documents import is_purged, targets_of
+from kbproc.documents.deletion import targets_of
+from kbproc.documents.lookup import is_purged
 from kbproc.events.entry import LINK_TAGS, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.history.revert.undoing import Undoing, by

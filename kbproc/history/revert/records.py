@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from kbproc.documents.documents import is_bulk
+from kbproc.documents.deletion import is_bulk
 from kbproc.events.codec import KINDS
 from kbproc.events.event import Event
 from kbproc.history.revert import links, named

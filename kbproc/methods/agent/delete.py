@@ -10,7 +10,7 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents.documents import targets_of
+from kbproc.documents.deletion import targets_of
 from kbproc.events.agent import AgentDeleted
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event

@@ -12,7 +12,8 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents.chunk import not_found
-from kbproc.documents.documents import refuse_others, targets_of
+from kbproc.documents.deletion import targets_of
+from kbproc.documents.lookup import refuse_others
 from kbproc.events.document import ChunkDeleted
 from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here

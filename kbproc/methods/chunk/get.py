@@ -12,7 +12,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.chunk import ChunkView, not_found, shown
-from kbproc.documents.documents import require
+from kbproc.documents.lookup import require
 
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 

@@ -9,7 +9,7 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
 from kbproc.documents.chunk import ChunkView, shown
-from kbproc.documents.documents import require
+from kbproc.documents.lookup import require
 
 
 class ListChunks(PastListParams, kw_only=True, frozen=True):

@@ -11,10 +11,10 @@ from kbproc.base.params import WriteParams
 from kbproc.base.values import Metadata, Tags, Title, check_metadata, clean_name, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import documents, revision
+from kbproc.documents import lookup, revision, selection
 from kbproc.documents.content import content_of_text
 from kbproc.documents.document import Document
-from kbproc.documents.documents import ToKb
+from kbproc.documents.selection import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.views.catalog.filters import DocumentFilter
@@ -26,11 +26,11 @@ TextType = Annotated[
 
 class Create(WriteParams, kw_only=True, frozen=True):
     title: Title
-    text: documents.Text
+    text: selection.Text
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     type: TextType = "text"
-    source_id: documents.SourceId | None = None
+    source_id: selection.SourceId | None = None
     metadata: Metadata = {}
 
 
@@ -63,7 +63,7 @@ def create(call: Call, params: Create) -> Decide:
     content = content_of_text(call.library.intake, params.text, params.type, title)
 
     def decide(here: Here) -> Decision:
-        documents.require_kb(here, params.kb)
+        lookup.require_kb(here, params.kb)
         _refuse_taken(here, params)
         event = revision.written(
             here,
@@ -76,7 +76,7 @@ def create(call: Call, params: Create) -> Decide:
             source_id=params.source_id,
         )
         status = call.store.model.status_when_new
-        made = revision.of_event(event, created_at=here.now, now=here.now, status=status)
+        made = revision.document_after(event, created_at=here.now, now=here.now, status=status)
         return Decision(events=[event], data=made)
 
     return decide

@@ -10,8 +10,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import documents
-from kbproc.documents.documents import Deleted, DocumentIds, Selection
+from kbproc.documents import deletion, lookup, selection
+from kbproc.documents.deletion import Deleted
+from kbproc.documents.selection import DocumentIds, Selection
 from kbproc.store.decision import Decide, Decision, Here
 
 
@@ -53,11 +54,11 @@ def delete(call: Call, params: Delete) -> Decide:
 
     def decide(here: Here) -> Decision:
         if params.ids is not None:
-            rows = documents.require_all(here.queries, params.ids, field="$.params.ids")
-            documents.refuse_others(rows, method="doc.delete", field="$.params.ids")
+            rows = lookup.require_all(here.queries, params.ids, field="$.params.ids")
+            lookup.refuse_others(rows, method="doc.delete", field="$.params.ids")
         else:
-            documents.require_kbs(here.queries, params.where.kb if params.where else None)
-            rows = here.queries.documents(documents.filter_of(params.where, own_types=False))
-        return documents.deletion(here, rows)
+            lookup.require_kbs(here.queries, params.where.kb if params.where else None)
+            rows = here.queries.documents(selection.filter_of(params.where, own_types=False))
+        return deletion.deletion(here, rows)
 
     return decide

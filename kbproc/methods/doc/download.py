@@ -14,7 +14,7 @@ from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents
+from kbproc.documents import lookup
 
 DOWNLOAD_BYTES = 1 << 20
 
@@ -59,7 +59,7 @@ def download(call: Call, params: Download) -> Reply:
     import base64
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = documents.require(snapshot.queries, params.id)
+        row = lookup.require(snapshot.queries, params.id)
         seq = snapshot.seq
     data = call.store.blobs.get(row.sha256)
     target = None if params.path is None else _target(call, params.path)

@@ -12,9 +12,9 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import content as content_
-from kbproc.documents import document, documents, revision
+from kbproc.documents import document, lookup, revision
 from kbproc.documents.document import Document
-from kbproc.documents.documents import ToKb
+from kbproc.documents.selection import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -38,7 +38,7 @@ def plan(call: Call, params: Fetch) -> Decide:
     check_metadata(params.metadata)
 
     def decide(here: Here) -> Decision:
-        documents.require_kb(here, params.kb)
+        lookup.require_kb(here, params.kb)
         return Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
 
     return decide
@@ -73,7 +73,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     tags = clean_tags(params.tags)
     check_metadata(params.metadata)
     with call.store.reading() as snapshot:
-        documents.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.queries, params.kb)
     page_ = fetch_url(
         params.url,
         max_bytes=params.max_bytes,
@@ -86,11 +86,11 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     content = content_.read_content(call.library.intake, page_.data, page_.type, page_.name)
 
     def decide(here: Here) -> Decision:
-        documents.require_kb(here, params.kb)
+        lookup.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
         existing = next(iter(here.queries.documents(same, limit=1)), None)
         if existing is not None and existing.sha256 == content.sha256:
-            return Decision(events=[], data=document.shown(existing, call.store.model))
+            return Decision(events=[], data=document.document_of(existing, call.store.model))
         event = revision.written(
             here,
             content,
@@ -103,7 +103,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         )
         created = existing.created_at if existing else here.now
         status = call.store.model.status_when_new
-        made = revision.of_event(event, created_at=created, now=here.now, status=status)
+        made = revision.document_after(event, created_at=created, now=here.now, status=status)
         return Decision(events=[event], data=made)
 
     outcome = write.end(write.item(decide))

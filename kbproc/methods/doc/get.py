@@ -11,7 +11,7 @@ from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import document, documents
+from kbproc.documents import document, lookup
 from kbproc.documents.document import Document
 
 
@@ -49,10 +49,10 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = documents.require(snapshot.queries, params.id)
-        fields = msgspec.structs.asdict(document.shown(row, state.model))
+        row = lookup.require(snapshot.queries, params.id)
+        fields = msgspec.structs.asdict(document.document_of(row, state.model))
         if params.text:
-            text = documents.whole_text(snapshot.queries.chunks_of(row.id))
+            text = document.whole_text(snapshot.queries.chunks_of(row.id))
             fields["text"] = text[params.offset : params.offset + params.length]
             fields["text_length"] = len(text)
         return Reply(data=DocumentText(**fields), seq=snapshot.seq)

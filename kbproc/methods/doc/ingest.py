@@ -16,9 +16,9 @@ from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents, ingest
-from kbproc.documents.documents import ToKb
+from kbproc.documents import ingest, lookup
 from kbproc.documents.ingest import IngestResult
+from kbproc.documents.selection import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -53,10 +53,10 @@ def plan(call: Call, params: Ingest) -> Decide:
     work = _work(call, params)
 
     def decide(here: Here) -> Decision:
-        documents.require_kb(here, work.kb)
+        lookup.require_kb(here, work.kb)
         if params.dry_run:
             return ingest.plan(call.store, work, here)
-        rows = ingest.gone(here, work) if work.prune else []
+        rows = ingest.without_file(here, work) if work.prune else []
         if rows and "admin" not in call.scopes:
             raise KbprocError(
                 "auth.insufficient_scope",

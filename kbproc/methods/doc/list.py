@@ -12,23 +12,23 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
-from kbproc.documents import document, documents
+from kbproc.documents import document, lookup, selection
 from kbproc.documents.document import Document
 from kbproc.store.state import IndexStatus
 
 
 class ListDocuments(PastListParams, kw_only=True, frozen=True):
-    kb: Annotated[documents.Kbs, Meta(description="one or several; all if left out")] | None = None
-    types: documents.Types | None = None
+    kb: Annotated[selection.Kbs, Meta(description="one or several; all if left out")] | None = None
+    types: selection.Types | None = None
     tags: Tags | None = None
-    tags_mode: documents.TagsMode = "all"
+    tags_mode: selection.TagsMode = "all"
     status: Annotated[IndexStatus, Meta(description="of embedding")] | None = None
-    path_prefix: documents.PathPrefix | None = None
-    url: documents.Url | None = None
-    source_id: documents.SourceId | None = None
-    title_contains: documents.TitlePart | None = None
-    created_after: documents.CreatedAfter | None = None
-    created_before: documents.CreatedBefore | None = None
+    path_prefix: selection.PathPrefix | None = None
+    url: selection.Url | None = None
+    source_id: selection.SourceId | None = None
+    title_contains: selection.TitlePart | None = None
+    created_after: selection.CreatedAfter | None = None
+    created_before: selection.CreatedBefore | None = None
 
 
 @method(
@@ -50,12 +50,12 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
     page = Page(params, int)
     with call.state(params) as state, state.reading() as snapshot:
         embedding = state.model
-        documents.require_kbs(snapshot.queries, params.kb)
-        wanted = documents.filter_of(params, **embedding.ids_with_status(params.status))
+        lookup.require_kbs(snapshot.queries, params.kb)
+        wanted = selection.filter_of(params, **embedding.ids_with_status(params.status))
         found = snapshot.queries.documents(wanted, after=page.after, limit=page.wanted)
         return page.reply(
             found,
-            lambda row: document.shown(row, embedding),
+            lambda row: document.document_of(row, embedding),
             key=lambda row: row.id,
             seq=snapshot.seq,
             total=snapshot.queries.count(wanted),

@@ -15,8 +15,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import content as content_
-from kbproc.documents import documents, ingest
-from kbproc.documents.documents import DocumentIds
+from kbproc.documents import deletion, ingest, lookup
+from kbproc.documents.selection import DocumentIds
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.filters import DocumentFilter
@@ -40,15 +40,15 @@ def plan(call: Call, params: Reparse) -> Decide:
     def decide(here: Here) -> Decision:
         rows = _wanted(here.queries, params)
         change = f"parse {plural(len(rows), 'document')} again"
-        return Decision(events=[], data=None, targets=documents.targets_of(rows), changes=[change])
+        return Decision(events=[], data=None, targets=deletion.targets_of(rows), changes=[change])
 
     return decide
 
 
 def _wanted(queries: Queries, params: Reparse) -> list[DocumentRow]:
-    documents.require_kbs(queries, params.kb)
+    lookup.require_kbs(queries, params.kb)
     if params.ids is not None:
-        return documents.require_all(queries, params.ids, field="$.params.ids")
+        return lookup.require_all(queries, params.ids, field="$.params.ids")
     return queries.documents(DocumentFilter(kbs=None if params.kb is None else [params.kb]))
 
 

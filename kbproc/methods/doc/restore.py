@@ -10,7 +10,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents.documents import DocumentIds
+from kbproc.documents.selection import DocumentIds
 from kbproc.history.restore import Restored, restore
 from kbproc.store.decision import Decide, Decision, Here
 

@@ -19,7 +19,7 @@ from kbproc.base.values import (
 )
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import documents, revision
+from kbproc.documents import deletion, lookup, revision, selection
 from kbproc.documents.content import content_of_text
 from kbproc.documents.document import Document
 from kbproc.store.decision import Decide, Decision, Here
@@ -32,7 +32,7 @@ class Update(WriteParams, kw_only=True, frozen=True):
     title: Title | None = None
     tags: Tags | None = None
     metadata: Metadata | None = None
-    text: documents.Text | None = None
+    text: selection.Text | None = None
     expected_revision: Revision | None = None
 
 
@@ -68,9 +68,9 @@ def update(call: Call, params: Update) -> Decide:
     content = _new_content(call, params, title)
 
     def decide(here: Here) -> Decision:
-        row = documents.require(here.queries, params.id)
-        documents.refuse_others([row], method="doc.update", field="$.params.id")
-        documents.check_revision(row, params.expected_revision)
+        row = lookup.require(here.queries, params.id)
+        lookup.refuse_others([row], method="doc.update", field="$.params.id")
+        lookup.check_revision(row, params.expected_revision)
         event, made = revision.changed(
             here,
             row,
@@ -83,7 +83,7 @@ def update(call: Call, params: Update) -> Decide:
         return Decision(
             events=[event],
             data=made,
-            targets=documents.targets_of([row]),
+            targets=deletion.targets_of([row]),
             changes=[f"new {name}" for name in given],
         )
 
@@ -95,6 +95,6 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
     if params.text is None:
         return None
     with call.store.reading() as snapshot:
-        row = documents.require(snapshot.queries, params.id)
+        row = lookup.require(snapshot.queries, params.id)
     kind = row.type if row.type in {"markdown", "html", "code"} else "text"
     return content_of_text(call.library.intake, params.text, kind, title or row.title)

@@ -12,8 +12,8 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait
-from kbproc.documents import documents
-from kbproc.documents.documents import DocumentIds
+from kbproc.documents import lookup
+from kbproc.documents.selection import DocumentIds
 from kbproc.embedding.background import chunks_by_document
 from kbproc.embedding.status import Pending
 
@@ -42,7 +42,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
     store, ids = call.store, params.ids
     with store.reading() as snapshot:
         if ids is not None:
-            documents.require_all(snapshot.queries, ids, field="$.params.ids")
+            lookup.require_all(snapshot.queries, ids, field="$.params.ids")
         elif call.sight is not None:
             ids = sorted(snapshot.queries.chunk_counts())
     waiting = Pending(call.library.embedding, chunks_by_document(store), ids)

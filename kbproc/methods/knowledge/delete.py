@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 from kbproc.base.params import DestructiveParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import documents, entries
-from kbproc.documents.entries import EntryId
+from kbproc.documents import deletion, entry
+from kbproc.documents.entry import EntryId
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here
@@ -45,9 +45,9 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
 )
 def delete(call: Call, params: DeleteEntries) -> Decide:
     def decide(here: Here) -> Decision:
-        rows = entries.require_all(here.queries, params.ids, field="$.params.ids")
-        chains = entries.without(here.queries, rows)
-        changes = entries.told(here.queries, chains)
+        rows = entry.require_all(here.queries, params.ids, field="$.params.ids")
+        chains = entry.without(here.queries, rows)
+        changes = entry.describe_changes(here.queries, chains)
         gone: list[Event] = [DocDeleted(id=row.id) for row in rows]
         revived = [id for id in chains.changed if chains.by(id) is None]
         per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
@@ -56,10 +56,10 @@ def delete(call: Call, params: DeleteEntries) -> Decide:
             data=DeletedEntries(
                 deleted=len(rows), ids=[row.id for row in rows], revived=revived[:1000]
             ),
-            targets=entries.targets_of(rows),
+            targets=entry.targets_of(rows),
             changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
             bound=changes,  # a link that was made since changes what this would do
-            bulk=any(documents.is_bulk(here, kb, count) for kb, count in per_kb.items()),
+            bulk=any(deletion.is_bulk(here, kb, count) for kb, count in per_kb.items()),
         )
 
     return decide

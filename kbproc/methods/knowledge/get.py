@@ -8,8 +8,8 @@ from kbproc.base.params import PastParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import entries
-from kbproc.documents.entries import EntryId, EntryText
+from kbproc.documents import entry as entries
+from kbproc.documents.entry import EntryId, EntryText
 
 
 class GetEntry(PastParams, kw_only=True, frozen=True):
@@ -34,7 +34,7 @@ def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
         row = entries.require(snapshot.queries, params.id)
-        entry = msgspec.structs.asdict(entries.shown(row, state.model, now))
+        entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
         before = snapshot.queries.superseded_by([row.id])
         body = call.store.blobs.get(row.sha256).decode()
         data = EntryText(**entry, body=body, supersedes=[one.id for one in before[:100]])

@@ -11,17 +11,17 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents, entries
-from kbproc.documents.entries import TaskId
+from kbproc.documents import entry, lookup, selection
+from kbproc.documents.entry import TaskId
 from kbproc.search import params as asked
 
 
 class ListEntries(PastListParams, kw_only=True, frozen=True):
     kb: asked.Where | None = None
     task_id: TaskId | None = None
-    owner: entries.Owner | None = None
+    owner: entry.Owner | None = None
     tags: Tags | None = None
-    tags_mode: documents.TagsMode = "all"
+    tags_mode: selection.TagsMode = "all"
     min_confidence: asked.MinConfidence | None = None
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
@@ -29,7 +29,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
 
 def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     columns = ("id", "title", "tags", "confidence", "state", "created_by")
-    states = [", ".join(entries.standing(item, expired=item["expired"])) for item in items]
+    states = [", ".join(entry.standing(item, expired=item["expired"])) for item in items]
     rows = [{**item, "state": state or None} for item, state in zip(items, states, strict=True)]
     return Table(rows=rows, columns=columns)
 
@@ -37,7 +37,7 @@ def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
 @method(
     "knowledge.list",
     params=ListEntries,
-    result=list[entries.Entry],
+    result=list[entry.Entry],
     shown=as_table,
     summary="List knowledge entries by id, filtered.",
     when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
@@ -51,8 +51,8 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     page = Page(params, int)
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        documents.require_kbs(snapshot.queries, params.kb)
-        wanted = documents.filter_of(
+        lookup.require_kbs(snapshot.queries, params.kb)
+        wanted = selection.filter_of(
             params,
             types=["knowledge"],
             hide_superseded=not params.include_superseded,
@@ -61,7 +61,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
         found = snapshot.queries.entries(wanted, after=page.after, limit=page.wanted)
         return page.reply(
             found,
-            lambda row: entries.shown(row, state.model, now),
+            lambda row: entry.entry_of(row, state.model, now),
             key=lambda row: row.id,
             seq=snapshot.seq,
             total=snapshot.queries.count(wanted),

@@ -10,8 +10,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import found_reply
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents, entries
-from kbproc.documents.entries import TaskId
+from kbproc.documents import entry, selection
+from kbproc.documents.entry import TaskId
 from kbproc.search import params as asked
 from kbproc.search import search as service
 from kbproc.search.layout import as_hits
@@ -25,11 +25,11 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     mode: asked.Mode = "hybrid"
     kb: asked.Where | None = None
     tags: Tags | None = None
-    tags_mode: documents.TagsMode = "all"
+    tags_mode: selection.TagsMode = "all"
     task_id: TaskId | None = None
-    owner: entries.Owner | None = None
-    created_after: documents.CreatedAfter | None = None
-    created_before: documents.CreatedBefore | None = None
+    owner: entry.Owner | None = None
+    created_after: selection.CreatedAfter | None = None
+    created_before: selection.CreatedBefore | None = None
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
     min_score: asked.MinScore | None = None

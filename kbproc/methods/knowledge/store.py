@@ -14,9 +14,9 @@ from kbproc.base.params import WriteParams
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import documents, entries, revision
+from kbproc.documents import entry, lookup, revision
 from kbproc.documents.content import content_of_text
-from kbproc.documents.entries import TaskRef
+from kbproc.documents.entry import TaskRef
 from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
 from kbproc.settings.config import DEFAULT_KB
@@ -27,7 +27,7 @@ from kbproc.store.state import IndexStatus
 class StoreEntry(WriteParams, kw_only=True, frozen=True):
     title: Annotated[str, Meta(min_length=1, max_length=200, description="what it says, in short")]
     body: Annotated[
-        str, Meta(min_length=1, max_length=entries.MAX_BODY, description="what was learned")
+        str, Meta(min_length=1, max_length=entry.MAX_BODY, description="what was learned")
     ]
     kb: Annotated[KbSlug, Meta(description="knowledge base to put it in")] = DEFAULT_KB
     tags: Tags = []
@@ -54,7 +54,7 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     "knowledge.store",
     kind="write",
     params=StoreEntry,
-    result=entries.Entry,
+    result=entry.Entry,
     summary="Store what was learned, as a knowledge entry.",
     when_to_use="When something was found out that will be needed again. One fact or "
     "procedure an entry, with a title that says it. To correct an entry, store the right one "
@@ -88,7 +88,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
     content = msgspec.structs.replace(content, doc_type="knowledge")
 
     def decide(here: Here) -> Decision:
-        documents.require_kb(here, params.kb)
+        lookup.require_kb(here, params.kb)
         _check_future(facts.expires_at, here.now)
         actor = call.peer.actor
         used = here.queries.entries_owned(actor)
@@ -124,9 +124,9 @@ def _check_future(expires_at: str | None, now: str) -> None:
 
 def _made(
     event: DocWritten, facts: EntryFacts, *, created_by: str, now: str, status: IndexStatus
-) -> entries.Entry:
+) -> entry.Entry:
     """The entry as it will be shown once the event is committed."""
-    return entries.Entry(
+    return entry.Entry(
         id=event.id,
         kb=event.kb,
         title=event.title,
@@ -134,7 +134,7 @@ def _made(
         confidence=facts.confidence,
         expires_at=facts.expires_at,
         expired=False,
-        task_ref=entries.task_ref_of(facts.task_id, facts.task_kind),
+        task_ref=entry.task_ref_of(facts.task_id, facts.task_kind),
         source=facts.source,
         created_by=created_by,
         created_at=now,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import entries
-from kbproc.documents.entries import Superseded
+from kbproc.documents import entry
+from kbproc.documents.entry import Superseded
 from kbproc.events.entry import EntrySuperseded
 from kbproc.store.decision import Decide, Decision, Here
 
 
 class Supersede(WriteParams, kw_only=True, frozen=True):
-    old_id: entries.Replaced
-    new_id: entries.Successor
+    old_id: entry.Replaced
+    new_id: entry.Successor
 
 
 @method(
@@ -35,16 +35,16 @@ class Supersede(WriteParams, kw_only=True, frozen=True):
 )
 def supersede(call: Call, params: Supersede) -> Decide:
     def decide(here: Here) -> Decision:
-        old, new = entries.require_both(here.queries, params.old_id, params.new_id)
+        old, new = entry.require_both(here.queries, params.old_id, params.new_id)
         data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
         if old.superseded_by == new.id:
             return Decision(events=[], data=data)
-        entries.check_owner(old, new, call.peer.actor, call.scopes)
-        entries.check_link(here.queries, old, new)
+        entry.check_owner(old, new, call.peer.actor, call.scopes)
+        entry.check_link(here.queries, old, new)
         return Decision(
             events=[EntrySuperseded(id=old.id, by=new.id)],
             data=data,
-            targets=entries.targets_of([old, new]),
+            targets=entry.targets_of([old, new]),
             changes=[f"“{new.title}” takes the place of “{old.title}”"],
         )
 

@@ -6,15 +6,15 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import entries
-from kbproc.documents.entries import Superseded
+from kbproc.documents import entry
+from kbproc.documents.entry import Superseded
 from kbproc.events.entry import EntryRevived
 from kbproc.store.decision import Decide, Decision, Here
 
 
 class Unsupersede(WriteParams, kw_only=True, frozen=True):
-    old_id: entries.Replaced
-    new_id: entries.Successor
+    old_id: entry.Replaced
+    new_id: entry.Successor
 
 
 @method(
@@ -34,8 +34,8 @@ class Unsupersede(WriteParams, kw_only=True, frozen=True):
 )
 def unsupersede(call: Call, params: Unsupersede) -> Decide:
     def decide(here: Here) -> Decision:
-        old, new = entries.require_both(here.queries, params.old_id, params.new_id)
-        entries.check_owner(old, new, call.peer.actor, call.scopes)
+        old, new = entry.require_both(here.queries, params.old_id, params.new_id)
+        entry.check_owner(old, new, call.peer.actor, call.scopes)
         if old.superseded_by != new.id:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
             raise KbprocError(
@@ -50,7 +50,7 @@ def unsupersede(call: Call, params: Unsupersede) -> Decide:
         return Decision(
             events=[EntryRevived(ids=[old.id], was=new.id)],
             data=Superseded(old_id=old.id, new_id=new.id, head=old.id),
-            targets=entries.targets_of([old, new]),
+            targets=entry.targets_of([old, new]),
             changes=[f"“{old.title}” holds again"],
         )
 

@@ -14,7 +14,7 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents as docs
+from kbproc.documents import lookup, selection
 from kbproc.moving import outgoing
 from kbproc.moving.place import NewPath, new_place
 from kbproc.moving.portable import lines, reading
@@ -28,7 +28,7 @@ _STREAM_BYTES = 8 << 20
 
 class Export(ReadParams, kw_only=True, frozen=True):
     path: NewPath | None = None
-    kb: Annotated[docs.Kbs, Meta(description="one or several; all if left out")] | None = None
+    kb: Annotated[selection.Kbs, Meta(description="one or several; all if left out")] | None = None
     sources: Annotated[bool, Meta(description="the original bytes as well")] = True
 
 
@@ -73,7 +73,7 @@ def export(call: Call, params: Export) -> Reply:
     if params.path is not None:
         target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
     with call.store.reading() as snapshot:
-        docs.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.queries, params.kb)
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
         made = _lines(call, params, snapshot, result)
         if target is not None:
@@ -89,7 +89,7 @@ def _lines(
     call: Call, params: Export, snapshot: Snapshot, result: Exported
 ) -> Iterator[outgoing.Made]:
     """Every line that goes out, counted."""
-    wanted = DocumentFilter(kbs=docs.kbs_of(params.kb))
+    wanted = DocumentFilter(kbs=selection.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
     header = lines.Header(
         version=outgoing.version_of(snapshot.queries, wanted),

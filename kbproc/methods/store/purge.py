@@ -14,7 +14,7 @@ from kbproc.base.wording import there_is_no
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import documents as docs
+from kbproc.documents import deletion, lookup, selection
 from kbproc.documents.chains import Chains
 from kbproc.events.upkeep import DocPurged
 from kbproc.history import purge as service
@@ -29,7 +29,7 @@ BACKUPS = "Backups and exports made earlier still hold what was purged."
 
 class Purge(DestructiveParams, kw_only=True, frozen=True):
     document_ids: Annotated[
-        docs.DocumentIds, Meta(description="documents, entries and notes, deleted ones too")
+        selection.DocumentIds, Meta(description="documents, entries and notes, deleted ones too")
     ]
 
 
@@ -101,7 +101,7 @@ def _decide(call: Call, params: Purge, here: Here) -> Decision:
             field="$.params.document_ids",
             detail={"missing": missing[:100]},
         )
-    remaining = [row for id, row in sorted(rows.items()) if not docs.is_purged(row)]
+    remaining = [row for id, row in sorted(rows.items()) if not lookup.is_purged(row)]
     ids = [row.id for row in remaining]
     chains = Chains(here.queries, ids)
     chains.remove(ids)
@@ -113,14 +113,16 @@ def _decide(call: Call, params: Purge, here: Here) -> Decision:
     return Decision(
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),
-        targets=docs.targets_of([*remaining, *freed]),
+        targets=deletion.targets_of([*remaining, *freed]),
         changes=[_says(row, files.strays.get(row.id)) for row in remaining]
         + [_holds(row, chains.by(row.id)) for row in freed],
         bound=[f"{row.id} deleted" for row in hidden]
         + [f"{id} {file.path} {file.sha256}" for id, file in files.strays.items()]
         + [f"{row.id} superseded by {chains.by(row.id)}" for row in freed],
         bulk=any(
-            docs.is_bulk(here, kb, sum(row.kb == kb and not row.deleted_at for row in remaining))
+            deletion.is_bulk(
+                here, kb, sum(row.kb == kb and not row.deleted_at for row in remaining)
+            )
             for kb in {row.kb for row in remaining}
         ),
         effect=files.remove,

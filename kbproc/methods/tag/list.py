@@ -11,7 +11,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
-from kbproc.documents.documents import Kbs, kbs_of, require_kbs
+from kbproc.documents.lookup import require_kbs
+from kbproc.documents.selection import Kbs, kbs_of
 
 
 class ListTags(PastListParams, kw_only=True, frozen=True):

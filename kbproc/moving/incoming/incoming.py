@@ -15,7 +15,7 @@ from typing import BinaryIO
 import msgspec
 
 from kbproc.base.wording import plural
-from kbproc.documents.documents import require_kb
+from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Ids, written
 from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import canonical
-from kbproc.documents.documents import whole_text
+from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content
 from kbproc.events.document import ChunkText
 from kbproc.moving.outgoing import chunks_of

@@ -28,7 +28,7 @@ from kbproc.base.values import (
     instant,
 )
 from kbproc.documents.document import DocType
-from kbproc.documents.entries import MAX_BODY, TaskId
+from kbproc.documents.entry import MAX_BODY, TaskId
 from kbproc.notefiles.file import MOST_BYTES, NotANote, require_text
 
 _MOST = 2**31 - 1

@@ -1,7 +1,7 @@
-"""Knowledge entries: shown, found, linked and unlinked.
+"""A knowledge entry: as it is shown, found, and linked with others.
 
-Owns: rows as Entry structs, the not-found answers, what superseding and its undoing
-and a deletion do to a chain, who may do it.
+Owns: the Entry struct, the not-found answers, which links are allowed and to whom, and what the
+deletion of entries does to their chains.
 Refuses to know: texts and their parsing, search, the wire.
 
 An entry is superseded by at most one other; who supersedes it may be superseded in turn.
@@ -39,7 +39,7 @@ TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, 
 
 
 class TaskRef(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Which task an entry has to do with; `produced`: it came out of it."""
+    """Which task an entry has to do with; `produced`: the task brought it forth."""
 
     task_id: TaskId
     kind: Annotated[Literal["references", "produced"], Meta(description="how it relates")] = (
@@ -70,7 +70,7 @@ class Entry(Struct, kw_only=True, frozen=True):
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
-    """With its text, and the entries whose place it took directly (the first hundred)."""
+    """An entry with its text and the first hundred entries that it supersedes directly."""
 
     body: str
     supersedes: list[int]
@@ -84,7 +84,7 @@ class Superseded(Struct, kw_only=True, frozen=True):
     head: int
 
 
-def shown(row: EntryRow, embedding: Model, now: str) -> Entry:
+def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
     return Entry(
         id=row.id,
         kb=row.kb,
@@ -176,7 +176,7 @@ def targets_of(rows: Collection[EntryRow]) -> list[Target]:
 
 
 def check_owner(old: EntryRow, new: EntryRow, actor: str, scopes: Collection[str]) -> None:
-    """Raises auth.not_owner for somebody who owns neither."""
+    """Raises auth.not_owner for an actor who owns neither entry."""
     if actor in {old.created_by, new.created_by} or "knowledge:write_others" in scopes:
         return
     raise KbprocError(
@@ -229,7 +229,7 @@ def check_link(queries: Queries, old: EntryRow, new: EntryRow) -> None:
 def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
     """Whether `other` comes later than `entry` in its chain.
 
-    One that nothing supersedes can only be the chain's head.
+    An entry that nothing supersedes can only be the chain's head.
     """
     if entry.head != other.head:
         return False
@@ -243,10 +243,10 @@ def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
 
 
 def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
-    """The chains once these entries are gone.
+    """The chains once these entries are deleted.
 
-    What stood behind a head holds again; behind one that was superseded itself it is
-    superseded by its successor from now on.
+    An entry that a deleted head superseded holds again; one that another deleted entry
+    superseded is superseded by that entry's successor from now on.
     """
     ids = [row.id for row in rows]
     chains = Chains(queries, ids)
@@ -255,7 +255,7 @@ def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
     return chains
 
 
-def told(queries: Queries, chains: Chains) -> list[str]:
+def describe_changes(queries: Queries, chains: Chains) -> list[str]:
     """What changes in the chains, for a plan."""
     titles = {row.id: row.title for row in queries.entries_by_id(chains.changed).values()}
     return [
