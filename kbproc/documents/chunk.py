@@ -6,15 +6,11 @@ Refuses to know: how a text is cut into chunks (sources/chunk.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import there_is_no
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.rows import ChunkRow
+from kbproc.views.catalog.rows import ChunkRow
 
 
 class ChunkView(Struct, kw_only=True, frozen=True):

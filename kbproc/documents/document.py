@@ -7,17 +7,14 @@ Refuses to know: how documents are found and changed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import Scalar
-from kbproc.store.state import IndexStatus
+from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.rows import ChunkRow, DocumentRow
-
-if TYPE_CHECKING:
-    from kbproc.store.state import Model
 
 
 def whole_text(chunks: Iterable[ChunkRow]) -> str:

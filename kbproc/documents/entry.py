@@ -11,6 +11,8 @@ see views/catalog/folds/entry.py.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Annotated, Literal
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,12 +24,9 @@ from kbproc.base.values import DocumentId
 from kbproc.base.wording import there_is_no
 from kbproc.documents.chains import Chains
 from kbproc.store.decision import Target
-from kbproc.store.state import IndexStatus
+from kbproc.store.state import IndexStatus, Model
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import EntryRow
-
-if TYPE_CHECKING:
-    from kbproc.store.state import Model
 
 MAX_BODY = 32_000
 

@@ -6,15 +6,13 @@ Refuses to know: what is in it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from kbproc.documents.lookup import unknown_kb
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.queries.all import Queries
-    from kbproc.views.catalog.rows import KbRow
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import KbRow
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, description="name for people")]
 Description = Annotated[str, Meta(max_length=2000, description="what belongs in here")]

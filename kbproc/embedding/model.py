@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
+from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
 from kbproc.sources.chunk import embed_text
 from kbproc.store.state import IndexStatus, ModelState
 from kbproc.views.catalog.rows import IndexRow
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
     from kbproc.models.pack import VectorPack
 
 _DEFAULT_TOKENS = 256

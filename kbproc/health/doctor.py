@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host
 from kbproc.base.wording import plural
+from kbproc.health import salvage
+from kbproc.health.salvage import Damage
 from kbproc.log.record import START, Position
+from kbproc.store.store import Store
 from kbproc.views import soundness
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
-    from kbproc.base.host import Host
-    from kbproc.health.salvage import Damage
-    from kbproc.store.store import Store
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 LIBRARIES = (
@@ -105,7 +106,6 @@ def examine(
 
 
 def _repair(folder: Path, host: Host) -> Found:
-    from kbproc.health import salvage
 
     try:
         done = salvage.repair(folder, host)
@@ -124,7 +124,6 @@ def _repair(folder: Path, host: Host) -> Found:
 
 def _inspect(folder: Path, host: Host) -> Iterator[Found]:
     """Of a store that does not open: what is damaged, line by line."""
-    from kbproc.health import salvage
 
     try:
         damage = salvage.inspect(folder, host)
@@ -187,7 +186,6 @@ def _log(store: Store) -> Found:
 
 def _what_of_the_log(store: Store, message: str) -> str:
     """Every damaged line, every lost stretch and the documents that it concerned."""
-    from kbproc.health import salvage
 
     found = store.log.survey()
     told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)

@@ -26,10 +26,10 @@ from kbproc.log.record import START, Position
 from kbproc.store import follow
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness, SeenStore
+from kbproc.store.store import Store
 from kbproc.views import soundness
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
     from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.vectors.view import Vectors
 

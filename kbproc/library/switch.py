@@ -18,9 +18,9 @@ from kbproc.base.failpoints import reach
 from kbproc.embedding.background import Embedding
 from kbproc.library.library import Library
 from kbproc.store.folder import write_settings
+from kbproc.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
     from kbproc.views.vectors.view import Vectors
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -35,9 +35,7 @@ from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import START
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
+from kbproc.store.store import Store
 
 # Stands for store.toml until the end: opening what is half there is refused.
 _UNFINISHED = b"format = 0  # a backup that was not finished; it may be removed\n"

@@ -19,12 +19,12 @@ from kbproc.documents.content import Intake
 from kbproc.notefiles.watch import Watcher
 from kbproc.notes.notebook import Notebook
 from kbproc.notes.sync import Sync
+from kbproc.store.store import Store
 from kbproc.views.catalog.rows import AgentRow, Roster
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbproc.store.store import Store
 
 _RETRY_SECONDS = 2.0
 _JOIN_SECONDS = 10.0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
+from kbproc.store.snapshot import Snapshot
 from kbproc.text.analysis import Query
 from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
 from kbproc.views.restriction import Restriction
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.store.snapshot import Snapshot
     from kbproc.views.fulltext.search import FullTextSnapshot
     from kbproc.views.vectors.search import VectorSnapshot
 

@@ -6,18 +6,13 @@ Refuses to know: how candidates are found and scored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbproc.base.wording import plural
 from kbproc.search import fusion
-from kbproc.search.candidates import restriction_of
+from kbproc.search.candidates import Pool, restriction_of
+from kbproc.search.params import Search
+from kbproc.store.snapshot import Snapshot
+from kbproc.text.analysis import Query
 from kbproc.views.catalog.filters import DocumentFilter
-
-if TYPE_CHECKING:
-    from kbproc.search.candidates import Pool
-    from kbproc.search.params import Search
-    from kbproc.store.snapshot import Snapshot
-    from kbproc.text.analysis import Query
 
 _INCLUDE = "include_superseded and include_expired show them."
 

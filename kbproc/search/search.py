@@ -19,7 +19,7 @@ from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size
 from kbproc.search.hints import why_nothing
 from kbproc.search.params import Search
 from kbproc.store.snapshot import Moved, Snapshot
-from kbproc.store.state import Freshness
+from kbproc.store.state import Freshness, Model, State
 from kbproc.text.analysis import parse_query
 from kbproc.text.snippet import Centre, snippet
 from kbproc.views.catalog.filters import DocumentFilter
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.store.state import Model, State
     from kbproc.views.vectors.view import Vectors
 
 _MOST_FETCHED = 10_000

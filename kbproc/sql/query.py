@@ -19,16 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
-
-if TYPE_CHECKING:
-    from kbproc.store.store import Store
+from kbproc.store.store import Store
 
 MEMORY_BYTES = 1 << 30
 MOST_BYTES = 8 << 20

@@ -11,7 +11,7 @@ should happen. So a preview can't differ from the deed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,12 +19,10 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
 from kbproc.store.decision import Decide, Decision, Here, Request
+from kbproc.store.lane import Lane
 from kbproc.store.plan import Plan, confirm, plan_of
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
-
-if TYPE_CHECKING:
-    from kbproc.store.lane import Lane
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.store import follow
 from kbproc.store.snapshot import Readers
+from kbproc.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.store.store import Store
     from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.fulltext.index import Built
     from kbproc.views.vectors.view import Vectors

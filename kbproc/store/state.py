@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane
 from kbproc.store.snapshot import Shown, Snapshot
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.log.interface import Log
     from kbproc.models.pack import VectorPack
     from kbproc.views.vectors.view import Vectors
 

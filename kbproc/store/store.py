@@ -157,8 +157,8 @@ class Store(Front):
     def publish(self) -> None:
         """Shows readers what the views hold now."""
         queries = self._writer_queries()
-        if self.catalog.stirred:
-            self._roster, self.catalog.stirred = queries.roster(), False
+        if self.catalog.roster_changed:
+            self._roster, self.catalog.roster_changed = queries.roster(), False
         self.show(Published(queries.head(), self.fulltext.snapshot(), self._roster))
 
     def freshness(self, snapshot: Snapshot) -> Freshness:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,14 +17,11 @@ from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.events.agent import AgentWritten
 from kbproc.events.event import Event
-from kbproc.moving.incoming.contents import Emit
+from kbproc.moving.incoming.contents import Contents, Emit, Import
 from kbproc.moving.portable import lines
 from kbproc.store.decision import Decision, Here
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
-
-if TYPE_CHECKING:
-    from kbproc.moving.incoming.contents import Contents, Import
 
 FIELD = "$.params.path"
 

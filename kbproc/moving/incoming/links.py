@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from kbproc.documents.chains import Chains
 from kbproc.events.entry import LINK_TAGS
+from kbproc.moving.incoming.known import Outcome
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
-
-if TYPE_CHECKING:
-    from kbproc.moving.incoming.known import Outcome
 
 _BATCH_LINKS = 1000
 

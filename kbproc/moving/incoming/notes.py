@@ -7,19 +7,15 @@ Refuses to know: how a note's file is recorded: the next sync of its folder does
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from kbproc.agents import agent
 from kbproc.base.errors import KbprocError
-from kbproc.moving.incoming.contents import Emit
+from kbproc.moving.incoming.contents import Emit, Imported
 from kbproc.moving.portable import lines, reading
 from kbproc.notefiles import edit
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
-
-if TYPE_CHECKING:
-    from kbproc.moving.incoming.contents import Imported
-
 
 # ---------------------------------------------------------------------------- notes
 

@@ -39,7 +39,7 @@ class Batch:
         self._events: list[Row] = []
         self.next_document = 1
         self.next_chunk = 1
-        self.stirred = False
+        self.roster_changed = False  # agents, or entries: see rows.Roster
 
     def gather(self, kind: type[G], *, after: Collection[type[Gathered]] | None = None) -> G:
         """What waits of this kind, to add to; what must be written before it has been.

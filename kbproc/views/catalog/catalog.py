@@ -32,7 +32,7 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.stirred = False  # agents or entries have changed since a reader's roster was made
+        self.roster_changed = False  # since whoever publishes has read it
         self._db = _open(path)
         self._in_transaction = False
         try:
@@ -104,8 +104,8 @@ class Catalog:
         if not self._in_transaction:
             self._db.execute("begin")
             self._in_transaction = True
-        stirred = fold(self._db, records)
-        self.stirred = self.stirred or stirred
+        changed = fold(self._db, records)
+        self.roster_changed = self.roster_changed or changed
         reach("catalog.applied")
 
 

@@ -55,7 +55,7 @@ _GATHERED = (document.Deleted, document.Written, entry.Links, entry.Revived)
 
 
 def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
-    """Folds `records` in, in order; True if agents or entries have changed."""
+    """Folds `records` in, in order; True if the roster of agents and entries has changed."""
     batch = Batch(db, _GATHERED)
     last: Record | None = None
     for record in records:
@@ -71,7 +71,7 @@ def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
             "next_document, ?), next_chunk = greatest(next_chunk, ?)",
             [last.seq, last.hash, last.ts, batch.next_document, batch.next_chunk],
         )
-    return batch.stirred
+    return batch.roster_changed
 
 
 def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:

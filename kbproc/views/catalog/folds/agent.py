@@ -35,11 +35,11 @@ def written(batch: Batch, record: Record, event: AgentWritten) -> None:
             record.ts,
         ],
     )
-    batch.stirred = True
+    batch.roster_changed = True
 
 
 def deleted(batch: Batch, record: Record, event: AgentDeleted) -> None:
     """The row stays: who was an agent once is never a mere name again."""
     sql = "update agents set deleted_at = ? where slug = ?"
     batch.settled().execute(sql, [record.ts, event.slug])
-    batch.stirred = True
+    batch.roster_changed = True

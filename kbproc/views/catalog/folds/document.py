@@ -101,7 +101,7 @@ def written(batch: Batch, record: Record, event: DocWritten) -> None:
         made, link = (row[:2], row[2:]) if row else (made, link)
     document = _row(record, event, made, link)
     waiting.add(document, _chunks(event), replaces=replaces)
-    batch.stirred = batch.stirred or event.entry is not None
+    batch.roster_changed = batch.roster_changed or event.entry is not None
     next_chunk = event.first_chunk + len(event.chunks)
     batch.gave_away(next_document=event.id + 1, next_chunk=next_chunk)
 

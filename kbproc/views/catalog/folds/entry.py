@@ -126,9 +126,9 @@ def _heads(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, int]:
 def superseded(batch: Batch, record: Record, event: EntrySuperseded) -> None:
     """Entries that come meanwhile don't mind: they are inserted first."""
     batch.gather(Links, after=(Deleted, Revived)).add(event.id, event.by, record.seq)
-    batch.stirred = True
+    batch.roster_changed = True
 
 
 def revived(batch: Batch, record: Record, event: EntryRevived) -> None:
     batch.gather(Revived, after=(Deleted, Links)).add(event.ids, record.seq)
-    batch.stirred = True
+    batch.roster_changed = True
