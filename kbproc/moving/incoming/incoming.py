@@ -1,8 +1,13 @@
 """Portable documents on their way in.
 
 Owns: gathering what is written into records; the plan of an import.
+<<<<<<< HEAD
 Refuses to know: lines and their limits (moving/portable/reading.py), which documents are here
 already (known.py), links of entries, agents and notes (links.py).
+=======
+Refuses to know: lines and their limits (moving/portable/reading.py), which documents are
+here already (known.py), links of entries, agents and notes (links.py).
+>>>>>>> fa78361 (Two lines within their length)
 """
 
 from __future__ import annotations
