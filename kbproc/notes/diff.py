@@ -59,7 +59,7 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 
 class NoteChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one note; `was`: its slug before."""
+    """`was`: the slug before."""
 
     agent: str
     slug: str
@@ -74,7 +74,7 @@ class SkippedFile(Struct, frozen=True, kw_only=True):
 
 
 class Synced(Struct, kw_only=True):
-    """Counts of notes. `held_back`: notes without a file that are not removed unapproved."""
+    """Counts of notes. `held_back`: without a file, but more than may go without approval."""
 
     agents: int = 0
     added: int = 0

@@ -50,7 +50,7 @@ class NoteInfo(NoteHead, kw_only=True, frozen=True):
 
 
 class Note(NoteInfo, kw_only=True, frozen=True):
-    """`text`: as the log has it. `updated_by`: `file` for anybody who edits the file by hand."""
+    """`text`: the file as the log knows it; `updated_by`: `file` for whoever edits by hand."""
 
     text: str
     updated_by: str
