@@ -16,10 +16,8 @@ views/catalog/folds/entry.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Annotated, Literal
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -43,7 +41,7 @@ TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, 
 
 
 class TaskRef(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Which task an entry has to do with; `produced`: the task brought it forth."""
+    """Which task an entry has to do with; `produced`: it came out of it."""
 
     task_id: TaskId
     kind: Annotated[Literal["references", "produced"], Meta(description="how it relates")] = (
@@ -74,7 +72,7 @@ class Entry(Struct, kw_only=True, frozen=True):
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
-    """An entry with its text and the first hundred entries that it supersedes directly."""
+    """With its text, and the entries whose place it took directly (the first hundred)."""
 
     body: str
     supersedes: list[int]
