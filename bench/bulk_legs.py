@@ -27,7 +27,7 @@ from kbproc.calls.call import Call, Peer
 from kbproc.calls.reply import Answer
 from kbproc.calls.run import run
 from kbproc.library.library import Library
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 
 _WORKERS = 2
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.params import PastListParams, PastParams
-from kbproc.calls.method import Registry
 from kbproc.calls.progress import progress
+from kbproc.calls.registry import Registry
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,8 @@ import msgspec
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls.flags import flags_of
-from kbproc.calls.method import Method, Registry
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
 from kbproc.calls.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
 from kbproc.settings.config import CAPABILITIES, VARIABLES
 

@@ -10,9 +10,62 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
+from kbproc.base.errors import KbprocError
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import EntryRow
+
+
+def check_link(queries: Queries, old: EntryRow, new: EntryRow) -> None:
+    """Whether `new` may supersede `old`.
+
+    Raises input.invalid_params, knowledge.cycle, resource.conflict.
+    """
+    if old.kb != new.kb:
+        raise KbprocError(
+            "input.invalid_params",
+            f"Entry {old.id} is in {old.kb}, entry {new.id} in {new.kb}: both must be in one kb.",
+            field="$.params.new_id",
+            hint=f"Store the new entry in {old.kb}.",
+        )
+    if old.id == new.id or _stands_behind(queries, new, old):
+        raise KbprocError(
+            "knowledge.cycle",
+            f"Entry {old.id} already stands in the place of entry {new.id}."
+            if old.id != new.id
+            else f"Entry {old.id} can't supersede itself.",
+            field="$.params.new_id",
+            hint=f"Entry {new.head} is the one that holds now."
+            if old.id != new.id
+            else "Store a new entry and let that supersede it.",
+            detail={"head": new.head},
+        )
+    if old.superseded_by is not None:
+        raise KbprocError(
+            "resource.conflict",
+            f"Entry {old.id} is superseded by entry {old.superseded_by} already.",
+            field="$.params.old_id",
+            hint=f"Supersede entry {old.head}, which holds now, or undo it first: "
+            f"knowledge.unsupersede, old_id {old.id}, new_id {old.superseded_by}.",
+            detail={"superseded_by": old.superseded_by, "head": old.head},
+        )
+
+
+def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
+    """Whether `other` comes later than `entry` in its chain.
+
+    An entry that nothing supersedes can only be the chain's head.
+    """
+    if entry.head != other.head:
+        return False
+    if other.superseded_by is None:
+        return True
+    by = queries.successors(entry.head)
+    id: int | None = entry.id
+    while id is not None and id != other.id:
+        id = by.get(id)
+    return id == other.id
 
 
 class Chains:

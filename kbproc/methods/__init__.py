@@ -2,7 +2,7 @@
 
 Refuses to know: each other, surfaces, and how a plan is confirmed or a record appended.
 
-Offers: registry
+Offers: all
 May import: base · settings · events · sources · models · views · store · embedding ·
     documents · agents · health · sql · search · notes · history · moving · library · calls
 Light: yes

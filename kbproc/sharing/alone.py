@@ -18,7 +18,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.calls.call import Call, Emit, Peer
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.calls.reply import Answer, Parked
 from kbproc.calls.run import run
 from kbproc.library.library import Library

@@ -18,7 +18,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
 from kbproc.sharing.alone import InProcess, OnEvent

@@ -16,9 +16,9 @@ from typing import Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
-from kbproc.methods.registry import registry as all_methods
+from kbproc.methods.all import registry as all_methods
 from kbproc.settings.config import MAX_LINE_BYTES, Config
 from kbproc.sharing.guest import Guest
 from kbproc.sharing.listening import Listening

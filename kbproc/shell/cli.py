@@ -33,7 +33,7 @@ from kbproc.shell.commands import OWN_COMMANDS, PROFILE_COMMANDS, find_command, 
 from kbproc.shell.formats import Output, write
 
 if TYPE_CHECKING:
-    from kbproc.calls.method import Registry
+    from kbproc.calls.registry import Registry
 
 INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
@@ -279,7 +279,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
 
 
 def _registry() -> Registry:
-    from kbproc.methods.registry import registry
+    from kbproc.methods.all import registry
 
     return registry()
 

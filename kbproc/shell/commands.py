@@ -17,7 +17,8 @@ from kbproc.calls.flags import Flag
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
-    from kbproc.calls.method import Method, Registry
+    from kbproc.calls.method import Method
+    from kbproc.calls.registry import Registry
 
 
 _GENERAL = "general"

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
-from kbproc.calls.method import Method, Registry
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
 from kbproc.shell.arguments import usage_error
 from kbproc.shell.commands import OWN_COMMANDS, methods_by_noun
 

@@ -18,7 +18,8 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls.describe import agents_md
 from kbproc.calls.flags import flags_of
-from kbproc.calls.method import Method, Registry
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
 from kbproc.calls.schema import all_schemas
 from kbproc.shell import house
 from kbproc.shell.params import argv_of

@@ -17,7 +17,8 @@ import msgspec
 from kbproc import __version__
 from kbproc.base.errors import ERRORS
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
-from kbproc.calls.method import Method, Registry
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
 from kbproc.settings.config import Config
 from kbproc.shell.commands import (
     OWN_COMMANDS,

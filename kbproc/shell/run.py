@@ -19,7 +19,8 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
-from kbproc.calls.method import Method, Registry
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
 from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
 from kbproc.shell.arguments import Options

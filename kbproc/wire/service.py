@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kbproc.base.host import Host
 from kbproc.calls.call import Call, Emit, Peer
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.settings.config import MAX_IN_FLIGHT
 from kbproc.wire import messages

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kbproc.calls.method import Method
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from tests.kit.talk import Message, Session, as_bytes, request
 
 # Method → the scope that it needs, and whether it concerns the whole store, so that no

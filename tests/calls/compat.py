@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.calls.schema import all_schemas
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 
 BASELINE = Path(__file__).with_name("schemas_v1.json")
 Schema = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.calls.method import Example, Method
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from tests.conversations.scripts import make_files
 from tests.kit.talk import Session
 

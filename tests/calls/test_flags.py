@@ -17,7 +17,7 @@ from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.calls.method import Example, Method, method
 from kbproc.calls.reply import Reply
 from kbproc.calls.schema import params_schema
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.shell.arguments import parse
 from kbproc.shell.params import argv_of, params_from_words, params_of
 

@@ -24,7 +24,7 @@ from kbproc.base.params import Params, decode_params
 from kbproc.base.values import SLUG, Instant, Slug
 from kbproc.calls.method import Method
 from kbproc.health import doctor
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from tests.conversations.scripts import make_files
 from tests.kit.talk import Session, as_bytes, cancel, request
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kbproc.calls.method import Method
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 
 METHODS = list(registry().methods.values())
 

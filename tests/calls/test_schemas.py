@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from kbproc.calls.schema import all_schemas
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from tests.calls.compat import BASELINE, breaks
 
 SCHEMAS = all_schemas(registry().methods.values())

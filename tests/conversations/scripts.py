@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from tests.kit import toys
 from tests.kit.talk import Message, Session, Step, cancel, request
 

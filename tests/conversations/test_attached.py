@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.methods.registry import registry as all_methods
+from kbproc.methods.all import registry as all_methods
 from tests.conversations import transcripts
 from tests.conversations.scripts import CONVERSATIONS, Conversation, make_files
 from tests.kit.patience import LONG

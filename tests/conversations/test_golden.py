@@ -16,7 +16,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from kbproc.base.errors import ERRORS
 from kbproc.calls.schema import all_schemas
-from kbproc.methods.registry import registry as all_methods
+from kbproc.methods.all import registry as all_methods
 from tests.conversations.scripts import CONVERSATIONS
 from tests.conversations.transcripts import (
     GOLDEN,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.calls.schema import all_schemas
-from kbproc.methods.registry import registry as all_methods
+from kbproc.methods.all import registry as all_methods
 from tests.conversations.scripts import CONVERSATIONS, Conversation
 from tests.kit.fixed import leading
 from tests.kit.schemas import fit

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
-from kbproc.methods.registry import registry as all_methods
+from kbproc.methods.all import registry as all_methods
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
 from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.owner import Owner

@@ -10,7 +10,8 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, ReadParams
 from kbproc.calls.call import Call
-from kbproc.calls.method import Example, Registry, method
+from kbproc.calls.method import Example, method
+from kbproc.calls.registry import Registry
 from kbproc.calls.reply import Reply, Tail, Wait
 
 

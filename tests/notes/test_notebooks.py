@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.notes import background
 from kbproc.notes.background import Notebooks
 from kbproc.notes.notebook import Notebook

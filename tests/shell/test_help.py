@@ -12,7 +12,7 @@ import pytest
 
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls import method as reg
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from tests.kit.shell import Run, environment, in_process, write_docs
 
 REGISTRY = registry()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kbproc.base import values as values_
 from kbproc.base.errors import KbprocError
 from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.settings import config, profiles, toml
 from kbproc.settings.profiles import LINK, SETTINGS, Profiles
 from kbproc.sharing.serving import Serving

@@ -17,8 +17,9 @@ from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.params import ReadParams, WriteParams
 from kbproc.calls import method as reg
 from kbproc.calls.call import Call
+from kbproc.calls.registry import Registry
 from kbproc.calls.reply import Reply
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.settings.config import load
 from kbproc.shell import run as performing
 from kbproc.shell.arguments import Options
@@ -173,7 +174,7 @@ def performed(
     options = Options(
         config=config, output=Output(sys.stdout, sys.stderr), again=["--store", "/s t"]
     )
-    code = performing.run(reg.Registry([method, *others]), method, {}, options)
+    code = performing.run(Registry([method, *others]), method, {}, options)
     error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
     return code, error
 

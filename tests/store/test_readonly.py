@@ -18,7 +18,7 @@ from kbproc.health import salvage
 from kbproc.health.doctor import examine
 from kbproc.library.library import Library
 from kbproc.log import file as log
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.store import overlay
 from tests.conftest import OpenSession
 from tests.conversations.scripts import make_files

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kbproc.base.host import Host
 from kbproc.base.suggest import nearest
 from kbproc.calls import schema
-from kbproc.methods.registry import registry
+from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES, Config
 from kbproc.sharing.serve import first_line
 from kbproc.wire.connection import Connection, serve_lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
+from kbproc.documents import chains as entry_
 from kbproc.documents import entry
 from kbproc.documents.entry import Superseded
 from kbproc.events.entry import EntrySuperseded
@@ -40,7 +41,7 @@ def supersede(call: Call, params: Supersede) -> Decide:
         if old.superseded_by == new.id:
             return Decision(events=[], data=data)
         entry.check_owner(old, new, call.peer.actor, call.scopes)
-        entry.check_link(here.queries, old, new)
+        entry_.check_link(here.queries, old, new)
         return Decision(
             events=[EntrySuperseded(id=old.id, by=new.id)],
             data=data,

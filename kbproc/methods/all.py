@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbproc.calls.method import Registry
+from kbproc.calls.registry import Registry
 from kbproc.methods import describe, doctor, ping, schema, search, status, version
 from kbproc.methods.agent import check as agent_check
 from kbproc.methods.agent import create as agent_create
