@@ -34,21 +34,21 @@ class Parsers:
     def __init__(self, start: Callable[[], ParserPool]) -> None:
         self._start = start
         self._starting = threading.Lock()
-        self._pool: ParserPool | None = None
+        self.pool: ParserPool | None = None
 
     def get(self) -> ParserPool:
         with self._starting:
-            if self._pool is None:
-                self._pool = self._start()
-            return self._pool
+            if self.pool is None:
+                self.pool = self._start()
+            return self.pool
 
     def retire(self) -> None:
         """What is being read is read to its end; the next who needs one starts it."""
         with self._starting:
-            pool, self._pool = self._pool, None
+            pool, self.pool = self.pool, None
         if pool is not None:
             threading.Thread(target=pool.retire, name="retire", daemon=True).start()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        if self.pool is not None:
+            self.pool.close()

@@ -139,6 +139,10 @@ class Pasts:
         self._open: OrderedDict[int, Past] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
     @property
     def folder(self) -> Path:
         return self._store.folder / "views" / "past"

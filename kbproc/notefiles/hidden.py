@@ -207,7 +207,7 @@ def inspect(fd: int, name: str) -> FileState | None:
     except NotANote as why:
         return FileState(f"{stat.S_IFMT(status.st_mode)}:{status.st_ino}", problem=why.reason)
     try:
-        writer = name.startswith(".") and _has_writer(opened) and _tells_writers_apart(fd)
+        writer = name.startswith(".") and has_writer(opened) and _tells_writers_apart(fd)
         data = all_bytes(opened)
     finally:
         os.close(opened)
@@ -221,7 +221,7 @@ def inspect(fd: int, name: str) -> FileState | None:
     )
 
 
-def _has_writer(fd: int) -> bool:
+def has_writer(fd: int) -> bool:
     """Whether a program holds the file open for writing; `fd` is open for reading.
 
     Linux says so when it is asked for a lease on a file of one's own; elsewhere the answer is
@@ -245,7 +245,7 @@ def _tells_writers_apart(fd: int) -> bool:
     os.close(created)
     opened = open_file(fd, probe)
     try:
-        return not _has_writer(opened)
+        return not has_writer(opened)
     finally:
         os.close(opened)
         unlink(fd, probe)

@@ -83,7 +83,7 @@ class Notebooks:
         book = self.book(agent)
         if book.synced or self._closed:
             return True
-        self._begin(book)
+        self.begin(book)
         return False
 
     def ensure(self, agent: AgentRow) -> Notebook:
@@ -104,7 +104,7 @@ class Notebooks:
             self._sync(book)
         self._store.changed()  # whoever waits for it, too
 
-    def _begin(self, book: Notebook) -> None:
+    def begin(self, book: Notebook) -> None:
         """The first sync of a folder that somebody waits for: others may take long, or hang."""
         with self._guard:
             if book in self._begun or self._closed:
@@ -218,9 +218,9 @@ class Notebooks:
                 due = self._pending or self._later
                 self._pending, self._later = set(), self._later - due
             for slug in sorted(due):
-                self._sync_agent(slug)
+                self.sync_agent(slug)
 
-    def _sync_agent(self, slug: str) -> None:
+    def sync_agent(self, slug: str) -> None:
         agent = self._store.published.roster.agents.get(slug)
         if agent is None or agent.deleted_at is not None or self._closed:
             return

@@ -169,12 +169,12 @@ class Sync:
         if not rows:
             return True
         if self._restores:
-            return self._restore(rows)
+            return self.restore(rows)
         if not diff.bulk or self._approved.issuperset(row.id for row in rows):
-            return self._record_removed(rows)
+            return self.record_removed(rows)
         return True
 
-    def _record_removed(self, rows: list[DocumentRow]) -> bool:
+    def record_removed(self, rows: list[DocumentRow]) -> bool:
         gone = self.book.store.commit(partial(self._append_deletions, rows))
         for row in gone:
             self._count(str(row.source_id), "removed")
@@ -194,7 +194,7 @@ class Sync:
             lane.append([DocDeleted(id=row.id) for row in gone], actor=ACTOR, method=METHOD)
         return gone
 
-    def _restore(self, rows: list[DocumentRow]) -> bool:
+    def restore(self, rows: list[DocumentRow]) -> bool:
         """A file that can't be written is a warning; the others are written all the same."""
         settled = True
         for row in rows:

@@ -119,7 +119,7 @@ class InProcess:
         elif self._listening is not None:
             self._listening.close()
 
-    def _open(self) -> Library:
+    def open(self) -> Library:
         if self._owner is None:
             self._owner = Owner(self._config, self._host, registry=self._registry)
             self._owner.open(self._listening)
@@ -130,7 +130,7 @@ class InProcess:
             registry=self._registry,
             host=self._host,
             peer=self._peer,
-            open_library=self._open,
+            open_library=self.open,
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,

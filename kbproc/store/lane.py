@@ -92,6 +92,11 @@ class Turns:
         self._queue: list[Ticket[Any]] = []
         self._changing = threading.Lock()
 
+    @property
+    def queued(self) -> int:
+        """How many writes wait for the lane."""
+        return len(self._queue)
+
     def take(self, work: Callable[[Lane], T]) -> T:
         """Raises whatever `work` raised, or what `run` raised."""
         ticket = Ticket(work)

@@ -75,7 +75,7 @@ class Store(Front):
         self.vectors: Vectors | None = None
         self.model: StoreModel = NoModel()
         self._place = place
-        self._turns = Turns(self._run)
+        self.turns = Turns(self._run)
         self._exclusive = threading.Lock()
         self._roster = self._writer_queries().roster()
 
@@ -115,7 +115,7 @@ class Store(Front):
 
         if self.model.pack is None:
             return
-        with self._turns.lane:
+        with self.turns.lane:
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
             follow.catch_up(vectors, self.log, self.catalog)
             self.vectors = vectors
@@ -143,7 +143,7 @@ class Store(Front):
 
     def lane(self) -> AbstractContextManager[object]:
         """Writers wait; whatever they have written is durable and shown."""
-        return self._turns.lane
+        return self.turns.lane
 
     def swap_vectors(self, vectors: Vectors) -> None:
         """In the lane. A vector that is packed meanwhile is looked for once more."""
@@ -177,7 +177,7 @@ class Store(Front):
         Writers that arrive meanwhile share the next fsync. Raises whatever
         `work` raised, or store.io with nothing of it kept.
         """
-        return self._turns.take(work)
+        return self.turns.take(work)
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         if self.broken is not None:

@@ -20,7 +20,7 @@ class Steps:
         self.folder, self.seen = folder, list[tuple[str, list[str]]]()
         self._fsync = os.fsync
         monkeypatch.setattr(os, "fsync", self.fsync)
-        monkeypatch.setattr(failpoints, "_armed", self.note)
+        failpoints.arm(self.note)
 
     def note(self, step: str) -> None:
         self.seen.append((step, sorted(path.name for path in self.folder.iterdir())))

@@ -597,7 +597,7 @@ def test_a_suffix_of_any_course_is_undone_and_done_again(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Path(folder) / "store", cwd=Path(folder), model="none")
-        session.library.parsers._pool = parsers
+        session.library.parsers.pool = parsers
         try:
             for step in first:
                 do(session, *step)
@@ -617,7 +617,7 @@ def test_a_suffix_of_any_course_is_undone_and_done_again(
             found = doctor.compare(session.store)
             assert {name: wrong for name, wrong in found.items() if wrong} == {}
         finally:
-            session.library.parsers._pool = None
+            session.library.parsers.pool = None
             session.close()
 
 

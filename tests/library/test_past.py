@@ -11,7 +11,7 @@ import pytest
 from kbproc.library import past
 from tests.conftest import OpenSession
 from tests.kit.corpus import QUESTIONS, change, confirmed, fill
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import until
 from tests.kit.talk import Session
 
 READS: list[tuple[str, dict[str, Any]]] = [
@@ -123,7 +123,7 @@ def test_few_are_kept(session: Session) -> None:
         assert len(session.data("doc.list", as_of=seq)) == seq - 1
         kept = list((session.store.folder / "views" / "past").iterdir())
         assert len(kept) <= past.KEPT
-        assert len(session.library.pasts._open) <= past.OPEN
+        assert len(session.library.pasts) <= past.OPEN
 
 
 def test_one_that_is_read_stays(session: Session) -> None:
@@ -164,10 +164,7 @@ def test_many_missing_vectors_come_in_the_background(
     assert pack is not None
     pack.erase([pack.key_at(row) for row in range(len(pack))])
     session.data("doc.list", as_of=seq)
-    thread = session.library.pasts._open[seq]._thread
-    assert thread is not None
-    thread.join(PATIENCE)
-    assert told(session, as_of=seq) == then
+    until(lambda: told(session, as_of=seq) == then, "the vectors of then")
     session.library.rebuild()
     session.library.embedding.wake()
     session.embedded()

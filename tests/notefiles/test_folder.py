@@ -604,7 +604,7 @@ def test_a_program_that_holds_the_file_open(folder: Path, remove_it: bool) -> No
 
 def test_where_every_file_looks_written_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on NFS: nothing is left behind."""
-    monkeypatch.setattr(hidden, "_has_writer", lambda fd: True)
+    monkeypatch.setattr(hidden, "has_writer", lambda fd: True)
     write(folder, "one", b"# a", None)
     write(folder, "one", b"# b", digest(b"# a"))
     assert names(folder) == ["one.md"]

@@ -109,7 +109,7 @@ def test_a_hundred_who_wait_begin_one_sync(
         goes_on.wait(PATIENCE)
 
     syncing(monkeypatch, wait)
-    monkeypatch.setattr(books, "_sync_agent", lambda slug: None)
+    monkeypatch.setattr(books, "sync_agent", lambda slug: None)
     books.start()
     try:
         assert not any(books.ready("gitea") for _ in range(100))
@@ -123,8 +123,8 @@ def test_whoever_waits_learns_of_a_sync_that_somebody_else_did(
     session: Session, books: Notebooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parked = threading.Event()
-    monkeypatch.setattr(books, "_sync_agent", lambda slug: None)
-    monkeypatch.setattr(books, "_begin", lambda book: parked.set())
+    monkeypatch.setattr(books, "sync_agent", lambda slug: None)
+    monkeypatch.setattr(books, "begin", lambda book: parked.set())
     books.start()
     (books.book(session.store.published.roster.agents["gitea"]).folder / "todo.md").unlink()
     reader, found = session.another("user"), list[Any]()
@@ -147,7 +147,7 @@ def test_one_command_waits_for_a_sync_that_has_begun(
     syncing(monkeypatch, lambda book: goes_on.wait(PATIENCE))
     config = Config(store=folder, cache=folder.parent / "cache", actor="user")
     command = InProcess(config=config, registry=registry(), host=FixedHost())
-    library = command._open()
+    library = command.open()
     library.start()
     store = library.store
     real = store.wait_for_change

@@ -20,6 +20,7 @@ from kbproc.base import failpoints
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.health import doctor
+from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import hidden
 from kbproc.notefiles.file import MOST_BYTES, digest
 from kbproc.notes.background import Notebooks
@@ -289,13 +290,13 @@ def test_a_file_put_back_meanwhile_is_not_removed(
     write(folder, aa="1", bb="2", cc="3")
     sync(session)
     (folder / "aa.md").unlink()
-    record = Sync._record_removed
+    record = Sync.record_removed
 
     def late(sync: Sync, rows: list[DocumentRow]) -> bool:
         write(folder, aa="1")
         return record(sync, rows)
 
-    monkeypatch.setattr(Sync, "_record_removed", late)
+    monkeypatch.setattr(Sync, "record_removed", late)
     assert sync(session) == {"agents": 1, "unchanged": 3}
     assert get(session, "aa")["revision"] == 1
 
@@ -308,13 +309,13 @@ def test_restore_goes_on_past_what_stands_in_the_way(
     for slug in ("aa", "bb", "cc"):
         (folder / f"{slug}.md").unlink()
     (folder / "bb.md").mkdir()
-    restore = Sync._restore
+    restore = Sync.restore
 
     def late(sync: Sync, rows: list[DocumentRow]) -> bool:
         (folder / "aa.md").mkdir()
         return restore(sync, rows)
 
-    monkeypatch.setattr(Sync, "_restore", late)
+    monkeypatch.setattr(Sync, "restore", late)
     done = session.data("note.sync", agent="gitea", restore=True)
     assert (done["restored"], len(done["warnings"])) == (1, 1)
     assert "aa is not restored" in done["warnings"][0]
@@ -446,12 +447,21 @@ def test_an_edit_is_found_soon(session: Session, folder: Path, watched: Notebook
 
 
 def test_the_watcher_holds_large_removals_back(
-    session: Session, folder: Path, watched: Notebooks
+    session: Session, folder: Path, watched: Notebooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, aa="1", bb="2", cc="3")
     eventually(lambda: len(slugs(session)) == 3)
-    for path in folder.glob("*.md"):
-        path.unlink()
+    scan, one_at_a_time = notefolder.scan, threading.Lock()
+
+    def whole(*given: Any, **named: Any) -> notefolder.Scan:
+        """Never while files are being removed: one of three may go."""
+        with one_at_a_time:
+            return scan(*given, **named)
+
+    monkeypatch.setattr(notefolder, "scan", whole)
+    with one_at_a_time:
+        for path in folder.glob("*.md"):
+            path.unlink()
     notice = lambda: session.ask("note.list", agent="gitea")["result"]["meta"].get("notice")  # noqa: E731
     eventually(lambda: any("have no file any more" in said for said in notice() or []))
     write(folder, dd="4")

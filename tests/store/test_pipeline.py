@@ -25,7 +25,7 @@ from kbproc.store.pipeline import LongWrite, Outcome
 from kbproc.store.store import Store
 from kbproc.views.catalog import fold
 from tests.conftest import OpenSession
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
 
@@ -575,8 +575,10 @@ class Holding:
             thread = threading.Thread(target=run, args=(number, job))
             thread.start()
             threads.append(thread)
-            while len(self._store._turns._queue) <= number and thread.is_alive():
-                thread.join(0.001)
+            until(
+                lambda n=number, t=thread: self._store.turns.queued > n or not t.is_alive(),
+                "its turn",
+            )
 
         def wait() -> list[Any]:
             for thread in threads:

@@ -95,7 +95,7 @@ class FullTextSnapshot:
         if scored is None:
             return FullTextHits([], [], 0)
         wanted = max(1, offset + limit)
-        if self._should_sift(query, restriction):
+        if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
             within = self._clauses.within(scored, query, by_label)
             ranked, total = self._sifted(within, restriction)
@@ -116,7 +116,7 @@ class FullTextSnapshot:
             take *= 4
         return self._in_order(hits), found.count
 
-    def _should_sift(self, query: Query, restriction: Restriction) -> bool:
+    def should_sift(self, query: Query, restriction: Restriction) -> bool:
         """Whether to fetch every match and drop what may not be seen, rather than to filter.
 
         An id in a filter costs as much as a match to fetch, about 0.4 µs, so the
@@ -174,13 +174,13 @@ class FullTextSnapshot:
 
         Words that the index does not know count too. 0 if nothing is asked for.
         """
-        return sum(t.boost * self._idf(t) * (K1 + 1) for t in terms(query))
+        return sum(t.boost * self.idf(t) * (K1 + 1) for t in terms(query))
 
     def explain(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, list[TermMatch]]:
         """For each chunk the words that matched, heaviest first."""
         matches: dict[int, list[TermMatch]] = {id: [] for id in chunk_ids}
         for term in terms(query):
-            idf = self._idf(term)
+            idf = self.idf(term)
             only = tantivy.Query.boolean_query(
                 [
                     (Occur.Must, self._clauses.term(term)),
@@ -199,7 +199,7 @@ class FullTextSnapshot:
         pairs = zip(words, stems(words), strict=True)
         return [word for word, stem in pairs if not self.searcher.doc_freq("stem", stem)]
 
-    def _idf(self, term: Term) -> float:
+    def idf(self, term: Term) -> float:
         df = self.searcher.doc_freq(term.field, term.word)
         return math.log(1 + (self._clauses.counted - df + 0.5) / (df + 0.5))
 
