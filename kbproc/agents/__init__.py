@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, and how a request is narrowed.
 
-Offers: agent · check · quotas · sight
+Offers: access · agent · check · folder · quotas
 May import: base · events · notefiles · views · store
 Light: yes
 """

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kbproc.agents.agent import notes_folder, sharing
+from kbproc.agents.folder import notes_folder, other_owner
 from kbproc.agents.quotas import quotas_of
 from kbproc.base import paths
 from kbproc.base.wording import plural
@@ -63,7 +63,7 @@ def examine(
 def _kbs(queries: Queries, row: AgentRow) -> Finding:
     known = queries.kb_slugs()
     if row.kbs is None:
-        return _well("knowledge bases", f"all: {len(known)}")
+        return _passed("knowledge bases", f"all: {len(known)}")
     gone = [slug for slug in row.kbs if slug not in known]
     if gone:
         return Finding(
@@ -72,12 +72,12 @@ def _kbs(queries: Queries, row: AgentRow) -> Finding:
             message=f"not there: {_few(gone)}",
             hint="Create them with kb.create, or take them out with agent.update.",
         )
-    return _well("knowledge bases", _few(row.kbs) or "none: it sees its notes only")
+    return _passed("knowledge bases", _few(row.kbs) or "none: it sees its notes only")
 
 
 def _scopes(row: AgentRow, known: Collection[str]) -> Finding:
     if row.scopes is None:
-        return _well("scopes", "all that its process is given")
+        return _passed("scopes", "all that its process is given")
     odd = [scope for scope in row.scopes if scope not in known]
     if odd:
         return Finding(
@@ -93,7 +93,7 @@ def _scopes(row: AgentRow, known: Collection[str]) -> Finding:
             message="none: it may do nothing",
             hint="Give it some with agent.update.",
         )
-    return _well("scopes", _few(row.scopes))
+    return _passed("scopes", _few(row.scopes))
 
 
 def _limits(row: AgentRow) -> list[tuple[str, int]]:
@@ -103,7 +103,7 @@ def _limits(row: AgentRow) -> list[tuple[str, int]]:
 def _quota(name: str, limit: int, used: int) -> Finding:
     message = f"{used} of {limit} used"
     if used < limit * _NEARLY:
-        return _well(name, message)
+        return _passed(name, message)
     more = "over the quota" if used > limit else "full" if used == limit else "nearly full"
     return Finding(
         name=name,
@@ -115,23 +115,25 @@ def _quota(name: str, limit: int, used: int) -> Finding:
 
 def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[AgentRow]) -> Finding:
     where = paths.printable(folder)
-    taken = sharing(store, folder, row.slug, others)
+    taken = other_owner(store, folder, row.slug, others)
     if taken is not None:
-        return _ill(f"{where} is the notes folder of {taken}, too", "Name another: agent.update.")
+        return _failed(
+            f"{where} is the notes folder of {taken}, too", "Name another: agent.update."
+        )
     if not os.path.lexists(folder):
-        return _ill(f"{where} does not exist", "Bring it back, or make an empty one.")
+        return _failed(f"{where} does not exist", "Bring it back, or make an empty one.")
     real = Path(os.path.realpath(folder))
     if not real.is_dir():
-        return _ill(f"{where} is no folder", "Move away what is there and make a folder.")
+        return _failed(f"{where} is no folder", "Move away what is there and make a folder.")
     if not os.access(real, os.R_OK | os.X_OK):
-        return _ill(f"{where} can't be read", "Change its permissions.")
+        return _failed(f"{where} can't be read", "Change its permissions.")
     if not os.access(real, os.W_OK):
         return _warned("notes folder", f"{where} can't be written to", "Change its permissions.")
     expected = folder if row.folder is not None else store.origin.resolve() / "notes" / row.slug
     if real != expected:
         hint = "If that is meant, name that folder with agent.update."
         return _warned("notes folder", f"{where} leads to {paths.printable(real)}", hint)
-    return _well("notes folder", where)
+    return _passed("notes folder", where)
 
 
 def _files(folder: Path, known: Sequence[DocumentRow]) -> Iterator[Finding]:
@@ -153,7 +155,7 @@ def _files(folder: Path, known: Sequence[DocumentRow]) -> Iterator[Finding]:
     if told:
         yield _warned("notes", "; ".join(told), "Run note.sync.")
     else:
-        yield _well("notes", f"{plural(len(recorded), 'note')}, as their files are")
+        yield _passed("notes", f"{plural(len(recorded), 'note')}, as their files are")
     if found.skipped:
         reasons = " ".join(skipped.reason for skipped in found.skipped[:_MOST_NAMED])
         more = len(found.skipped) - _MOST_NAMED
@@ -161,7 +163,7 @@ def _files(folder: Path, known: Sequence[DocumentRow]) -> Iterator[Finding]:
         yield _warned("skipped files", reasons + more_told, "What is skipped is in no note.")
 
 
-def _well(name: str, message: str) -> Finding:
+def _passed(name: str, message: str) -> Finding:
     return Finding(name=name, status="pass", message=message)
 
 
@@ -169,7 +171,7 @@ def _warned(name: str, message: str, hint: str | None) -> Finding:
     return Finding(name=name, status="warn", message=message, hint=hint)
 
 
-def _ill(message: str, hint: str) -> Finding:
+def _failed(message: str, hint: str) -> Finding:
     return Finding(name="notes folder", status="fail", message=message, hint=hint)
 
 

@@ -104,14 +104,14 @@ class Call:
         `whole`: for a method that concerns the whole store, which no agent may call.
         Raises resource.not_found for an agent that is not there (any more).
         """
-        from kbproc.agents.sight import require_agent, sight_of
+        from kbproc.agents.access import require_agent, visible_to
         from kbproc.store.visible import narrowed_store
 
         store = self.library.store
         self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named)
         if self.agent is not None and self.agent.scopes is not None:
             self.scopes = self.peer.scopes & set(self.agent.scopes)
-        self.sight = None if whole else sight_of(self.agent, self.scopes)
+        self.sight = None if whole else visible_to(self.agent, self.scopes)
         self._store = narrowed_store(store, self.sight)
 
     @contextlib.contextmanager

@@ -15,7 +15,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ListParams
 from kbproc.calls.reply import Reply
-from kbproc.search.search import Found
+from kbproc.search.search import Answer
 
 K = TypeVar("K", int, str)
 R = TypeVar("R")
@@ -71,7 +71,7 @@ def page_reply(
     )
 
 
-def found_reply(found: Found) -> Reply:
+def found_reply(found: Answer) -> Reply:
     """What a search answers, with its meta."""
     results = found.results
     return Reply(

@@ -5,13 +5,8 @@ deletion of entries does to their chains.
 Refuses to know: texts and their parsing, search, the wire.
 
 An entry is superseded by at most one other; who supersedes it may be superseded in turn.
-<<<<<<< HEAD
 `head` is the entry at the chain's end, kept by the fold of the log:
 see views/catalog/folds/entry.py.
-=======
-`head` is the entry at the chain's end, kept by the fold of the log: see
-views/catalog/folds/entry.py.
->>>>>>> fa78361 (Two lines within their length)
 """
 
 from __future__ import annotations

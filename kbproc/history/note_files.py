@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.agents.agent import notes_folder
+from kbproc.agents.folder import notes_folder
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocWritten

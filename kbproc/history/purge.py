@@ -263,7 +263,7 @@ def _erase_vectors(reached: Reach, trace: Trace) -> int:
 
 
 def _erase_views(store: Store) -> None:
-    query.clear(store.folder)
+    query.remove_copies(store.folder)
     rebuild.rebuild(store)
 
 

@@ -7,9 +7,9 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.pages import found_reply
 from kbproc.calls.reply import Reply
 from kbproc.search import search as service
+from kbproc.search.hits import Results
 from kbproc.search.layout import as_hits
 from kbproc.search.params import Search
-from kbproc.search.search import Results
 
 
 @method(

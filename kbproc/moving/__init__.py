@@ -2,8 +2,8 @@
 
 Refuses to know: who asks for it.
 
-Offers: backup · incoming.agents · incoming.contents · incoming.incoming · outgoing · place ·
-    portable.lines · portable.reading
+Offers: backup · incoming.agents · incoming.contents · incoming.run · outgoing · place ·
+    portable.file · portable.lines
 May import: base · log · events · notefiles · views · store · documents · agents
 Light: yes
 """

@@ -2,7 +2,7 @@
 
 Owns: making the lines from one position, in batches; a new file for them that
 appears whole or not at all.
-Refuses to know: who asks for them, and how lines are read (moving/portable/reading.py).
+Refuses to know: who asks for them, and how lines are read (moving/portable/file.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.document import DocType
 from kbproc.moving.place import exists
+from kbproc.moving.portable.file import MAX_LINE_BYTES, VERSION
 from kbproc.moving.portable.lines import (
     Agent,
     Chunk,
@@ -36,7 +37,6 @@ from kbproc.moving.portable.lines import (
     Origin,
     encode,
 )
-from kbproc.moving.portable.reading import MAX_LINE_BYTES, VERSION
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
@@ -47,7 +47,7 @@ _BATCH_ROWS = 200
 _BATCH_CHUNKS = 2000
 
 
-class Made(NamedTuple):
+class OutgoingLine(NamedTuple):
     """A line on its way out; `line` is None for what fits none, or for a note that is lost."""
 
     line: Line | None
@@ -66,7 +66,7 @@ def lines(
     sources: bool,
     most_bytes: int = MAX_LINE_BYTES,
     hashed: bool = True,
-) -> Iterator[Made]:
+) -> Iterator[OutgoingLine]:
     """Every line in order, made from what `queries` sees; memory stays that of a batch.
 
     A source that is lost, or that would make its line too long, is left out.
@@ -93,8 +93,8 @@ def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
     return queries.agents() if wanted.kbs is None else []
 
 
-def _made(line: Line, **more: Any) -> Made:
-    return Made(line, encode(line) + b"\n", **more)
+def _made(line: Line, **more: Any) -> OutgoingLine:
+    return OutgoingLine(line, encode(line) + b"\n", **more)
 
 
 def _before_end(
@@ -104,7 +104,7 @@ def _before_end(
     wanted: DocumentFilter,
     sources: bool,
     most_bytes: int,
-) -> Iterator[Made]:
+) -> Iterator[OutgoingLine]:
     yield _made(header)
     for row in queries.kbs():
         if wanted.kbs is None or row.slug in wanted.kbs:
@@ -132,13 +132,13 @@ def _agent(row: AgentRow) -> Agent:
     )
 
 
-def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> Made:
+def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> OutgoingLine:
     data = _source(store, row, most_bytes)
     if data is None:
-        return Made(None, b"", row.id, row.title)
+        return OutgoingLine(None, b"", row.id, row.title)
     line = Note(agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at)
     made = _made(line, id=row.id, title=row.title)
-    return made if len(made.data) <= most_bytes else Made(None, b"", row.id, row.title)
+    return made if len(made.data) <= most_bytes else OutgoingLine(None, b"", row.id, row.title)
 
 
 def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Entry]:
@@ -191,7 +191,7 @@ def _document(
     entry: Entry | None,
     sources: bool,
     most_bytes: int,
-) -> Made:
+) -> OutgoingLine:
     wanted = sources or entry is not None  # the body of an entry is more than its chunks
     source = _source(store, row, most_bytes) if wanted else None
     line = _line_of(row, chunks, entry, source)
@@ -201,8 +201,8 @@ def _document(
         data = encode(line) + b"\n"
     bodiless = entry is not None and source is None
     if bodiless or len(data) > most_bytes:
-        return Made(None, b"", row.id, row.title)
-    return Made(line, data, row.id, row.title, wanted and source is None)
+        return OutgoingLine(None, b"", row.id, row.title)
+    return OutgoingLine(line, data, row.id, row.title, wanted and source is None)
 
 
 def _source(store: SeenStore, row: DocumentRow, most_bytes: int) -> bytes | None:

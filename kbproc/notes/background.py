@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbproc.agents.agent import notes_folder
+from kbproc.agents.folder import notes_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
 from kbproc.notefiles.watch import Watcher

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from kbproc.agents.agent import notes_folder
+from kbproc.agents.folder import notes_folder
 from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake

@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, and how each channel ranks inside.
 
-Offers: layout · params · search
+Offers: hits · layout · params · search
 May import: base · text · views · store · documents
 Light: yes
 """

@@ -1,7 +1,6 @@
 """Search: from a query to a page of hits.
 
-Owns: what is answered, the mode that can be served,
-scores, totals, paging, explain.
+Owns: the mode that can be served, scores, totals and paging.
 Refuses to know: the wire, how candidates are found, how each channel ranks inside.
 """
 
@@ -17,6 +16,7 @@ from kbproc.documents import lookup, selection
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.search.hints import why_nothing
+from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.params import Search
 from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
@@ -36,57 +36,7 @@ _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
 
 
-class HitSource(Struct, kw_only=True, frozen=True):
-    """Where a hit stands. `chunk_index` counts from 0."""
-
-    document_id: int
-    title: str
-    path: str | None
-    type: str
-    page: int | None
-    section: str | None
-    chunk_index: int
-    total_chunks: int
-    tags: list[str]
-    kb: str
-
-
-class Breakdown(Struct, kw_only=True, frozen=True):
-    """What each channel gave to the score; null where it takes no part."""
-
-    fts: float | None
-    vector: float | None
-
-
-class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """`highlights`: character offsets into `snippet`. `explain` only on request.
-
-    `head`: of an entry that is superseded, the one that holds now.
-    """
-
-    chunk_id: int
-    score: float
-    score_breakdown: Breakdown
-    text: str
-    snippet: str
-    highlights: list[tuple[int, int]]
-    source: HitSource
-    confidence: int | None
-    expires_at: str | None
-    superseded_by: int | None
-    head: int | msgspec.UnsetType = msgspec.UNSET
-    explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-
-
-class Results(Struct, kw_only=True, frozen=True):
-    query: str
-    results: list[Hit]
-    total_matches: int
-    total_is_exact: bool
-    returned: int
-
-
-class Found(Struct, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True):
     results: Results
     has_more: bool
     hint: str | None
@@ -96,7 +46,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 def run(
     state: State, params: Search, *, now: str, centre: Centre = "densest", **only: Any
-) -> Found:
+) -> Answer:
     """`now`: the moment at which entries must hold; `only`: more of a DocumentFilter.
 
     Raises resource.not_found for an unknown knowledge base.
@@ -111,11 +61,11 @@ def run(
     with state.model.searching():
         try:
             with state.reading() as snapshot:
-                return _Searching(state, snapshot, params, filter, centre).found()
+                return _Searching(state, snapshot, params, filter, centre).answer()
         except Moved:
             with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(state, snapshot, params, filter, centre).found()
+                return _Searching(state, snapshot, params, filter, centre).answer()
 
 
 def _model_of(state: State) -> tuple[Model, Vectors | None]:
@@ -147,7 +97,7 @@ class _Searching:
         self.wanted = params.offset + params.limit
         self.embedding, self.vectors = _model_of(state)
 
-    def found(self) -> Found:
+    def answer(self) -> Answer:
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
@@ -173,7 +123,7 @@ class _Searching:
                 notice=self.notice,
             )
         freshness = self.state.freshness(self.snapshot)
-        return Found(
+        return Answer(
             results=results,
             has_more=len(ranked) > self.wanted,
             hint=hint,
@@ -282,57 +232,24 @@ class _Searching:
     def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
         chars = self.params.snippet_chars
         short = snippet(row.text, self.query.terms, chars, centre=self.centre)
-        return Hit(
-            chunk_id=id,
-            score=fused.score,
-            score_breakdown=Breakdown(fts=fused.fts, vector=fused.vector),
-            text=row.text,
-            snippet=short.text,
-            highlights=short.highlights if self.params.highlight else [],
-            source=HitSource(
-                document_id=row.document_id,
-                title=row.title,
-                path=row.path or row.url,
-                type=row.type,
-                page=row.page,
-                section=row.section,
-                chunk_index=row.idx,
-                total_chunks=row.chunk_count,
-                tags=list(row.tags),
-                kb=row.kb,
-            ),
-            confidence=row.confidence,
-            expires_at=row.expires_at,
-            superseded_by=row.superseded_by,
-            head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
-            explain=self._explained(id, pool) if self.params.explain else msgspec.UNSET,
+        return hit_of(
+            id,
+            fused,
+            row,
+            short if self.params.highlight else short._replace(highlights=[]),
+            explain=self._explanation(id, pool) if self.params.explain else msgspec.UNSET,
         )
 
-    def _explained(self, id: int, pool: Pool) -> dict[str, Any]:
+    def _explanation(self, id: int, pool: Pool) -> dict[str, Any]:
         candidate = next(c for c in pool.candidates if c.chunk_id == id)
         terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
-        formula = (
-            {"fusion": "rrf", "k": fusion.RRF_K}
-            if self.params.fusion == "rrf"
-            else {
-                "fusion": "blend",
-                "fts_weight": fusion.FULLTEXT_WEIGHT,
-                "vector_weight": fusion.VECTOR_WEIGHT,
-            }
+        return explanation(
+            candidate,
+            terms,
+            bound=pool.bound,
+            fusion_name=self.params.fusion,
+            sees_all=self.snapshot.sight is None,
         )
-        told, bound = [t._asdict() for t in terms], {"bound": pool.bound}
-        if self.snapshot.sight is not None:  # how rare a word is, tells what else is there
-            told, bound = [{"word": t.word, "form": t.form} for t in terms], {}
-        return {
-            "fts": {
-                "rank": candidate.fts_rank,
-                "bm25": candidate.bm25,
-                **bound,
-                "terms": told,
-            },
-            "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
-            "formula": formula,
-        }
 
 
 def _at_most_each(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kbproc.agents.sight import require_agent, sight_of
+from kbproc.agents.access import require_agent, visible_to
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Peer
 from kbproc.sharing.opened import Opened
@@ -72,7 +72,7 @@ def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:
     if agent is not None:
         scopes = scopes if agent.scopes is None else scopes & set(agent.scopes)
         bound = {"agent": agent.slug, "scopes": sorted(scopes)}
-    seen = narrowed(store, sight_of(agent, scopes))
+    seen = narrowed(store, visible_to(agent, scopes))
     with seen.reading() as snapshot:
         freshness = seen.freshness(snapshot)
     return wire.plain_event("ready", {"seq": freshness.seq, "freshness": freshness, **bound})

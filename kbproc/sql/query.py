@@ -50,7 +50,7 @@ class Column(Struct, frozen=True, kw_only=True):
     type: str
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class Rows(Struct, frozen=True, kw_only=True):
     """`seq`: the position that was read. Ints beyond 64 bits are text; NaN is null."""
 
     columns: list[Column]
@@ -59,7 +59,7 @@ class Found(Struct, frozen=True, kw_only=True):
     seq: int
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class CatalogSource(Struct, frozen=True, kw_only=True):
     """A catalog's file as it is called now, the folder for its copies, and how to copy it.
 
     `still` runs what it is given while nobody writes to the file or makes another.
@@ -70,21 +70,21 @@ class Source(Struct, frozen=True, kw_only=True):
     still: Callable[[Callable[[], None]], None]
 
 
-def live(store: Store) -> Source:
+def current_catalog(store: Store) -> CatalogSource:
     """What readers see now: in the lane nothing is committed, and a turn appends nothing."""
 
     def still(copy: Callable[[], None]) -> None:
         store.commit(lambda lane: copy())
 
     copies = copies_of(store.folder)
-    return Source(catalog=lambda: store.catalog.path, copies=copies, still=still)
+    return CatalogSource(catalog=lambda: store.catalog.path, copies=copies, still=still)
 
 
 def copies_of(folder: Path) -> Path:
     return folder / "views" / "sql"
 
 
-def clear(folder: Path) -> None:
+def remove_copies(folder: Path) -> None:
     """Removes every copy of the store's catalog; a query that runs keeps what it has opened."""
     shutil.rmtree(copies_of(folder), ignore_errors=True)
 
@@ -94,7 +94,7 @@ def _never() -> bool:
 
 
 def run(
-    source: Source,
+    source: CatalogSource,
     sql: str,
     params: Sequence[Any] | dict[str, Any] = (),
     *,
@@ -103,22 +103,22 @@ def run(
     cancelled: Callable[[], bool] = _never,
     memory_bytes: int = MEMORY_BYTES,
     most_bytes: int = MOST_BYTES,
-) -> Found:
+) -> Rows:
     """The first `limit` rows. `most_bytes` bounds them as JSON, `timeout_ms` all that is done.
 
     Raises input.invalid_params, input.too_large, operation.timeout, operation.failed,
     operation.cancelled, server.overloaded, store.io, and what the store's lane raises.
     """
-    patience = Patience(timeout_ms, cancelled)
-    with turn(patience), Process(patience, memory_bytes) as process:
-        with _held(_copying, patience):
+    deadline = Deadline(timeout_ms, cancelled)
+    with turn(deadline), Process(deadline, memory_bytes) as process:
+        with _holding(_copying, deadline):
             copy = copied(source, process)
             process.step("open", str(copy), memory_bytes)
         answer = process.step("query", sql, params, limit, most_bytes)
-    return msgspec.convert({**answer, "seq": _seq(copy)}, Found)
+    return msgspec.convert({**answer, "seq": _seq(copy)}, Rows)
 
 
-class Patience:
+class Deadline:
     """How long the request may still take. Methods raise operation.timeout or .cancelled."""
 
     def __init__(self, timeout_ms: int, cancelled: Callable[[], bool]) -> None:
@@ -148,7 +148,7 @@ class Patience:
 
 
 @contextlib.contextmanager
-def turn(patience: Patience) -> Iterator[None]:
+def turn(deadline: Deadline) -> Iterator[None]:
     """Raises server.overloaded at once if too many are waiting already."""
     if not admitted.acquire(blocking=False):
         raise KbprocError(
@@ -157,15 +157,15 @@ def turn(patience: Patience) -> Iterator[None]:
             retry_after_ms=1000,
         )
     try:
-        with _held(_running, patience):
+        with _holding(_running, deadline):
             yield
     finally:
         admitted.release()
 
 
 @contextlib.contextmanager
-def _held(lock: threading.Semaphore | threading.Lock, patience: Patience) -> Iterator[None]:
-    while not lock.acquire(timeout=patience.next()):
+def _holding(lock: threading.Semaphore | threading.Lock, deadline: Deadline) -> Iterator[None]:
+    while not lock.acquire(timeout=deadline.next()):
         pass
     try:
         yield
@@ -176,17 +176,17 @@ def _held(lock: threading.Semaphore | threading.Lock, patience: Patience) -> Ite
 # ---------------------------------------------------------------------- the copies
 
 
-def copied(source: Source, process: Process) -> Path:
+def copied(source: CatalogSource, process: Process) -> Path:
     """A copy of the catalog as it is now, made only if its file has changed.
 
     Until a process has opened the copy, no other may be made: that removes it.
     """
     source.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
     good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
-    return good or _fresh(source, process)
+    return good or _new_copy(source, process)
 
 
-def _fresh(source: Source, process: Process) -> Path:
+def _new_copy(source: CatalogSource, process: Process) -> Path:
     new = source.copies / "new"
     states: list[str] = []
 
@@ -219,8 +219,8 @@ def _state(catalog: Path) -> str:
     known: list[int] = []
     for path in (catalog, catalog.with_name(catalog.name + ".wal")):
         with contextlib.suppress(FileNotFoundError):
-            told = path.stat()
-            known += [told.st_ino, told.st_size, told.st_mtime_ns]
+            status = path.stat()
+            known += [status.st_ino, status.st_size, status.st_mtime_ns]
     return blake2b(repr(known).encode(), digest_size=8).hexdigest()
 
 
@@ -230,17 +230,17 @@ def _state(catalog: Path) -> str:
 class Process(Child):
     """One process for one query: nothing of it is left for the next."""
 
-    def __init__(self, patience: Patience, memory_bytes: int, module: str = _WORKER) -> None:
+    def __init__(self, deadline: Deadline, memory_bytes: int, module: str = _WORKER) -> None:
         # Its own end comes a second after ours, so that ours is told.
-        given = (str(os.getpid()), str(patience.seconds + 1))
+        given = (str(os.getpid()), str(deadline.seconds + 1))
         super().__init__(module, *given, environment={"TZ": "UTC", "MALLOC_ARENA_MAX": "1"})
-        self._patience = patience
+        self._deadline = deadline
         self._memory = memory_bytes
 
     def step(self, name: str, *given: Any) -> Any:
         """Raises what the step was refused with, or why there is no answer."""
         try:
-            self.send(msgspec.json.encode([name, *given]) + b"\n", self._patience.next)
+            self.send(msgspec.json.encode([name, *given]) + b"\n", self._deadline.next)
             answer = msgspec.json.decode(self._line())
         except (EOFError, BrokenPipeError):
             raise self._death() from None
@@ -251,13 +251,13 @@ class Process(Child):
     def _line(self) -> bytearray:
         line = bytearray()
         while not line.endswith(b"\n"):
-            line += self.receive(_PIECE, self._patience.next)
+            line += self.receive(_PIECE, self._deadline.next)
         return line
 
-    def _refusal(self, told: dict[str, Any]) -> KbprocError:
-        if told["type"] == "memory":
+    def _refusal(self, fields: dict[str, Any]) -> KbprocError:
+        if fields["type"] == "memory":
             return KbprocError("input.too_large", f"The query {self._much()}.", hint=_SMALLER)
-        return KbprocError(told.pop("type"), told.pop("message"), **told)
+        return KbprocError(fields.pop("type"), fields.pop("message"), **fields)
 
     def _much(self) -> str:
         return f"needs more than {self._memory >> 20} MiB of memory"
@@ -265,7 +265,7 @@ class Process(Child):
     def _death(self) -> KbprocError:
         status = self.process.wait()
         if status == -signal.SIGALRM:
-            return self._patience.over()
+            return self._deadline.over()
         how = signal_name(status)
         message = f"The query ended its process ({how})."
         if may_lack_memory(status):

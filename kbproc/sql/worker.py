@@ -88,7 +88,7 @@ class Refused(Exception):
 
     def __init__(self, type: str, message: str, **more: Any) -> None:
         super().__init__(message)
-        self.told = {"type": type, "message": message, **more}
+        self.fields = {"type": type, "message": message, **more}
 
 
 def bad_sql(message: str, **more: Any) -> Refused:
@@ -115,7 +115,7 @@ def main() -> int:
         try:
             answer = steps[step](*given)
         except (Refused, MemoryError, RecursionError, OSError, duckdb.Error) as error:
-            answer = json.dumps({"error": _told(error, of_query=step == "query")}).encode()
+            answer = json.dumps({"error": _as_refusal(error, of_query=step == "query")}).encode()
         write_all(writer, answer + b"\n")
     return 0
 
@@ -192,9 +192,9 @@ def query(
     db.execute(f"select {casts} from {inner} as t({names}) limit {limit + 1}", params)  # noqa: S608
     plain = [not _is_json(kind) for _, kind in columns]
     rows = list(_rows(db, plain, limit, most_bytes))
-    told = json.dumps([{"name": name, "type": str(kind)} for name, kind in columns]).encode()
+    header = json.dumps([{"name": name, "type": str(kind)} for name, kind in columns]).encode()
     more = b"true" if db.fetchone() else b"false"
-    return b'{"columns":%b,"rows":[%b],"has_more":%b}' % (told, b",".join(rows), more)
+    return b'{"columns":%b,"rows":[%b],"has_more":%b}' % (header, b",".join(rows), more)
 
 
 def only_select(db: DuckDBPyConnection, sql: str, params: Sequence[Any] | dict[str, Any]) -> str:
@@ -253,14 +253,14 @@ def check(db: DuckDBPyConnection, sql: str) -> None:
 
 def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
     """Every object of the tree, without recursion: the tree is as deep as a user likes."""
-    waiting = [tree]
-    while waiting:
-        value = waiting.pop()
+    unvisited = [tree]
+    while unvisited:
+        value = unvisited.pop()
         if isinstance(value, dict):
             yield value
-            waiting.extend(value.values())
+            unvisited.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(value)
+            unvisited.extend(value)
 
 
 def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -292,20 +292,20 @@ def _no_view(name: str) -> Refused:
     return bad_sql(f"There is no view {name[:100]!r}.", valid_values=list(VIEWS), hint=_HINT)
 
 
-def _told(error: Exception, *, of_query: bool) -> dict[str, Any]:
+def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
     import duckdb
 
     if isinstance(error, Refused):
-        return error.told
+        return error.fields
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
         return {"type": "memory"}
     if isinstance(error, RecursionError):
-        return bad_sql("The statement, or a value that it finds, is nested too deeply.").told
+        return bad_sql("The statement, or a value that it finds, is nested too deeply.").fields
     if not of_query:
         return {"type": "store.io", "message": f"The catalog could not be copied: {error}"[:500]}
-    told = _in_duckdbs_words(str(error))
+    fields = _in_duckdbs_words(str(error))
     broken = (duckdb.InternalException, duckdb.FatalException, duckdb.IOException, OSError)
-    return {**told, "type": "operation.failed"} if isinstance(error, broken) else told
+    return {**fields, "type": "operation.failed"} if isinstance(error, broken) else fields
 
 
 def _in_duckdbs_words(text: str) -> dict[str, Any]:
@@ -314,8 +314,8 @@ def _in_duckdbs_words(text: str) -> dict[str, Any]:
     first, *rest = [line.strip() for line in said.split("\n") if line.strip()] or ["It failed."]
     near = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
     more = " ".join(line for line in rest if line not in near)
-    told = bad_sql(first[:500], hint=more[:500] or None).told
-    return {**told, "valid_values": _QUOTED.findall(near[0])} if near else told
+    fields = bad_sql(first[:500], hint=more[:500] or None).fields
+    return {**fields, "valid_values": _QUOTED.findall(near[0])} if near else fields
 
 
 # -------------------------------------------------------------------------- values
@@ -351,11 +351,11 @@ def _rows(
 
 
 def _row(values: Sequence[Any], plain: Sequence[bool]) -> bytes:
-    told = [
+    cells = [
         _plain(value) if is_plain or value is None else _decode(value)
         for value, is_plain in zip(values, plain, strict=True)
     ]
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return json.dumps(cells, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.agents.agent import notes_folder
+from kbproc.agents.folder import notes_folder
 from kbproc.documents.content import content_of_text
 from kbproc.events.document import DocWritten
 from kbproc.store.lane import Lane

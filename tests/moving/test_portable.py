@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from kbproc.moving import outgoing
 from kbproc.moving.incoming import agents as more
-from kbproc.moving.incoming import incoming, links
+from kbproc.moving.incoming import links, run
+from kbproc.moving.portable import file
 from kbproc.moving.portable import lines as format
-from kbproc.moving.portable import reading
 from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
@@ -665,7 +665,7 @@ def interrupt_after(
 
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of several batches."""
-    monkeypatch.setattr(incoming, "_BATCH_DOCUMENTS", 32)
+    monkeypatch.setattr(run, "_BATCH_DOCUMENTS", 32)
     odd = [document(n, f"alpha {n % 7}", title=f"T{n % 7}") for n in range(1, 100, 2)]
     even = [document(n, source={"source_id": f"s{n}"}) for n in range(2, 100, 2)]
     write(tmp_path / "x", [HEADER, KB, *sorted(odd + even, key=lambda line: int(line["id"]))])
@@ -899,7 +899,7 @@ def test_what_is_no_file(session: Session, tmp_path: Path) -> None:
 
 
 def test_a_line_without_end(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(file, "MAX_LINE_BYTES", 1 << 20)
     data = json.dumps(HEADER).encode() + b"\n" + b"x" * (2 << 20)
     error = refused(session, data)
     assert (error["type"], error["detail"]) == ("input.too_large", {"line": 2})
@@ -930,7 +930,7 @@ def test_folders_that_an_agent_may_not_have_here(session: Session, tmp_path: Pat
     lines += [{"type": "agent", "slug": "b3", "folder": str(store.folder / "notes" / "b3")}]
     lines += [{"type": "agent", "slug": "here", "folder": str(tmp_path / "other")}]
     told: list[str] = []
-    found = more.housed(
+    found = more.with_folders(
         store,
         agents_of(*lines),
         root=tmp_path,

@@ -26,7 +26,7 @@ from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.sql import query as sqlquery
 from kbproc.sql import views
-from kbproc.sql.query import Patience, Source
+from kbproc.sql.query import CatalogSource, Deadline
 from kbproc.store.lane import Lane
 from tests.conftest import OpenSession
 from tests.kit import knowledge
@@ -79,9 +79,9 @@ def process(
     module: str = "kbproc.sql.worker",
 ) -> Iterator[sqlquery.Process]:
     """One process for many statements, on the copy as it is."""
-    patience = Patience(600_000, lambda: False)
+    patience = Deadline(600_000, lambda: False)
     with sqlquery.Process(patience, memory_bytes, module) as running:
-        copy = sqlquery.copied(sqlquery.live(session.store), running)
+        copy = sqlquery.copied(sqlquery.current_catalog(session.store), running)
         running.step("open", str(copy), memory_bytes)
         yield running
 
@@ -675,7 +675,7 @@ def test_a_process_that_dies_fails_its_query_alone(world: Session) -> None:
 def test_only_so_many_at_once(world: Session) -> None:
     with contextlib.ExitStack() as turns:
         for _ in range(sqlquery.RUNNING):
-            turns.enter_context(sqlquery.turn(Patience(1000, lambda: False)))
+            turns.enter_context(sqlquery.turn(Deadline(1000, lambda: False)))
         assert (
             world.error("sql.query", sql="select 1", timeout_ms=50)["type"] == "operation.timeout"
         )
@@ -690,7 +690,7 @@ def test_only_so_many_at_once(world: Session) -> None:
 def test_a_cancelled_query_ends(world: Session) -> None:
     with pytest.raises(KbprocError, match="cancelled") as caught:
         sqlquery.run(
-            sqlquery.live(world.store),
+            sqlquery.current_catalog(world.store),
             "select 1",
             limit=1,
             timeout_ms=60_000,
@@ -718,14 +718,14 @@ def test_a_copy_is_good_until_something_changes(session: Session) -> None:
     (second,) = copies.iterdir()
     assert second != first
     assert (copies.stat().st_mode & 0o777, second.stat().st_mode & 0o777) == (0o700, 0o600)
-    sqlquery.clear(session.store.folder)
+    sqlquery.remove_copies(session.store.folder)
     assert not copies.exists()
     assert rows(session, "select title from documents") == [["New"]]
 
 
 def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
     """In the lane, after another turn's rows have been folded in but not shown."""
-    source = Source(
+    source = CatalogSource(
         catalog=lambda: session.store.catalog.path,
         copies=tmp_path / "copies",
         still=lambda copy: copy(),
@@ -769,7 +769,9 @@ def test_every_copy_is_one_committed_state(session: Session) -> None:
     writer.start()
     try:
         for _ in range(4):
-            found = sqlquery.run(sqlquery.live(session.store), sql, limit=1, timeout_ms=60_000)
+            found = sqlquery.run(
+                sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=60_000
+            )
             documents, told, chunks, seq = found.rows[0]
             assert (documents * 5, told or 0, seq) == (chunks, chunks, found.seq)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbproc.agents import agent
+from kbproc.agents import folder as folder_
 from kbproc.agents.agent import Agent
 from kbproc.base.params import WriteParams
 from kbproc.base.values import clean_name
@@ -50,7 +51,7 @@ def create(call: Call, params: CreateAgent) -> Decide:
     agent.check_slug(params.slug, call.peer.actor)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     peer = call.peer
-    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
+    folder = folder_.named_folder(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
     def decide(here: Here) -> Decision:
         agent.refuse_taken(here.queries, params.slug)
@@ -59,7 +60,7 @@ def create(call: Call, params: CreateAgent) -> Decide:
             revision=1,
             description=params.description,
             kbs=None if params.kbs is None else agent.check_kbs(here.queries, params.kbs),
-            folder=agent.placed(call.store, params.slug, folder),
+            folder=folder_.folder_to_record(call.store, params.slug, folder),
             scopes=scopes,
             quotas={} if params.quotas is None else params.quotas.given(),
             instructions=params.instructions or "",
@@ -67,8 +68,8 @@ def create(call: Call, params: CreateAgent) -> Decide:
         row = agent.row_of(event, created_at=here.now, now=here.now)
         return Decision(
             events=[event],
-            data=agent.shown(call.store, row),
-            effect=agent.folder_made(call.store, here.queries, row),
+            data=agent.agent_of(call.store, row),
+            effect=folder_.making_folder(call.store, here.queries, row),
         )
 
     return decide

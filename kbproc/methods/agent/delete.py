@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kbproc.agents import agent
+from kbproc.agents import folder as folder_
 from kbproc.base import paths
 from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural
@@ -50,7 +51,7 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
     def decide(here: Here) -> Decision:
         row = agent.require(here.queries, params.slug)
         notes = here.queries.notes(row.slug)
-        folder = paths.printable(agent.notes_folder(call.store, row))
+        folder = paths.printable(folder_.notes_folder(call.store, row))
         gone: list[Event] = [DocDeleted(id=note.id) for note in notes]
         kept = f"files in {folder} stay as they are"
         return Decision(

@@ -31,4 +31,4 @@ class GetAgent(ReadParams, kw_only=True, frozen=True):
 def get(call: Call, params: GetAgent) -> Reply:
     with call.store.reading() as snapshot:
         row = agent.require(snapshot.queries, params.slug, only=call.agent)
-        return Reply(data=agent.shown(call.store, row), seq=snapshot.seq)
+        return Reply(data=agent.agent_of(call.store, row), seq=snapshot.seq)

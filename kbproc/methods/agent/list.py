@@ -47,7 +47,7 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
             found = [call.agent] if call.agent.slug > page.after else []
         return page.reply(
             found,
-            lambda row: agent.shown(call.store, row),
+            lambda row: agent.agent_of(call.store, row),
             key=lambda row: row.slug,
             seq=snapshot.seq,
         )

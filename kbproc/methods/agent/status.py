@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kbproc.agents import agent
+from kbproc.agents import agent, folder
 from kbproc.agents.quotas import quotas_of, used
 from kbproc.base import paths
 from kbproc.base.params import ReadParams
@@ -67,6 +67,6 @@ def status(call: Call, params: StatusOfAgent) -> Reply:
                 for name, limit in sorted(quotas_of(row).items())
             ],
             kbs=known if row.kbs is None else [slug for slug in row.kbs if slug in known],
-            notes_folder=paths.printable(agent.notes_folder(call.store, row)),
+            notes_folder=paths.printable(folder.notes_folder(call.store, row)),
         )
         return Reply(data=data, seq=snapshot.seq)

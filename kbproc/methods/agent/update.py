@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from kbproc.agents import agent
+from kbproc.agents import folder as folder_
 from kbproc.agents.agent import Agent
 from kbproc.agents.quotas import quotas_of
 from kbproc.base.errors import KbprocError
@@ -61,7 +62,7 @@ def update(call: Call, params: UpdateAgent) -> Decide:
     given = _given(params)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     peer = call.peer
-    folder = agent.located(params.notes_folder, cwd=peer.cwd, root=peer.root)
+    folder = folder_.named_folder(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
     def decide(here: Here) -> Decision:
         row = agent.require(here.queries, params.slug)
@@ -71,10 +72,10 @@ def update(call: Call, params: UpdateAgent) -> Decide:
         moved = new.folder != row.folder
         return Decision(
             events=[event],
-            data=agent.shown(call.store, new),
+            data=agent.agent_of(call.store, new),
             targets=[agent.target_of(row)],
             changes=[f"new {name}" for name in given] + [f"clear {name}" for name in params.clear],
-            effect=agent.folder_made(call.store, here.queries, new) if moved else None,
+            effect=folder_.making_folder(call.store, here.queries, new) if moved else None,
         )
 
     return decide
@@ -120,7 +121,7 @@ def _changed(
     }
     new = {name: value for name, value in new.items() if value is not None}
     if folder is not None:
-        new["folder"] = agent.placed(call.store, row.slug, folder)
+        new["folder"] = folder_.folder_to_record(call.store, row.slug, folder)
     limits = {**quotas_of(row), **(params.quotas.given() if params.quotas else {})}
     new["quotas"] = {name: n for name, n in limits.items() if name not in params.clear}
     opened = {"kbs": "kbs", "scopes": "scopes", "notes_folder": "folder"}

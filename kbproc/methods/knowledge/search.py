@@ -14,8 +14,8 @@ from kbproc.documents import entry, selection
 from kbproc.documents.entry import TaskId
 from kbproc.search import params as asked
 from kbproc.search import search as service
+from kbproc.search.hits import Results
 from kbproc.search.layout import as_hits
-from kbproc.search.search import Results
 
 
 class SearchEntries(PastParams, kw_only=True, frozen=True):

@@ -85,7 +85,7 @@ def as_table(found: dict[str, Any], params: dict[str, Any]) -> Table:
 )
 def query(call: Call, params: SqlQuery) -> Reply:
     found = sqlquery.run(
-        sqlquery.live(call.library.store),
+        sqlquery.current_catalog(call.library.store),
         params.sql,
         params.params,
         limit=params.limit,

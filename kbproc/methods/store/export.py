@@ -17,7 +17,7 @@ from kbproc.calls.reply import Reply
 from kbproc.documents import lookup, selection
 from kbproc.moving import outgoing
 from kbproc.moving.place import NewPath, new_place
-from kbproc.moving.portable import lines, reading
+from kbproc.moving.portable import file, lines
 from kbproc.store.folder import FORMAT
 from kbproc.store.snapshot import Snapshot
 from kbproc.views.catalog.filters import DocumentFilter
@@ -87,7 +87,7 @@ def export(call: Call, params: Export) -> Reply:
 
 def _lines(
     call: Call, params: Export, snapshot: Snapshot, result: Exported
-) -> Iterator[outgoing.Made]:
+) -> Iterator[outgoing.OutgoingLine]:
     """Every line that goes out, counted."""
     wanted = DocumentFilter(kbs=selection.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
@@ -107,7 +107,7 @@ def _lines(
         wanted,
         sources=params.sources,
         hashed=in_file,
-        most_bytes=reading.MAX_LINE_BYTES if in_file else stream,
+        most_bytes=file.MAX_LINE_BYTES if in_file else stream,
     ):
         call.check_cancelled(documents=result.documents)
         _count(call, result, made)
@@ -118,7 +118,7 @@ def _lines(
             yield made
 
 
-def _count(call: Call, result: Exported, made: outgoing.Made) -> None:
+def _count(call: Call, result: Exported, made: outgoing.OutgoingLine) -> None:
     result.bytes += len(made.data)
     result.kbs += isinstance(made.line, lines.Kb)
     if isinstance(made.line, lines.Document):

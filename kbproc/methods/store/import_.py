@@ -17,10 +17,10 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.moving.incoming import incoming
-from kbproc.moving.incoming.agents import housed
+from kbproc.moving.incoming import run
+from kbproc.moving.incoming.agents import with_folders
 from kbproc.moving.incoming.contents import Contents, Import, Imported
-from kbproc.moving.portable import reading
+from kbproc.moving.portable import file as reading
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
 
@@ -40,7 +40,7 @@ def plan(call: Call, params: ImportFile) -> Decide:
 
     def decide(here: Here) -> Decision:
         with _open(call, params) as file:
-            return incoming.plan(file, _surveyed(call, params, file), work, here)
+            return run.plan(file, _surveyed(call, params, file), work, here)
 
     return decide
 
@@ -52,11 +52,11 @@ def _open(call: Call, params: ImportFile) -> BinaryIO:
 
 def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
     """What is in the file, and where the notes of its agents would lie."""
-    contents = incoming.survey(file, _telling(call, "check", file), call.check_cancelled)
+    contents = run.survey(file, _telling(call, "check", file), call.check_cancelled)
     _check_agents(call, params, contents)
     if params.kb is not None:
         return contents
-    agents = housed(call.store, contents.agents, root=call.peer.root, emit=call.emit)
+    agents = with_folders(call.store, contents.agents, root=call.peer.root, emit=call.emit)
     return msgspec.structs.replace(contents, agents=agents)
 
 
@@ -99,13 +99,13 @@ def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
     work = Import(kb=params.kb, replace=params.replace)
     with _open(call, params) as file:
         contents = _surveyed(call, params, file)
-        result = incoming.run(
+        result = run.run(
             call.store,
             file,
             contents,
             work,
             write,
-            tell=_telling(call, "import", file),
+            report=_telling(call, "import", file),
             emit=call.emit,
             check=call.check_cancelled,
         )

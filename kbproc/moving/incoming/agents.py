@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from kbproc.agents import agent
+from kbproc.agents import agent as agent_
+from kbproc.agents import folder as agent
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.events.agent import AgentWritten
@@ -26,20 +27,18 @@ from kbproc.views.catalog.rows import AgentRow
 FIELD = "$.params.path"
 
 
-# --------------------------------------------------------------------------- agents
-
-
 class Agents(NamedTuple):
     created: int
     kept: int
 
 
-def housed(
+def with_folders(
     store: SeenStore, coming: Sequence[lines.Agent], *, root: Path | None, emit: Emit
 ) -> list[lines.Agent]:
-    """With the folders that they may have here; the default, and a warning, for any other.
+    """The agents with the folders that they may have here.
 
-    Looks at the folders: not for the writers' lane.
+    An agent whose folder can't be had gets the default one, with a warning. The folders are
+    looked at, so this is not for the writers' lane.
     """
     with store.reading() as snapshot:
         here = {row.slug: row for row in snapshot.queries.agents()}
@@ -54,8 +53,8 @@ def housed(
         except KbprocError as error:
             line = msgspec.structs.replace(line, folder=None)  # noqa: PLW2901
             if there is None:
-                told = f"The agent {line.slug} gets the store's own folder: {error.message}"
-                emit("warning", {"message": told})
+                warning = f"The agent {line.slug} gets the store's own folder: {error.message}"
+                emit("warning", {"message": warning})
         if line.folder is not None:
             taken.setdefault(line.folder, line.slug)
         found.append(line)
@@ -69,9 +68,9 @@ def _placed(
     others: Sequence[AgentRow],
     taken: dict[str, str],
 ) -> str | None:
-    """As agent.create would have it, and raises what that raises."""
+    """The folder as agent.create would record it; raises what that raises."""
     named = paths.locate(str(line.folder), cwd=Path("/"), root=root, field=FIELD)
-    folder = agent.placed(store, line.slug, named)
+    folder = agent.folder_to_record(store, line.slug, named)
     agent.check_folder(store, named, line.slug, others)
     if folder in taken:
         raise KbprocError(
@@ -82,7 +81,7 @@ def _placed(
 
 
 def agents(here: Here, contents: Contents, work: Import) -> Decision:
-    """Those that are not here; none if everything goes into one knowledge base."""
+    """Makes the agents that are not here; none if everything goes into one knowledge base."""
     coming = [] if work.kb is not None else contents.agents
     rows = {line.slug: here.queries.agent(line.slug) for line in coming}
     folders = {one.folder: one.slug for one in here.queries.agents()}
@@ -94,14 +93,14 @@ def agents(here: Here, contents: Contents, work: Import) -> Decision:
             events.append(event)
             folders[event.folder] = line.slug
         else:
-            kept += event != agent.event_of(row)
+            kept += event != agent_.event_of(row)
     return Decision(events=events, data=Agents(created=len(events), kept=kept))
 
 
 def _written(
     line: lines.Agent, row: AgentRow | None, folders: dict[str | None, str]
 ) -> AgentWritten:
-    """A folder that another agent has is left to that one."""
+    """The event that makes the agent; it does not get a folder that another agent has."""
     is_taken = line.folder is not None and folders.get(line.folder, line.slug) != line.slug
     return AgentWritten(
         slug=line.slug,

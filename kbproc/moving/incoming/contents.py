@@ -14,7 +14,7 @@ from msgspec import Struct
 from kbproc.moving.portable import lines
 
 Emit = Callable[[str, dict[str, Any]], None]
-Tell = Callable[[int, str], None]
+Report = Callable[[int, str], None]
 
 
 class Imported(Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """Links of entries that come in with an import.
 
-Owns: which entries are superseded from now on, and the plan of what comes beside documents.
+Owns: which entries are superseded from now on.
 Refuses to know: documents, and files of notes.
 """
 
@@ -11,14 +11,11 @@ from itertools import islice
 
 from kbproc.documents.chains import Chains
 from kbproc.events.entry import LINK_TAGS
-from kbproc.moving.incoming.known import Outcome
+from kbproc.moving.incoming.matching import Match
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 
 _BATCH_LINKS = 1000
-
-
-# ---------------------------------------------------------------------------- links
 
 
 class Links:
@@ -30,7 +27,7 @@ class Links:
         self._ids: dict[int, int] = {}
         self._were_here: set[int] = set()
 
-    def note(self, old: int, outcome: Outcome) -> None:
+    def note(self, old: int, outcome: Match) -> None:
         if old in self._concerned and outcome.id is not None:
             self._ids[old] = outcome.id
             if outcome.action == "unchanged":
@@ -61,7 +58,7 @@ class Links:
         return Decision(events=chains.events(), data=len(chains.changed))
 
     def _is_new(self, here: Here, id: int) -> bool:
-        """Whoever was here before may have been linked otherwise by somebody since."""
+        """False for an entry that was here before and has been relinked since."""
         if id not in self._were_here:
             return True
         return not any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from kbproc.agents import agent
+from kbproc.agents import folder as agent
 from kbproc.base.errors import KbprocError
 from kbproc.moving.incoming.contents import Emit, Imported
-from kbproc.moving.portable import lines, reading
+from kbproc.moving.portable import file as reading
+from kbproc.moving.portable import lines
 from kbproc.notefiles import edit
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
-
-# ---------------------------------------------------------------------------- notes
 
 
 def write_notes(
     store: SeenStore, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
 ) -> None:
-    """Their files; those that are there with other content are left, and told."""
+    """Writes the notes' files; one that holds another text is left, with a warning."""
     with store.reading() as snapshot:
         rows = {row.slug: row for row in snapshot.queries.agents()}
     for _, line, _ in reading.read(file):

@@ -1,7 +1,7 @@
 """The lines that documents, entries, notes and agents leave a store as.
 
 Owns: their shapes and limits, and what each must meet by itself.
-Refuses to know: files, and what may come after what (reading.py).
+Refuses to know: files, and what may come after what (file.py).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ encode = msgspec.json.Encoder().encode
 decoder = msgspec.json.Decoder(Line)
 
 
-def normal(line: Line) -> Line:
+def normalised(line: Line) -> Line:
     match line:
         case Kb():
             _slug(line.slug, "slug")

@@ -1,6 +1,6 @@
-"""Which agent asks, and what it sees.
+"""Which agent asks, and what it may see.
 
-Owns: telling an agent from a mere name, and the Sight that its knowledge bases and scopes give.
+Owns: telling an agent from a mere name, and what its knowledge bases and scopes let it see.
 Refuses to know: how a store is narrowed to it (store/visible.py).
 """
 
@@ -13,10 +13,10 @@ from kbproc.views.catalog.rows import AgentRow, Roster
 
 
 def require_agent(roster: Roster, actor: str, named: bool) -> AgentRow | None:
-    """The agent of that name; None where it is only a name, unless it is `named` as one.
+    """The agent of that name; None for a mere name, unless it was `named` as an agent's.
 
-    Raises resource.not_found. An agent that was deleted does not become a mere name:
-    that would give it every right.
+    Raises resource.not_found. The name of a deleted agent does not become a mere name: that
+    would give it every right.
     """
     agent = roster.agents.get(actor)
     if agent is not None and agent.deleted_at is None:
@@ -36,7 +36,7 @@ def require_agent(roster: Roster, actor: str, named: bool) -> AgentRow | None:
     )
 
 
-def sight_of(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
+def visible_to(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
     """None: everything. An agent sees its knowledge bases, and no notes but its own."""
 
     notes = None if agent is None else (agent.slug,)

@@ -1,13 +1,8 @@
-"""Portable documents on their way in.
+"""One import: portable documents on their way in.
 
-Owns: gathering what is written into records; the plan of an import.
-<<<<<<< HEAD
-Refuses to know: lines and their limits (moving/portable/reading.py), which documents are here
-already (known.py), links of entries, agents and notes (links.py).
-=======
-Refuses to know: lines and their limits (moving/portable/reading.py), which documents are
-here already (known.py), links of entries, agents and notes (links.py).
->>>>>>> fa78361 (Two lines within their length)
+Owns: the survey of a file, gathering documents into records, the counts, and the plan.
+Refuses to know: lines and their limits (moving/portable/), which documents are here already
+(matching.py), and what becomes of agents, links and notes (agents.py, links.py, notes.py).
 """
 
 from __future__ import annotations
@@ -26,31 +21,17 @@ from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
-from kbproc.moving.incoming import agents as agents_
-from kbproc.moving.incoming import links as more
-from kbproc.moving.incoming import notes as notes_
-from kbproc.moving.incoming.agents import agents
-from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Tell
-from kbproc.moving.incoming.known import Item, Known, Outcome
-from kbproc.moving.portable import lines, reading
+from kbproc.moving.incoming import notes
+from kbproc.moving.incoming.agents import agents as agents_to_make
+from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Report
+from kbproc.moving.incoming.links import Links
+from kbproc.moving.incoming.matching import IncomingDocument, Match, Matches
+from kbproc.moving.portable import lines
+from kbproc.moving.portable.file import read
 from kbproc.moving.portable.lines import Document
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
-
-# ----------------------------------------------------------------------------- plan
-
-
-def planned(contents: Contents, work: Import, here: Here) -> list[str]:
-    """Lines of a plan."""
-    if work.kb is not None:
-        return []
-    created = [event.concerns().agent for event in agents(here, contents, work).events]
-    changes = [f"create agent {slug}" for slug in created][:_MOST_CHANGES]
-    if contents.notes:
-        changes.append(f"write the files of {contents.notes} notes that are not there yet")
-    return changes
-
 
 _BATCH_DOCUMENTS = 100
 _BATCH_CHUNKS = 1000
@@ -60,13 +41,13 @@ _MOST_IDS = 1000
 _MOST_CHANGES = 100
 
 
-def survey(file: BinaryIO, tell: Tell, check: Callable[[], None]) -> Contents:
-    """Reads it all; `tell` gets the bytes read. Raises what portable.read raises."""
+def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
+    """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
     kbs, agents, links = [], [], {}
     documents = notes = size = 0
-    for _, line, size in reading.read(file):
+    for _, line, size in read(file):
         check()
-        tell(size, plural(documents, "document"))
+        report(size, plural(documents, "document"))
         if isinstance(line, lines.Kb):
             kbs.append(line)
         elif isinstance(line, lines.Agent):
@@ -90,15 +71,15 @@ def run(
     work: Import,
     write: LongWrite,
     *,
-    tell: Tell,
+    report: Report,
     emit: Emit,
     check: Callable[..., None],
 ) -> Imported:
     """Imports; each batch is durable when the next begins. Raises operation.cancelled."""
     kbs, agents = write.item(lambda here: _first(here, contents, work))
     result = Imported(kbs_created=kbs, agents_created=agents.created, agents_kept=agents.kept)
-    links = more.Links(contents.links)
-    known, resumed = Known(replace=work.replace), write.written()
+    links = Links(contents.links)
+    known, resumed = Matches(replace=work.replace), write.written()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
             check(**counts(result))
@@ -107,20 +88,20 @@ def run(
             for item, outcome in zip(batch, outcomes, strict=True):
                 links.note(item.document.id, outcome)
                 _count(result, item.document, _resumed(outcome, resumed), emit)
-            tell(offset, batch[-1].document.title)
+            report(offset, batch[-1].document.title)
     result.links = links.write(write, check)
     if work.kb is None and contents.notes:
-        notes_.write_notes(store, file, result, emit, check)
+        notes.write_notes(store, file, result, emit, check)
     return result
 
 
-def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[Item], int]]:
+def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[IncomingDocument], int]]:
     """The documents, some at a time, and how far into the file they reach."""
-    batch: list[Item] = []
+    batch: list[IncomingDocument] = []
     chunks = start = 0
-    for _, line, offset in reading.read(file):
+    for _, line, offset in read(file):
         if isinstance(line, Document):
-            batch.append(Item(line, work.kb or line.kb))
+            batch.append(IncomingDocument(line, work.kb or line.kb))
             chunks += len(line.chunks)
         many = len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
         if batch and (many or offset - start > _BATCH_BYTES or isinstance(line, lines.End)):
@@ -128,14 +109,16 @@ def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[Item], int]]:
             batch, chunks, start = [], 0, offset
 
 
-def _prepare(store: SeenStore, known: Known, batch: list[Item], pool: Executor) -> None:
+def _prepare(
+    store: SeenStore, known: Matches, batch: list[IncomingDocument], pool: Executor
+) -> None:
     """Whatever is slow, outside the lane; sources are stored some at once."""
     with store.reading() as snapshot:
         known.follow(snapshot.queries)
         known.look_up(snapshot.queries, batch)
         likely = [known.judge(snapshot.queries, item) for item in batch]
 
-    def store_source(item: Item, outcome: Outcome) -> None:
+    def store_source(item: IncomingDocument, outcome: Match) -> None:
         source = item.document.source_base64
         if outcome.action in {"added", "updated"}:
             item.content(store)
@@ -148,7 +131,7 @@ def _prepare(store: SeenStore, known: Known, batch: list[Item], pool: Executor) 
 
 def _first(here: Here, contents: Contents, work: Import) -> Decision:
     """What documents and notes need."""
-    kbs, agents = _new_kbs(here, contents, work), agents_.agents(here, contents, work)
+    kbs, agents = _new_kbs(here, contents, work), agents_to_make(here, contents, work)
     data = len(kbs.events), agents.data
     return Decision(events=[*kbs.events, *agents.events], data=data)
 
@@ -166,26 +149,28 @@ def _new_kbs(here: Here, contents: Contents, work: Import) -> Decision:
     return Decision(events=events, data=events)
 
 
-def _batch(store: SeenStore, known: Known, batch: list[Item], here: Here) -> Decision:
+def _batch(store: SeenStore, known: Matches, batch: list[IncomingDocument], here: Here) -> Decision:
     """Looks again at what is there. An outcome's id is final, a new document's too."""
     for kb in {item.kb for item in batch}:
         require_kb(here, kb)
     known.follow(here.queries)
     ids = Ids(here)
     events: list[Event] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[Match] = []
     for item in batch:
         outcome = known.judge(here.queries, item)
         if outcome.action in {"added", "updated"}:
             event = _written(store, here, item, outcome.id, ids)
             events.append(event)
-            outcome = Outcome(outcome.action, event.id)
+            outcome = Match(outcome.action, event.id)
         known.take(item, outcome.id)
         outcomes.append(outcome)
     return Decision(events=events, data=outcomes)
 
 
-def _written(store: SeenStore, here: Here, item: Item, id: int | None, ids: Ids) -> DocWritten:
+def _written(
+    store: SeenStore, here: Here, item: IncomingDocument, id: int | None, ids: Ids
+) -> DocWritten:
     document = item.document
     event = written(
         here,
@@ -213,7 +198,7 @@ def _written(store: SeenStore, here: Here, item: Item, id: int | None, ids: Ids)
     return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
 
 
-# --------------------------------------------------------------------- what is told
+# --------------------------------------------------------------------- what is reported
 
 
 def counts(result: Imported) -> dict[str, int]:
@@ -221,14 +206,14 @@ def counts(result: Imported) -> dict[str, int]:
     return {name: getattr(result, name) for name in names}
 
 
-def _resumed(outcome: Outcome, resumed: dict[int, int]) -> Outcome:
+def _resumed(outcome: Match, resumed: dict[int, int]) -> Match:
     """What an earlier, unfinished run of this command has written counts as its own."""
     if outcome.action != "unchanged" or outcome.id not in resumed:
         return outcome
-    return Outcome("added" if resumed[outcome.id] == 1 else "updated", outcome.id)
+    return Match("added" if resumed[outcome.id] == 1 else "updated", outcome.id)
 
 
-def _count(result: Imported, document: Document, outcome: Outcome, emit: Emit) -> None:
+def _count(result: Imported, document: Document, outcome: Match, emit: Emit) -> None:
     name = "conflicts" if outcome.action == "conflict" else outcome.action
     setattr(result, name, getattr(result, name) + 1)
     if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < _MOST_IDS:
@@ -238,7 +223,7 @@ def _count(result: Imported, document: Document, outcome: Outcome, emit: Emit) -
 
 def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decision:
     """What an import would do: a line of counts, then what is not there yet."""
-    result, known = Imported(), Known(replace=work.replace)
+    result, known = Imported(), Matches(replace=work.replace)
     known.follow(here.queries)
     changes = [f"create knowledge base {kb.slug}" for kb in _new_kbs(here, contents, work).data]
     for batch, _ in _batches(file, work):
@@ -251,5 +236,16 @@ def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decisi
                 changes.append(f"{outcome.action}: {item.document.title}")
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
-    changes += planned(contents, work, here)
+    changes += _planned_beside(contents, work, here)
     return Decision(events=[], data=None, changes=[first, *changes])
+
+
+def _planned_beside(contents: Contents, work: Import, here: Here) -> list[str]:
+    """What comes beside documents, as lines of a plan."""
+    if work.kb is not None:
+        return []
+    created = [event.concerns().agent for event in agents_to_make(here, contents, work).events]
+    changes = [f"create agent {slug}" for slug in created][:_MOST_CHANGES]
+    if contents.notes:
+        changes.append(f"write the files of {contents.notes} notes that are not there yet")
+    return changes

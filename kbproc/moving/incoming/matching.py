@@ -1,11 +1,11 @@
-"""What of a file to be imported is here already.
+"""Which documents of an import are here already.
 
-Owns: which live document, if any, each of the file's must be, or equals.
-Refuses to know: what is written of it (incoming.py).
+Owns: which live document, if any, each document of the file must be, or equals.
+Refuses to know: what is written of it (run.py).
 
-A document that comes from a path, url or source_id is the one of that origin in
-its knowledge base. One without is there already as often as its like is there:
-what is imported twice is there once.
+A document that comes from a path, url or source_id is the live one of that origin in its
+knowledge base. A document without an origin is one of those that equal it: a file that is
+imported twice is there once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Action = Literal["added", "updated", "unchanged", "conflict"]
 Key = tuple[str, str, str | int]
 
 
-class Outcome(Struct, frozen=True):
+class Match(Struct, frozen=True):
     """What becomes of a document; `id` is the one here, if it has one yet."""
 
     action: Action
@@ -42,7 +42,7 @@ class Outcome(Struct, frozen=True):
 
 
 def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
-    """Of the one document that it must be, or of those that it may equal."""
+    """The key of the one document that it must be, or of those that it may equal."""
     for name in ("path", "url", "source_id"):
         value = getattr(origin, name)
         if value is not None:
@@ -58,14 +58,14 @@ def fingerprint(
 
 
 def facts_of(entry: Any, created_by: str) -> list[Any] | None:
-    """What tells entries of one text apart; `entry` is a line's or a row."""
+    """What tells entries of one text apart; `entry` is a line's or a row's."""
     if entry is None:
         return None
     names = ("confidence", "source", "expires_at", "task_id", "task_kind")
     return [*(getattr(entry, name) for name in names), created_by]
 
 
-class Item:
+class IncomingDocument:
     """A document of the file; its source is stored when it is first needed."""
 
     def __init__(self, document: Document, kb: str) -> None:
@@ -89,7 +89,7 @@ class Item:
 
 
 def _content(store: SeenStore, document: Document) -> Content:
-    """Without its source the text stands for it, as it does for a text that is added."""
+    """Where the source is missing, the text stands for it, as with a text that is added."""
     chunks = [
         ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
         for c in document.chunks
@@ -108,7 +108,7 @@ def _content(store: SeenStore, document: Document) -> Content:
     )
 
 
-class Known:
+class Matches:
     """The live documents, and which of them an import has already met.
 
     `follow` brings it to what `queries` see: another writer may have been faster.
@@ -146,8 +146,8 @@ class Known:
         self._ids.setdefault(key, []).append(row.id)
         self._sources[row.id] = row.sha256
 
-    def look_up(self, queries: Queries, items: list[Item]) -> None:
-        """At once what `judge` would look up one by one."""
+    def look_up(self, queries: Queries, items: list[IncomingDocument]) -> None:
+        """Looks up at once what `judge` would look up one by one."""
         ids = dict.fromkeys(id for item in items for id in self._ids.get(item.key, []))
         self._load(queries, [id for id in ids if id not in self._prints])
 
@@ -168,28 +168,28 @@ class Known:
             self._load(queries, [id])
         return self._prints[id]
 
-    def judge(self, queries: Queries, item: Item) -> Outcome:
-        """What would become of it now; `take` makes it so."""
+    def judge(self, queries: Queries, item: IncomingDocument) -> Match:
+        """What would become of the document now; `take` makes it so."""
         ids = self._ids.get(item.key, [])
         if not item.has_origin:
             free = (id for id in ids if id not in self._taken)
             same = next((id for id in free if self._print(queries, id) == item.print), None)
-            return Outcome("added" if same is None else "unchanged", same)
+            return Match("added" if same is None else "unchanged", same)
         id = ids[0] if ids else None
         if item.key in self._met:  # two knowledge bases are put into one
-            return Outcome("unchanged" if self._met[item.key] == item.print else "conflict", id)
+            return Match("unchanged" if self._met[item.key] == item.print else "conflict", id)
         if id is None:
-            return Outcome("added", None)
+            return Match("added", None)
         if self._print(queries, id) == item.print and self.has_source(id, item):
-            return Outcome("unchanged", id)
-        return Outcome("updated" if self._replace else "conflict", id)
+            return Match("unchanged", id)
+        return Match("updated" if self._replace else "conflict", id)
 
-    def has_source(self, id: int, item: Item) -> bool:
+    def has_source(self, id: int, item: IncomingDocument) -> bool:
         """True as well if the file does not say what the source was."""
         document = item.document
         return document.source_base64 is None or self._sources[id] == document.sha256
 
-    def take(self, item: Item, id: int | None) -> None:
+    def take(self, item: IncomingDocument, id: int | None) -> None:
         """From now on no other item can be this document."""
         if item.has_origin:
             self._met.setdefault(item.key, item.print)

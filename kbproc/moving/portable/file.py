@@ -1,8 +1,8 @@
-"""Documents as portable lines: what store.export writes and store.import reads.
+"""A file of portable lines: what store.export writes and store.import reads.
 
-Owns: reading a file of them with each line checked, and what may come after what.
-Refuses to know: the lines' shapes (lines.py), and stores: lines are made in
-moving/outgoing.py, used in moving/incoming/incoming.py.
+Owns: reading the file with each line checked, and what may come after what.
+Refuses to know: the lines' shapes (lines.py), and stores: moving/outgoing.py makes the lines,
+and moving/incoming/ uses them.
 
 One JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
 documents by id; the notes by agent and slug; an end that counts them, with the sha256
@@ -36,7 +36,7 @@ from kbproc.moving.portable.lines import (
     Line,
     Note,
     decoder,
-    normal,
+    normalised,
 )
 
 VERSION, VERSIONS = 2, (1, 2)
@@ -48,7 +48,7 @@ class _Versioned(Struct, frozen=True, tag_field="type", tag="kbproc.export"):
     version: int
 
 
-class Found(NamedTuple):
+class NumberedLine(NamedTuple):
     """A line, its number from 1, and the file's bytes up to its end."""
 
     number: int
@@ -69,7 +69,7 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
-def read(file: BinaryIO) -> Iterator[Found]:
+def read(file: BinaryIO) -> Iterator[NumberedLine]:
     """Every line in order, checked and normalised; its hash and end, too.
 
     Raises input.invalid_params naming the line, input.too_large,
@@ -82,7 +82,7 @@ def read(file: BinaryIO) -> Iterator[Found]:
         order.check(number, line, digest.hexdigest() if isinstance(line, End) else "")
         digest.update(data)
         offset += len(data)
-        yield Found(number, line, offset)
+        yield NumberedLine(number, line, offset)
     if not order.ended:
         raise bad_line(number + 1, "the end is missing: the file was cut")
 
@@ -143,7 +143,7 @@ def _no_export(why: str) -> KbprocError:
 def _decode(number: int, data: bytes) -> Line:
     try:
         line: Line = decoder.decode(data)
-        return normal(line)
+        return normalised(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise bad_line(number, str(error)) from None
     except KbprocError as error:
@@ -151,7 +151,7 @@ def _decode(number: int, data: bytes) -> Line:
 
 
 class _Order:
-    """What may come after what."""
+    """Which lines may come after which, and that all links between them lead somewhere."""
 
     def __init__(self) -> None:
         self.ended = False

@@ -1,0 +1,134 @@
+"""A hit as it is shown.
+
+Owns: the structs of a search's result, and how a score is explained.
+Refuses to know: how hits are found and scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.search import fusion
+from kbproc.search.candidates import Candidate
+from kbproc.text.snippet import Snippet
+from kbproc.views.catalog.rows import HitRow
+
+
+class HitSource(Struct, kw_only=True, frozen=True):
+    """Where a hit stands. `chunk_index` counts from 0."""
+
+    document_id: int
+    title: str
+    path: str | None
+    type: str
+    page: int | None
+    section: str | None
+    chunk_index: int
+    total_chunks: int
+    tags: list[str]
+    kb: str
+
+
+class Breakdown(Struct, kw_only=True, frozen=True):
+    """What each channel gave to the score; null where it takes no part."""
+
+    fts: float | None
+    vector: float | None
+
+
+class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """`highlights`: character offsets into `snippet`. `explain` only on request.
+
+    `head`: of an entry that is superseded, the one that holds now.
+    """
+
+    chunk_id: int
+    score: float
+    score_breakdown: Breakdown
+    text: str
+    snippet: str
+    highlights: list[tuple[int, int]]
+    source: HitSource
+    confidence: int | None
+    expires_at: str | None
+    superseded_by: int | None
+    head: int | msgspec.UnsetType = msgspec.UNSET
+    explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Results(Struct, kw_only=True, frozen=True):
+    query: str
+    results: list[Hit]
+    total_matches: int
+    total_is_exact: bool
+    returned: int
+
+
+def hit_of(
+    id: int,
+    fused: fusion.Fused,
+    row: HitRow,
+    short: Snippet,
+    *,
+    explain: dict[str, Any] | msgspec.UnsetType,
+) -> Hit:
+    return Hit(
+        chunk_id=id,
+        score=fused.score,
+        score_breakdown=Breakdown(fts=fused.fts, vector=fused.vector),
+        text=row.text,
+        snippet=short.text,
+        highlights=short.highlights,
+        source=HitSource(
+            document_id=row.document_id,
+            title=row.title,
+            path=row.path or row.url,
+            type=row.type,
+            page=row.page,
+            section=row.section,
+            chunk_index=row.idx,
+            total_chunks=row.chunk_count,
+            tags=list(row.tags),
+            kb=row.kb,
+        ),
+        confidence=row.confidence,
+        expires_at=row.expires_at,
+        superseded_by=row.superseded_by,
+        head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
+        explain=explain,
+    )
+
+
+def explanation(
+    candidate: Candidate, terms: Sequence[Any], *, bound: float, fusion_name: str, sees_all: bool
+) -> dict[str, Any]:
+    """How the score came about.
+
+    `sees_all` False: how rare a word is would say what else is there, so it is left out.
+    """
+    formula = (
+        {"fusion": "rrf", "k": fusion.RRF_K}
+        if fusion_name == "rrf"
+        else {
+            "fusion": "blend",
+            "fts_weight": fusion.FULLTEXT_WEIGHT,
+            "vector_weight": fusion.VECTOR_WEIGHT,
+        }
+    )
+    words = [
+        term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
+    ]
+    return {
+        "fts": {
+            "rank": candidate.fts_rank,
+            "bm25": candidate.bm25,
+            **({"bound": bound} if sees_all else {}),
+            "terms": words,
+        },
+        "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
+        "formula": formula,
+    }
