@@ -2,7 +2,7 @@
 
 Owns: rows as Agent structs, the not-found answers, where an agent's notes lie, what a
 new or changed description must meet.
-Refuses to know: how a request is narrowed to its agent (sight.py), quotas' refusals
+Refuses to know: how a request is narrowed to its agent (access.py), quotas' refusals
 (quotas.py), and notes.
 """
 
