@@ -39,7 +39,7 @@ def destroy(session: Session, method: str, **params: Any) -> Any:
 
 def put_note(session: Session, agent: str, slug: str, text: str) -> int:
     """As a sync records a file; returns the note's id."""
-    content = content_of_text(session.store, text, "markdown", slug)
+    content = content_of_text(session.library.intake, text, "markdown", slug)
 
     def work(lane: Lane) -> int:
         head = lane.head
