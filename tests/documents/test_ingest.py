@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbproc.calls import call as calling
 from kbproc.documents import content
-from kbproc.documents import ingest as service
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes
@@ -518,16 +518,17 @@ def many(docs: Path, count: int = 80) -> None:
 
 def cancel_at(session: Session, path: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Cancels request 1 when this file's turn has come; the error's data."""
-    real = service.progress
+    real = calling.progress
 
-    def progress(stage: str, current: int, total: int, message: str) -> dict[str, Any]:
+    def progress(*told: Any, **more: Any) -> dict[str, Any]:
+        message = told[-1]
         if message == path:
             cancel = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 1}}
             session.connection.receive(as_bytes(cancel))
-        return real(stage, current, total, message)
+        return real(*told, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(service, "progress", progress)
+        patch.setattr(calling, "progress", progress)
         return session.error("doc.ingest", paths=["docs"], client_token="t")
 
 

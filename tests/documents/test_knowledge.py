@@ -392,13 +392,13 @@ def test_what_vectors_still_show_is_left_out(
     session.data("doc.wait")
     seen: list[list[int]] = []
     reader = session.another("user")
-    apply = type(session.store.vectors).apply
+    commit = type(session.store.vectors).commit
 
-    def searched_first(self: Any, *arguments: Any) -> None:
+    def searched_first(self: Any) -> None:
         seen.append(found(reader, "heron", mode="hybrid"))
-        apply(self, *arguments)
+        commit(self)
 
-    monkeypatch.setattr(type(session.store.vectors), "apply", searched_first)
+    monkeypatch.setattr(type(session.store.vectors), "commit", searched_first)
     link(session, old, new)
     assert seen == [[new]]
 

@@ -281,7 +281,7 @@ def test_a_damaged_one(seal: Seal, store: Path, tmp_path: Path) -> None:
     found = list(
         examine(
             FixedHost(),
-            lambda: Library.open(store, host=FixedHost(), cache=tmp_path),
+            lambda: Library.open(store, host=FixedHost(), cache=tmp_path).store,
             deep=False,
             folder=store,
         )
