@@ -107,12 +107,12 @@ _NAMES = re.compile(r"\.(\w+)")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 
 
-def decode_params(params: type[Params], raw: bytes | msgspec.Raw) -> Params:
+def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Raw) -> Params:
     """Raises input.invalid_params that names the field and the valid values."""
     try:
-        return msgspec.json.decode(raw, type=params)
+        return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _invalid(params, str(error), raw) from None
+        raise _invalid(decoder.type, str(error), raw) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise KbprocError(
             "input.invalid_json",

@@ -1,15 +1,16 @@
 """Values that many methods take: slugs, ids, titles, tags, metadata, moments.
 
-Owns: their shapes, limits and descriptions, from which schemas, flags and help are made, and
-what makes a value clean.
+Owns: their shapes, limits and descriptions, from which schemas, flags and help are made, what
+makes a value clean, and how JSON becomes values while many threads read.
 Refuses to know: how they are stored.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -118,6 +119,24 @@ def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata"
                 f"{field}.{key} has {len(value)} characters; the limit is 1000.",
                 field=f"{field}.{key}",
             )
+
+
+# What msgspec learns of a Struct it keeps with the Struct, from before it has learnt all: a second
+# thread that finds the half of it ends the process. So types are learnt in turn.
+LEARNING = threading.Lock()
+_Value = TypeVar("_Value")
+
+
+def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
+    """Of JSON: made once, where `kind` is declared, never on the way to an answer."""
+    with LEARNING:
+        return msgspec.json.Decoder(kind)
+
+
+def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
+    """Of msgpack."""
+    with LEARNING:
+        return msgspec.msgpack.Decoder(kind)
 
 
 def canonical(value: Any) -> bytes:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from kbproc.base.layout import Layout
 from kbproc.base.params import Params
+from kbproc.base.values import decoder
 from kbproc.store.decision import Decide
 
 Kind = Literal["read", "write", "destructive"]
@@ -36,6 +38,7 @@ class Method(Struct, frozen=True, kw_only=True):
 
     name: str
     params: type[Params]
+    decoder: msgspec.json.Decoder[Params]
     result: Any
     handler: Callable[..., Any]
     summary: str
@@ -118,6 +121,7 @@ def method(
     declared = {
         "name": name,
         "params": params,
+        "decoder": decoder(params),
         "result": result,
         "summary": summary,
         "when_to_use": when_to_use,

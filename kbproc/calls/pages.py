@@ -102,8 +102,8 @@ def decode_cursor(cursor: str | None, kind: type) -> Any:
         return kind()
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        last: Any = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
-        if kind is int and not 0 <= last <= 2**53:
+        last: Any = msgspec.json.decode(base64.urlsafe_b64decode(padded))
+        if type(last) is not kind or (isinstance(last, int) and not 0 <= last <= 2**53):
             raise ValueError
         return last
     except (msgspec.DecodeError, ValueError, binascii.Error):

@@ -24,7 +24,7 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     """One request, from its raw params to its answer. Raises KbprocError."""
     method = call.registry.find(name)
     _check_scope(call, method)
-    params = _with_kb(decode_params(method.params, raw), raw, call.peer.kb)
+    params = _with_kb(decode_params(method.decoder, raw), raw, call.peer.kb)
     _bind(call, method)
     _check_scope(call, method)  # an agent may hold fewer scopes than its process
     if isinstance(params, ReadParams) and params.min_seq is not None and method.needs_store:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import ERRORS
+from kbproc.base.values import LEARNING
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Meta
 from kbproc.store.plan import Plan
@@ -131,9 +132,10 @@ STREAM_EVENTS: dict[str, type] = {
 
 def of_type(annotation: Any, *, title: str) -> dict[str, Any]:
     """The JSON Schema of a type, self-contained, members in declared order."""
-    (schema,), components = msgspec.json.schema_components(
-        [annotation], ref_template="#/$defs/{name}"
-    )
+    with LEARNING:
+        (schema,), components = msgspec.json.schema_components(
+            [annotation], ref_template="#/$defs/{name}"
+        )
     if list(schema) == ["$ref"]:
         schema = components.pop(schema["$ref"].rsplit("/", 1)[1])
     full: dict[str, Any] = {"$schema": DIALECT, "title": title, **schema, "title ": None}

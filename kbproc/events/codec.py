@@ -13,6 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.document import (
     ChunkDeleted,
@@ -55,7 +56,7 @@ KINDS: dict[str, type[Event]] = {kind.tag(): kind for kind in get_args(AnyEvent)
 UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(list[AnyEvent])
+_decoder = decoder(list[AnyEvent])
 
 
 def encode(events: Iterable[Event]) -> msgspec.Raw:
@@ -70,7 +71,7 @@ def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
     try:
         if not UPCASTS:
             return _decoder.decode(raw)
-        return msgspec.convert([upcast(item) for item in msgspec.json.decode(raw)], list[AnyEvent])
+        return _decoder.decode(_encoder.encode([upcast(item) for item in msgspec.json.decode(raw)]))
     except msgspec.ValidationError as error:
         raise KbprocError(
             "store.incompatible",

@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import Lines
 from kbproc.base.suggest import nearest
+from kbproc.base.values import decoder
 from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.history.chain import cut_off
@@ -42,7 +43,7 @@ _NEAR = 8  # records: reading over them costs less than finding the next one
 Emit = Callable[[str, dict[str, Any]], None]
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode = decoder(list[dict[str, Any]]).decode
 
 
 class ShownEvent(Struct, kw_only=True, frozen=True, omit_defaults=True):

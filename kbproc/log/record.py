@@ -23,6 +23,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from kbproc.base.values import decoder
+
 GENESIS = "0" * 32
 
 
@@ -78,7 +80,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Record).decode
+decode = decoder(Record).decode
 _SEQ = re.compile(rb'\{"seq":(\d{1,18}),')
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.models.export import export, exported_folder
 from kbproc.models.hashing import HASH_DIM, HashEmbedder
 from kbproc.models.http import OpenAiEmbedder
@@ -24,11 +25,14 @@ from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
 from kbproc.models.reference import SentenceTransformersEmbedder
 from kbproc.models.weights import LocalModel, file_stem, locate, require_folder
 
+_decode_spec = decoder(ModelSpec).decode
+_decode_info = decoder(ModelInfo).decode
+
 
 def spec_of(settings: dict[str, Any]) -> ModelSpec:
     """The spec that these settings mean; raises input.invalid_params."""
     try:
-        return msgspec.convert(settings, ModelSpec)
+        return _decode_spec(msgspec.json.encode(settings))
     except msgspec.ValidationError as error:
         raise KbprocError(
             "input.invalid_params",
@@ -171,7 +175,7 @@ def _memory_of(spec: ModelSpec, cache: Path) -> Path:
 
 def _recalled(path: Path) -> ModelInfo | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ModelInfo)
+        return _decode_info(path.read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
 

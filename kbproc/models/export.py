@@ -27,6 +27,7 @@ from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
+from kbproc.base.values import decoder
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
 from kbproc.models.weights import LocalModel, file_stem, require_folder, weights_sha256
 
@@ -115,6 +116,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None
 
 
+_decode_job = decoder(Job).decode
+
+
 def _run(job: Job, cancelled: Callable[[], bool]) -> None:
     """Runs the export in its own process; raises model.unavailable, operation.cancelled."""
     deadline = time.monotonic() + _EXPORT_SECONDS
@@ -162,7 +166,7 @@ def spawn(job: Job, log: IO[bytes]) -> Child:
 
 def main() -> None:
     """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
-    job = msgspec.json.decode(sys.argv[1], type=Job)
+    job = _decode_job(sys.argv[1])
     reader, writer = claim()
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     warnings.simplefilter("ignore")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class _Item(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
+
+
+_decode_answer = decoder(_Answer).decode
 
 
 class _Failed(Exception):
@@ -146,7 +150,7 @@ class OpenAiEmbedder:
         import numpy as np
 
         try:
-            items = msgspec.json.decode(body, type=_Answer).data
+            items = _decode_answer(body).data
         except msgspec.DecodeError as error:
             raise _odd(f"not an embeddings answer: {error}") from None
         items.sort(key=lambda item: item.index)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
@@ -52,10 +53,13 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_decode_meta = decoder(Meta).decode
+
+
 def read_meta(folder: Path) -> Meta | None:
     """The meta of an exported model; None where the folder holds no usable one."""
     try:
-        meta = msgspec.json.decode((folder / META).read_bytes(), type=Meta)
+        meta = _decode_meta((folder / META).read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
     whole = (folder / MODEL).is_file() and (folder / TOKENIZER).is_file()

@@ -117,7 +117,7 @@ class Guest:
         try:
             number = msgspec.json.decode(line, type=dict[str, Any]).get("share")
             if number == SHARE:
-                return msgspec.json.decode(line, type=Hello)
+                return reach.decode_hello(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise KbprocError("input.invalid_json", f"That was no hello: {error}.") from None
         raise KbprocError(

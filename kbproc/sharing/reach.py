@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.store.folder import is_read_only, take_folder
@@ -64,6 +65,10 @@ class Welcome(Struct, frozen=True, kw_only=True):
     writes: list[str] = []
     reads: list[str] = []
     error: dict[str, Any] | None = None
+
+
+decode_hello = decoder(Hello).decode
+_decode_welcome = decoder(Welcome).decode
 
 
 class Gone(Exception):
@@ -166,7 +171,7 @@ def _greeted(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
         raise Gone from error
     if not line:
         raise Gone
-    welcome = msgspec.json.decode(line, type=Welcome)
+    welcome = _decode_welcome(line)
     if not welcome.ok:
         raise _refusal(welcome.error or {})
     return welcome, rest

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kbproc.base.values import decoder
 from kbproc.settings.config import MAX_ID
 
 _SUBSCRIBE = "events.subscribe"
@@ -49,10 +50,10 @@ class _OwnerLine(Struct):
     params: _Params | UnsetType = UNSET
 
 
-_client_line = msgspec.json.Decoder(_ClientLine).decode
-_owner_line = msgspec.json.Decoder(_OwnerLine).decode
-_owner_batch = msgspec.json.Decoder(list[_OwnerLine]).decode
-_item = msgspec.json.Decoder(_Item).decode
+_client_line = decoder(_ClientLine).decode
+_owner_line = decoder(_OwnerLine).decode
+_owner_batch = decoder(list[_OwnerLine]).decode
+_item = decoder(_Item).decode
 
 # A request's id, or the ids of a batch's requests.
 Key = int | str | tuple[Any, ...] | None

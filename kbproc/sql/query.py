@@ -115,7 +115,12 @@ def run(
             copy = copied(source, process)
             process.step("open", str(copy), memory_bytes)
         answer = process.step("query", sql, params, limit, most_bytes)
-    return msgspec.convert({**answer, "seq": _seq(copy)}, Rows)
+    return Rows(
+        columns=[Column(**column) for column in answer["columns"]],
+        rows=answer["rows"],
+        has_more=answer["has_more"],
+        seq=_seq(copy),
+    )
 
 
 class Deadline:

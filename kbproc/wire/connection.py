@@ -98,7 +98,7 @@ class Connection:
 
     def _cancel(self, message: messages.Request) -> None:
         try:
-            id = msgspec.json.decode(message.params, type=dict[str, messages.Id]).get("id")
+            id = msgspec.json.decode(message.params, type=dict[str, int | str]).get("id")
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
         with self._changed:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError, Retry, Risk
 from kbproc.base.params import why_not_json
+from kbproc.base.values import decoder
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer
 from kbproc.calls.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
@@ -50,8 +51,8 @@ class Malformed(Struct, frozen=True):
 Message = Request | Malformed
 
 _encode = msgspec.json.Encoder().encode
-_decode_request = msgspec.json.Decoder(Request).decode
-_decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_request = decoder(Request).decode
+_decode_batch = decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 
 

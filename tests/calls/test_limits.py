@@ -21,7 +21,7 @@ from msgspec import inspect as types
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, decode_params
-from kbproc.base.values import SLUG, Instant, Slug
+from kbproc.base.values import SLUG, Instant, Slug, decoder
 from kbproc.calls.method import Method
 from kbproc.health import doctor
 from kbproc.methods.all import registry
@@ -258,7 +258,7 @@ def patterns_in(kind: Any) -> Iterator[str]:
 def refused(params: type[Params], value: Any) -> str | None:
     """The field that is named, or None for what is taken."""
     try:
-        decode_params(params, json.dumps(value).encode())
+        decode_params(decoder(params), json.dumps(value).encode())
     except KbprocError as error:
         assert error.type == "input.invalid_params"
         return error.field

@@ -335,6 +335,33 @@ def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
     assert {name for name, _ in asked} <= {"base.host", "models.export"}
 
 
+# What functions may decode to: msgspec keeps nothing of these.
+PLAIN = {"dict", "list", "frozenset", "str", "int", "Any", "msgspec", "Raw"}
+
+
+def _learns(node: ast.Call) -> bool:
+    """Whether msgspec has to look into a type for this call."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if called in {"Decoder", "schema", "schema_components", "type_info"}:
+        return bool(node.args)
+    named = [k.value for k in node.keywords if k.arg == "type"] if called == "decode" else []
+    if called == "convert":
+        named = node.args[1:] + [k.value for k in node.keywords]
+    words = {word for name in named for word in re.findall(r"\w+", ast.unparse(name))}
+    return not words <= PLAIN
+
+
+def test_types_are_learnt_in_turn() -> None:
+    """What msgspec learns of a type, two threads may not teach it at once: see base/values.py."""
+    learning = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _learns(node)
+    }
+    assert learning == {"base.values", "calls.schema"}
+
+
 def test_blind_excepts_stand_at_boundaries_only() -> None:
     found = {
         str(MODULES[name].relative_to(PACKAGE))

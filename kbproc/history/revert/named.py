@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from kbproc.base.wording import plural
@@ -147,7 +146,7 @@ class _Named:
         elif there:
             event = wanted
         else:
-            event = msgspec.convert(msgspec.structs.asdict(wanted), KbCreated)
+            event = KbCreated(slug=wanted.slug, name=wanted.name, description=wanted.description)
         self._does(wanted.slug, row if there else None, undone, event, "put {} back")
 
     def remove(self, going: Going) -> None:

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
 from kbproc.base.wording import plural
 from kbproc.moving.portable.lines import (
     Agent,
@@ -35,7 +36,7 @@ from kbproc.moving.portable.lines import (
     Kb,
     Line,
     Note,
-    decoder,
+    line_decoder,
     normalised,
 )
 
@@ -46,6 +47,9 @@ _FIELD = "$.params.path"
 
 class _Versioned(Struct, frozen=True, tag_field="type", tag="kbproc.export"):
     version: int
+
+
+_decode_version = decoder(_Versioned).decode
 
 
 class NumberedLine(NamedTuple):
@@ -115,7 +119,7 @@ def _next_line(file: BinaryIO) -> bytes:
 def _header(data: bytes) -> Header:
     """A later version may have other members: so its number is looked at first."""
     try:
-        version = msgspec.json.decode(data, type=_Versioned).version
+        version = _decode_version(data).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _no_export("Its first line is not the header of an export") from None
     if version not in VERSIONS:
@@ -142,7 +146,7 @@ def _no_export(why: str) -> KbprocError:
 
 def _decode(number: int, data: bytes) -> Line:
     try:
-        line: Line = decoder.decode(data)
+        line: Line = line_decoder.decode(data)
         return normalised(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise bad_line(number, str(error)) from None

@@ -25,6 +25,7 @@ from kbproc.base.values import (
     check_metadata,
     clean_name,
     clean_tags,
+    decoder,
     instant,
 )
 from kbproc.documents.document import DocType
@@ -149,7 +150,7 @@ class End(_Line, frozen=True, tag="end"):
 
 Line = Header | Kb | Agent | Document | Note | End
 encode = msgspec.json.Encoder().encode
-decoder = msgspec.json.Decoder(Line)
+line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
 
 
 def normalised(line: Line) -> Line:

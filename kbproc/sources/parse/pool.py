@@ -25,6 +25,7 @@ from kbproc.sources.parse.worker import (
     Job,
     ParsedChunks,
     Setup,
+    decode_answer,
     frame,
     size,
 )
@@ -203,7 +204,7 @@ class _Worker(Child):
             self.send(frame(job), patience)
             head = self._receive(LENGTH.size, patience)
             body = self._receive(LENGTH.unpack(head)[0], patience)
-            return msgspec.msgpack.decode(body, type=Answer)
+            return decode_answer(body)
         except TimeoutError:
             raise _Died(f"took longer than {self._setup.timeout_s:g} s to read") from None
         except (EOFError, OSError, msgspec.DecodeError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar
 
@@ -18,6 +19,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit, limit_processor
+from kbproc.base.values import packed_decoder
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, token_counter
 from kbproc.sources.parse.blocks import Scalar, clean_title
 from kbproc.sources.parse.formats import parse
@@ -70,6 +72,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+decode_answer = packed_decoder(Answer).decode
+_decode_setup = packed_decoder(Setup).decode
+_decode_job = packed_decoder(Job).decode
+
+
 def frame(message: object) -> bytearray:
     """A message with its length, four bytes, before it."""
     framed = bytearray(LENGTH.size)
@@ -89,13 +96,13 @@ def main() -> int:
 
 
 def _serve(source: BinaryIO, sink: BinaryIO) -> int:
-    setup = _receive(source, Setup)
+    setup = _receive(source, _decode_setup)
     if setup is None:
         return 0
     end_with(setup.parent)
     limit(setup.memory_bytes)
     count = _lazy_counter(setup.tokenizer)
-    while job := _receive(source, Job):
+    while job := _receive(source, _decode_job):
         limit_processor(setup.timeout_s)
         answer = _answer(job, setup, count)
         sink.write(frame(answer))
@@ -105,13 +112,13 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
     return 0
 
 
-def _receive(source: BinaryIO, type: type[_T]) -> _T | None:
+def _receive(source: BinaryIO, decode: Callable[[bytes], _T]) -> _T | None:
     head = source.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
     size = LENGTH.unpack(head)[0]
     body = source.read(size)
-    return msgspec.msgpack.decode(body, type=type) if len(body) == size else None
+    return decode(body) if len(body) == size else None
 
 
 def _lazy_counter(tokenizer: str | None) -> TokenCounter:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base.durable import replace
+from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
 from kbproc.views.vectors.waiting import VectorRow
 
@@ -40,6 +41,9 @@ class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     graph: GraphFile | None
 
 
+_decode = packed_decoder(Saved).decode
+
+
 def write(folder: Path, saved: Saved) -> None:
     """Beside the old manifest, then in its place. Raises OSError."""
     body = msgspec.msgpack.encode(saved)
@@ -53,7 +57,7 @@ def read(folder: Path) -> Saved | None:
         data = (folder / _NAME).read_bytes()
         if _digest(data[16:]) != data[:16]:
             return None
-        saved = msgspec.msgpack.decode(data[16:], type=Saved)
+        saved = _decode(data[16:])
     except (OSError, msgspec.DecodeError):
         return None
     return saved if saved.format == _FORMAT else None
