@@ -1,8 +1,8 @@
 """Processes of kbproc's own, for work that could harm this one: parsers, SQL, torch.
 
-Owns: starting one without anything of the user's (folder, environment, terminal), both ends of
-its two pipes, the limits that it puts on itself, what its end tells, and that nothing of it is
-left.
+Owns: starting one without anything of the user's (folder, environment, terminal, home), what
+keeps libraries from calling anybody, both ends of its two pipes, the limits that it puts on
+itself, what its end tells, and that nothing of it is left.
 Refuses to know: what the process does, and what travels over its pipes.
 """
 
@@ -25,6 +25,20 @@ import kbproc
 _PIECE = 1 << 18
 _PR_SET_PDEATHSIG = 1
 _MILLISECONDS = 1000
+
+# Libraries read these when they are imported: they report to nobody, and download nothing.
+ALONE = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+def stay_alone() -> None:
+    """For the libraries that this process is going to import."""
+    os.environ.update(ALONE)
 
 
 # ------------------------------------------------------------------ seen from the parent
@@ -57,6 +71,8 @@ class Child:
                 "PYTHONPATH": root,
                 "PYTHONWARNINGS": "ignore",
                 "LC_ALL": "C.UTF-8",
+                "HOME": os.devnull,  # nothing can be left there
+                **ALONE,
                 **environment,
             },
             start_new_session=True,

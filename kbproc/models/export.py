@@ -151,9 +151,6 @@ def spawn(job: Job, log: IO[bytes]) -> Child:
         "kbproc.models.export",
         msgspec.json.encode(job).decode(),
         environment={
-            "HF_HUB_OFFLINE": "1",
-            "TRANSFORMERS_OFFLINE": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
             "TQDM_DISABLE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         },
@@ -276,8 +273,12 @@ def _chain(model: Any, names: list[str]) -> Any:
 
 
 def _quantize(source: Path, target: Path) -> None:
+    """onnx names a file by uuid1, for which a socket is opened to read this machine's address."""
+    import uuid
+
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    uuid.uuid1 = uuid.uuid4  # type: ignore[assignment]
     quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
 
 

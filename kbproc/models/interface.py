@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
 
+from kbproc.base.sandbox import stay_alone
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+stay_alone()
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
