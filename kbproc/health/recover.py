@@ -36,13 +36,14 @@ _MOST_SHOWN = 5
 
 
 class Said(NamedTuple):
-    """A record that is to be written again."""
+    """A record that is to be written again; `salt`: the one that `params_hash` was made with."""
 
     actor: str
     method: str
     events: list[Event]
     token: str | None = None
     params_hash: str | None = None
+    salt: str = ""
     result: str = "null"
 
 
@@ -295,15 +296,16 @@ def _tokens(old: Catalog, new: Catalog) -> Iterator[Said]:
     has = _outcomes(new)
     for (actor, method, token), outcome in _outcomes(old).items():
         if has.get((actor, method, token)) != outcome:
-            params_hash, result = outcome
-            yield Said(actor, method, [], token, params_hash, result or "null")
+            params_hash, salt, result = outcome
+            known = params_hash if salt else None
+            yield Said(actor, method, [], token, known, salt, result or "null")
 
 
-def _outcomes(catalog: Catalog) -> dict[tuple[str, str, str], tuple[str, str | None]]:
+def _outcomes(catalog: Catalog) -> dict[tuple[str, str, str], tuple[str, str, str | None]]:
     """The newest under each token."""
-    sql = "select actor, method, token, params_hash, result from tokens order by 1, 2, 3, seq"
+    sql = "select actor, method, token, params_hash, salt, result from tokens order by 1, 2, 3, seq"
     found = {}
     for key, rows in groupby(_rows(catalog, sql), key=lambda row: row[:3]):
         *_, last = rows
-        found[key] = (last[3], last[4])
+        found[key] = last[3:]
     return found

@@ -281,7 +281,7 @@ def _draft(said: Said, ts: str, salt: str) -> Draft:
         ts=ts,
         actor=said.actor,
         method=said.method,
-        salt=salt,
+        salt=said.salt or salt,
         events=codec.encode(said.events),
         token=said.token,
         params_hash=said.params_hash,

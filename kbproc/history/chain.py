@@ -39,7 +39,7 @@ class Stretch(Struct, kw_only=True, frozen=True):
 
 
 class Verified(Struct, kw_only=True, frozen=True):
-    """`records` can be read, `erased` of them have lost texts to a purge."""
+    """`records` can be read, `erased` of them have lost something to a purge."""
 
     records: int
     segments: int

@@ -57,16 +57,24 @@ class Trace:
         self.strings: set[tuple[str, str | None, str]] = set()  # title, section, text
         self.files: dict[tuple[str, str], int] = {}
         self.tokens: dict[_TokenKey, int] = {}
+        self.askers: set[_TokenKey] = set()  # tokens of requests whose params may tell of them
         self.names: set[bytes] = set()
         self.notes: dict[bytes, int] = {}  # what outcomes of note.* may call them
         self._chunks: dict[int, list[ChunkText]] = {}
 
     def follow(self, record: Record) -> None:
         for event in codec.decode(record.events):
+            self._note_asker(record, event)
             if isinstance(event, DocWritten) and event.id not in self.purges:
                 self.other_sources.add(event.source_sha256)
             elif isinstance(event, DocWritten | DocChanged) and event.id in self.purges:
                 self._mark(record, event)
+
+    def _note_asker(self, record: Record, event: Event) -> None:
+        """Whoever purges gives ids, and nothing that could be guessed."""
+        concerned = not self.purges.keys().isdisjoint(event.concerns().documents)
+        if concerned and record.token is not None and not isinstance(event, DocPurged):
+            self.askers.add((record.actor, record.method, record.token))
 
     def _mark(self, record: Record, event: DocWritten | DocChanged) -> None:
         if record.token is not None:
@@ -100,6 +108,10 @@ class Trace:
             return None
         told = self.tokens.get((record.actor, record.method, record.token))
         return told or self.purges.get(_id_told(bytes(record.result))) or self._note_told(record)
+
+    def asks(self, record: Record) -> bool:
+        """Whether its params may tell of such a document: then they must not be guessed."""
+        return (record.actor, record.method, record.token) in self.askers and record.salt != ""
 
     def _note_told(self, record: Record) -> int | None:
         """A sync names every note that it found, and writes them under no token."""
@@ -192,11 +204,18 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
             found.vectors = _erase_vectors(reached, trace)
         reach("purge.vectors")
         tell("log")
-        found.records = store.log.rewrite(partial(_without, trace=trace), to_seq=last)
+        store.log.rewrite(partial(_rewritten, trace=trace, found=found), to_seq=last)
         reach("purge.log")
     tell("views")
     _erase_views(store)
     reach("purge.views")
+
+
+def _rewritten(record: Record, trace: Trace, found: Erasure) -> Record:
+    """Without what concerns the documents, and without what its params could be guessed from."""
+    left = _without(record, trace)
+    found.records += left is not record
+    return records.salt_params(records.unsalted(left) if trace.asks(left) else left)
 
 
 def _without(record: Record, trace: Trace) -> Record:
@@ -279,4 +298,5 @@ def resume(reached: Reach) -> None:
         trace = _trace_of(begun)
         for record in store.log.read():
             trace.follow(record)
-        store.log.rewrite(partial(_without, trace=trace), to_seq=store.log.head.seq)
+        found = Erasure()
+        store.log.rewrite(partial(_rewritten, trace=trace, found=found), to_seq=store.log.head.seq)

@@ -11,6 +11,10 @@ and `result`, drops the salt, so that nobody can guess the text from its hash,
 and writes `body` into the line: the chain still verifies. What stands there now
 has a checksum of its own, `check`. A stretch that no one can read any more is
 replaced by one record from `lost` to `seq` that keeps the last one's hash.
+
+`params_hash` is hashed once more with the salt, so that it dies with the salt. Early records
+have it bare; what `salt_params` makes of one has the old hash, which nobody can compute
+any more, and so is `resealed`: `check` alone tells that it is sound.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     body: str | UnsetType = UNSET
     check: str | UnsetType = UNSET
     lost: int | UnsetType = UNSET
+    resealed: bool | UnsetType = UNSET
 
     @property
     def position(self) -> Position:
@@ -116,6 +121,34 @@ def redacted(record: Record, *, events: bytes, result: bytes) -> Record:
     return msgspec.structs.replace(bare, check=_checksum(bare))
 
 
+def unsalted(record: Record) -> Record:
+    """The record as it is, but that nobody can guess its params any more."""
+    return redacted(record, events=bytes(record.events), result=bytes(record.result))
+
+
+_SALTED = "salted:"
+
+
+def salted(params_hash: str, salt: str) -> str:
+    """What is kept of a request's params: without the salt nobody can guess them from it."""
+    key, given = bytes.fromhex(salt), bytes.fromhex(params_hash)
+    return _SALTED + blake2b(given, key=key, digest_size=16).hexdigest()
+
+
+def same_params(kept: str | None, salt: str, params_hash: str) -> bool:
+    """True, too, where a purge has taken the salt: then nobody can tell."""
+    return kept is None or not salt or kept in {params_hash, salted(params_hash, salt)}
+
+
+def salt_params(record: Record) -> Record:
+    """An early record whose `params_hash` is as a later one's; any other as it is."""
+    if record.params_hash is None or record.params_hash.startswith(_SALTED):
+        return record
+    kept = salted(record.params_hash, record.salt) if record.salt else None
+    bare = msgspec.structs.replace(record, params_hash=kept, resealed=True)
+    return msgspec.structs.replace(bare, check=_checksum(bare))
+
+
 def placeholder(*, first: int, last: Position, prev: str, ts: str) -> Record:
     """Stands for the records from `first` to `last`, which are lost."""
     bare = Record(
@@ -142,6 +175,8 @@ def is_sound(record: Record) -> bool:
             return False
         if record.lost is not UNSET:
             return record.check is not UNSET and record.lost <= record.seq
+        if record.resealed is not UNSET:
+            return record.check is not UNSET
         hexes = [record.prev, record.salt] + ([] if record.body is UNSET else [record.body])
         if any(bytes.fromhex(text).hex() != text for text in hexes):
             return False  # a flipped bit can make a letter large and leave the number as it was

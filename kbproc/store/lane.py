@@ -18,7 +18,7 @@ from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
 from kbproc.log.interface import Batch
-from kbproc.log.record import Draft, Position
+from kbproc.log.record import Draft, Position, salted
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import Head
@@ -56,14 +56,15 @@ class Lane:
         result: bytes = b"null",
     ) -> int:
         """One record, folded in at once; returns its seq. Durable when the lane is left."""
+        salt = self._host.salt()
         draft = Draft(
             ts=self.now,
             actor=actor,
             method=method,
-            salt=self._host.salt(),
+            salt=salt,
             events=codec.encode(events),
             token=token,
-            params_hash=params_hash,
+            params_hash=None if params_hash is None else salted(params_hash, salt),
             result=msgspec.Raw(result),
         )
         records = self._batch.append([draft])

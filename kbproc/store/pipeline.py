@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
+from kbproc.log.record import same_params
 from kbproc.store.decision import Decide, Decision, Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.plan import Plan, confirm, plan_of
@@ -167,7 +168,7 @@ def _earlier(queries: Queries, request: Request) -> Outcome | None:
     row = queries.token(request.actor, request.method, token)
     if row is None:
         return None
-    if row.params_hash != request.params_hash:
+    if not same_params(row.params_hash, row.salt, request.params_hash):
         raise KbprocError(
             "resource.conflict",
             "This client_token was used with other params.",

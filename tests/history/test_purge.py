@@ -13,7 +13,12 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
+from kbproc.base.params import decode_params
+from kbproc.base.values import canonical
 from kbproc.health import doctor
+from kbproc.log import record
+from kbproc.store import lane
+from kbproc.store.decision import Request
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
 from tests.kit.faults import as_killed
@@ -474,3 +479,80 @@ def test_a_file_that_is_another_notes_by_now_stays(session: Session) -> None:
     third = put(session, "one", "# Third\n")
     answer = approved(session, "store.purge", document_ids=[second, third])
     assert not (folder / "one.md").exists()
+
+
+# ------------------------------------------------------------------- what could be guessed
+
+
+def kept_of(folder: Path) -> dict[str, tuple[str | None, str]]:
+    """token → the hash of its params and the salt, as the newest record under it has them."""
+    lines = [
+        json.loads(line)
+        for path in sorted((folder / "log").glob("*.ndjson"))
+        for line in path.read_bytes().splitlines()
+    ]
+    return {line["token"]: (line["params_hash"], line["salt"]) for line in lines if line["token"]}
+
+
+def bare_hash(session: Session, method: str, **params: Any) -> str:
+    """What anybody can compute who guesses the params."""
+    decoded: Any = decode_params(session.service.registry.find(method).decoder, canonical(params))
+    asked = Request(method=method, actor="user", params=decoded, destructive=False, now="")
+    return asked.params_hash
+
+
+def test_nobody_can_guess_the_params_of_what_was_purged(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """A hash of them would do: there are only so many PINs."""
+    session = open_session()
+    folder = session.store.folder
+    pin = {"title": "Notes", "text": "The PIN is 4821."}
+    id = session.data("doc.create", **pin, client_token="pin")["id"]
+    session.data("doc.update", id=id, title="The PIN", client_token="title")
+    (tmp_path / "pin.md").write_text("# 4821\n\nis the PIN\n")
+    (tmp_path / "other.md").write_text("# Other\n")
+    session.data("doc.ingest", paths=["pin.md", "other.md"], client_token="files")
+    filed = next(d["id"] for d in session.data("doc.list") if d["title"] == "4821")
+    doomed = session.error("doc.delete", ids=[filed])["plan"]["plan_hash"]
+    session.data("doc.delete", ids=[filed], confirm=doomed, client_token="hidden")
+    before = kept_of(folder)
+    assert {"pin", "title", "files", "hidden"} <= before.keys()
+    guess = bare_hash(session, "doc.create", **pin)
+    assert before["pin"][0] == record.salted(guess, before["pin"][1])
+    purge(session, id, filed, client_token="purge")
+    after = kept_of(folder)
+    for token in ("pin", "title", "files", "hidden"):
+        assert after[token][1] == ""
+        assert holding(folder, before[token][1], guess) == []
+    assert after["purge"][1] != ""
+    assert session.store.log.verify() == session.store.seq
+
+
+def test_what_early_stores_kept_can_not_be_guessed_after_a_purge(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hashed params bare; tokens of what stays are still compared."""
+    session = open_session()
+    with monkeypatch.context() as early:
+        early.setattr(lane, "salted", lambda params_hash, salt: params_hash)
+        pin = {"title": "Notes", "text": "The PIN is 4821."}
+        id = session.data("doc.create", **pin, client_token="pin")["id"]
+        kept = {"title": "Kept", "text": "This stays."}
+        stays = session.data("doc.create", **kept, client_token="kept")["id"]
+    assert kept_of(session.store.folder)["kept"][0] == bare_hash(session, "doc.create", **kept)
+    same = session.ask("doc.create", **kept, client_token="kept")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (stays, True)
+    purge(session, id)
+    session.close()
+    again = open_session()
+    hashes = kept_of(again.store.folder)
+    assert all(kept is None or kept.startswith("salted:") for kept, _ in hashes.values())
+    assert hashes["pin"][1] == ""
+    assert again.store.log.verify() == again.store.seq
+    same = again.ask("doc.create", **kept, client_token="kept")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (stays, True)
+    other = again.error("doc.create", **{**kept, "title": "Other"}, client_token="kept")
+    assert other["type"] == "resource.conflict"
+    gone = again.error("doc.create", **pin, client_token="pin")
+    assert (gone["type"], "purged" in gone["message"]) == ("resource.not_found", True)

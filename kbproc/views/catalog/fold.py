@@ -99,12 +99,13 @@ def _answered(db: duckdb.DuckDBPyConnection, record: Record) -> None:
         return
     result = bytes(record.result).decode()
     db.execute(
-        "insert into tokens values (?, ?, ?, ?, ?, ?)",
+        "insert into tokens values (?, ?, ?, ?, ?, ?, ?)",
         [
             record.actor,
             record.method,
             record.token,
             record.params_hash,
+            record.salt,
             record.seq,
             None if result == "null" else result,
         ],

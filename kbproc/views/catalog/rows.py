@@ -99,7 +99,10 @@ class KbRow(Struct, frozen=True):
 
 
 class TokenRow(Struct, frozen=True):
-    params_hash: str
+    """`params_hash` as the record has it, and the salt that is in it; "" once it is erased."""
+
+    params_hash: str | None
+    salt: str
     seq: int
     result: str | None
 

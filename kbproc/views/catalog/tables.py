@@ -5,7 +5,7 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 """
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 3
+CATALOG_VERSION = 4
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -29,7 +29,7 @@ create index chunks_id on chunks(id);
 create table failures(kb varchar, path varchar, error varchar, message varchar,
                       sha256 varchar, failed_at varchar);
 create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
-                    seq bigint, result varchar);
+                    salt varchar, seq bigint, result varchar);
 create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
                     kb varchar, document_id bigint, revision int);
 """

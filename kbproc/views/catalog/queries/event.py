@@ -69,7 +69,7 @@ class EventQueries(Reader):
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """The newest record under this token."""
         sql = (
-            "select params_hash, seq, result from tokens where token = ? and actor = ? "
+            "select params_hash, salt, seq, result from tokens where token = ? and actor = ? "
             "and method = ? order by seq desc limit 1"
         )
         return next((TokenRow(*row) for row in self._rows(sql, [token, actor, method])), None)
