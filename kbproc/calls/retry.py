@@ -15,6 +15,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.suggest import closest
+from kbproc.base.values import decoder
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 
@@ -23,7 +24,7 @@ _MOST_BYTES = 16 << 10
 _SECRETS = re.compile(rb"api_key|password|secret")
 _PARAMS = "$.params."
 _STEPS = re.compile(r"[^.\[\]]+")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = decoder(dict[str, Any]).decode
 
 Params = dict[str, Any]
 
