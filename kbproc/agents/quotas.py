@@ -40,6 +40,6 @@ def check_quota(agent: AgentRow | None, name: str, used: int, *, instead: str) -
     raise KbprocError(
         "quota.exceeded",
         f"Agent {agent.slug} has used up its quota {name}: {used} of {limit}.",
-        hint=f"{instead} (which needs the scope admin), or have the quota raised: agent.update.",
+        hint=f"{instead}, or have the quota raised: agent.update.",
         detail={"quota": name, "limit": limit, "used": used},
     )

@@ -1,8 +1,7 @@
 """What people see of an answer, before it is drawn: a table, a record, lines or hits.
 
 Owns: these four shapes, and times as people read them.
-Refuses to know: widths, colours and terminals (shell/printing/tables.py), and what answers are
-about.
+Refuses to know: widths, colours and terminals (shell/tables.py), and what an answer is about.
 """
 
 from __future__ import annotations
@@ -34,13 +33,12 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One finding: `labels` stand behind its title, the snippet below, `more` below that."""
+    """One finding: `labels` stand behind its title, the snippet below."""
 
     score: float
     title: str
     labels: str
     snippet: str
-    more: dict[str, Any] = {}
 
 
 class Hits(Struct, frozen=True, kw_only=True):
@@ -55,5 +53,5 @@ Layout = Table | Record | Lines | Hits
 
 
 def in_minutes(text: str) -> str:
-    """With every time in it cut to its minute, and its Z for UTC kept."""
-    return _TIME.sub(r"\1 \2Z", text)
+    """With every time in it cut to its minute."""
+    return _TIME.sub(r"\1 \2", text)

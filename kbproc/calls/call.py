@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 class Peer(Struct, frozen=True, kw_only=True):
     """Who is at the other end of a connection, and what it may do.
 
-    `named`: `actor` is the slug of an agent, which must be there. `profiles`: the names
-    that `describe` lists.
+    `named_by`: what said that `actor` is the slug of an agent, which must be there; None for a
+    mere name. `scoped`: somebody said which scopes it has. `profiles`: the names that
+    `describe` lists.
     """
 
     actor: str
@@ -41,7 +42,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     root: Path | None
     kb: str
     surface: str = "serve"
-    named: bool = False
+    named_by: str | None = None
+    scoped: bool = False
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
 
@@ -104,13 +106,12 @@ class Call:
         `whole`: for a method that concerns the whole store, which no agent may call.
         Raises resource.not_found for an agent that is not there (any more).
         """
-        from kbproc.agents.access import require_agent, visible_to
+        from kbproc.agents.access import require_agent, scopes_of, visible_to
         from kbproc.store.visible import narrowed_store
 
         store = self.library.store
-        self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named)
-        if self.agent is not None and self.agent.scopes is not None:
-            self.scopes = self.peer.scopes & set(self.agent.scopes)
+        self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named_by)
+        self.scopes = scopes_of(self.agent, self.peer.scopes, named=self.peer.scoped)
         self.sight = None if whole else visible_to(self.agent, self.scopes)
         self._store = narrowed_store(store, self.sight)
 

@@ -46,6 +46,7 @@ class Method(Struct, frozen=True, kw_only=True):
     kind: Kind
     streams: bool
     scope: str
+    own_scope: str | None
     errors: tuple[str, ...]
     examples: tuple[Example, ...]
     alias: str | None
@@ -93,6 +94,7 @@ def method(
     kind: Kind = "read",
     streams: bool = False,
     scope: str | None = None,
+    own_scope: str | None = None,
     errors: Iterable[str] = (),
     alias: str | None = None,
     positional: Iterable[str] = (),
@@ -113,7 +115,8 @@ def method(
 
     `elsewhere`: it writes outside of the store only, so that the store may be read-only.
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
-    call it; `more_scopes` allow more within it. `shown`: what people see of the result, if not
+    call it; `more_scopes` allow more within it. `own_scope`: all that an agent needs for what
+    is its own; the handler looks whether it is. `shown`: what people see of the result, if not
     simply all of it.
     """
     noun = name.split(".", maxsplit=1)[0]
@@ -128,6 +131,7 @@ def method(
         "kind": kind,
         "streams": streams,
         "scope": "admin" if kind == "destructive" else scope or default_scope,
+        "own_scope": own_scope,
         "errors": tuple(errors),
         "examples": tuple(examples),
         "alias": alias,

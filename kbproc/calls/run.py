@@ -7,35 +7,27 @@ Refuses to know: pipes, flags, tools, and what handlers do.
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
-from typing import TypeVar
-
 import msgspec
-from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams, Params, ReadParams, WriteParams, decode_params
 from kbproc.calls.call import Call
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
-from kbproc.settings.config import DEFAULT_KB
+from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.store import pipeline
 from kbproc.store.decision import Request
 from kbproc.store.folder import refusal
-
-S = TypeVar("S", bound=Struct)
-_logger = logging.getLogger(__name__)
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     """One request, from its raw params to its answer. Raises KbprocError."""
     method = call.registry.find(name)
-    _check_scope(call, method)
+    _check_scope(call, method, own=call.peer.actor != DEFAULT_ACTOR)
     params = _with_kb(decode_params(method.decoder, raw), raw, call.peer.kb)
-    params = _located(params, call.peer.cwd)
     _bind(call, method)
-    _check_scope(call, method)  # an agent may hold fewer scopes than its process
+    # An agent may hold fewer scopes than its process.
+    _check_scope(call, method, own=call.agent is not None)
     if isinstance(params, ReadParams) and params.min_seq is not None and method.needs_store:
         return _once_reached(call, method, params, params.min_seq)
     return _answered(call, method, params)
@@ -48,16 +40,6 @@ def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
     if "kb" in msgspec.json.decode(raw):
         return params
     return msgspec.structs.replace(params, kb=kb)
-
-
-def _located(params: S, folder: Path) -> S:
-    """With a path's beginning that is relative to the caller's folder made absolute."""
-    prefix = getattr(params, "path_prefix", None)
-    if prefix is not None and not prefix.startswith(("/", "~")):
-        params = msgspec.structs.replace(params, path_prefix=str(folder / prefix))
-    if isinstance(where := getattr(params, "where", None), Struct):
-        params = msgspec.structs.replace(params, where=_located(where, folder))
-    return params
 
 
 def _bind(call: Call, method: Method) -> None:
@@ -74,20 +56,22 @@ def _bind(call: Call, method: Method) -> None:
             raise
 
 
-def _check_scope(call: Call, method: Method) -> None:
-    if method.scope not in call.scopes:
-        raise KbprocError(
-            "auth.insufficient_scope",
-            f"{method.name} needs the scope {method.scope}.",
-            hint=_who_gives(call, method.scope),
-            detail={"needed": method.scope, "scopes": sorted(call.scopes)},
-        )
+def _check_scope(call: Call, method: Method, *, own: bool) -> None:
+    """`own`: who asks is an agent, or could be one, which has things of its own."""
     if method.whole and call.agent is not None:
         raise KbprocError(
             "auth.insufficient_scope",
             f"{method.name} concerns the whole store, and agent {call.agent.slug} sees a part.",
             hint="Ask in a process that is bound to no agent.",
             detail={"agent": call.agent.slug},
+        )
+    enough = {method.scope, method.own_scope} if own else {method.scope}
+    if not enough & call.scopes:
+        raise KbprocError(
+            "auth.insufficient_scope",
+            f"{method.name} needs the scope {method.scope}.",
+            hint=_who_gives(call, method.scope),
+            detail={"needed": method.scope, "scopes": sorted(call.scopes)},
         )
 
 
@@ -146,7 +130,6 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
     if isinstance(params, WriteParams) and params.dry_run:
         fields["dry_run"] = True
     took = round(call.host.monotonic_ms() - started, 3)
-    _logger.debug("%s answered in %s ms at position %s", method.name, took, fields["seq"])
     return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))
 
 

@@ -172,6 +172,23 @@ def targets_of(rows: Collection[EntryRow]) -> list[Target]:
 # ---------------------------------------------------------------------------- chains
 
 
+def check_own(rows: Collection[EntryRow], actor: str) -> None:
+    """Raises auth.not_owner unless the actor has stored them all."""
+    others = [row for row in rows if row.created_by != actor]
+    if others:
+        raise KbprocError(
+            "auth.not_owner",
+            f"Entry {others[0].id} belongs to {others[0].created_by}, and {actor} may delete only "
+            "its own.",
+            field="$.params.ids",
+            hint="Leave out the entries of others, or supersede one by an entry of your own.",
+            detail={
+                "owners": {str(row.id): row.created_by for row in others[:100]},
+                "needed": "admin",
+            },
+        )
+
+
 def check_owner(old: EntryRow, new: EntryRow, actor: str, scopes: Collection[str]) -> None:
     """Raises auth.not_owner for an actor who owns neither entry."""
     if actor in {old.created_by, new.created_by} or "knowledge:write_others" in scopes:

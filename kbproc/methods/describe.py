@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
@@ -17,7 +16,6 @@ class Describe(ReadParams, kw_only=True, frozen=True):
     method: Annotated[str, Meta(max_length=200, description="one method; all if left out")] | (
         None
     ) = None
-    full: Annotated[bool, Meta(description="with flags, schemas, scopes and all errors")] = False
 
 
 @method(
@@ -25,28 +23,19 @@ class Describe(ReadParams, kw_only=True, frozen=True):
     params=Describe,
     result=dict[str, Any],
     summary="Describe the whole surface, or one method.",
-    when_to_use="To learn what can be asked, with which params, and what may go wrong: an index "
-    "first, then one method. All in full is long.",
+    when_to_use="To learn what can be asked, with which params, and what may go wrong.",
     scope="store:read",
     needs_store=False,
     errors=["input.unknown_method"],
     positional=["method"],
     examples=[
         Example(params={"method": "search"}, what="one method"),
-        Example(params={"method": "search", "full": True}, what="everything about it"),
         Example(params={"method": "serach"}, what="a name that is misspelt", exit=1),
     ],
 )
 def describe(call: Call, params: Describe) -> Reply:
-    from kbproc.calls import describe as told
+    from kbproc.calls.describe import of_method, of_registry
 
     if params.method is None:
-        known = call.registry
-        full = told.of_registry(known, call.peer.profiles) if params.full else told.index(known)
-        return Reply(data=full)
-    try:
-        found = call.registry.find(params.method)
-    except KbprocError as error:
-        error.field = "$.params.method"
-        raise
-    return Reply(data=told.of_method(found) if params.full else told.brief(found))
+        return Reply(data=of_registry(call.registry, call.peer.profiles))
+    return Reply(data=of_method(call.registry.find(params.method)))

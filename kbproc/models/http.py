@@ -175,7 +175,6 @@ class OpenAiEmbedder:
             f"The embeddings endpoint for {self.name} {failed}.",
             hint=failed.hint,
             detail=detail,
-            lasting=failed.wait is None,
         )
 
 

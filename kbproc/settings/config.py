@@ -77,7 +77,7 @@ VARIABLES = {
         Variable("KBPROC_PROFILE", "the profile whose settings are meant"),
         Variable("KBPROC_FORMAT", "output of the commands: json, ndjson or text"),
         Variable("KBPROC_LOG_LEVEL", "debug, info, warning or error"),
-        Variable("KBPROC_AGENT", "the actor that events are attributed to"),
+        Variable("KBPROC_AGENT", "the agent that acts, and that the log names as the author"),
         Variable("KBPROC_AGENT_HELP", "1: --help prints JSON"),
     )
 }
@@ -99,6 +99,11 @@ class Origin(Struct, frozen=True):
     level: Literal["flag", "environment", "link", "profile", "default"]
     name: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """KBPROC_AGENT, profile work."""
+        return f"{self.level} {self.name}" if self.level in {"link", "profile"} else f"{self.name}"
+
 
 DEFAULT = Origin("default")
 
@@ -113,7 +118,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     `profile`: the one in effect, of `profile_names`. `notes`: links that were passed
     over, in words. `origins`: setting → what settled it, by default its default.
-    `agent_named`: a flag said who acts.
+    `agent_named_by`: what said which agent acts; None where `actor` is a mere name.
     """
 
     store: Path
@@ -125,7 +130,7 @@ class Config(Struct, frozen=True, kw_only=True):
     log_level: str = "warning"
     agent_help: bool = False
     color: bool = True
-    agent_named: bool = False
+    agent_named_by: str | None = None
     profile: str | None = None
     profile_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -162,10 +167,11 @@ def load(
         runtime=_runtime(env),
         kb=values.get("kb", DEFAULT_KB),
         actor=values.get("agent", DEFAULT_ACTOR),
+        agent_named_by=origins["agent"].shown if "agent" in origins else None,
         format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
         log_level=parse_log_level(values.get("log_level", "warning")),
         agent_help=_agent_help(env),
-        color=_color(env),
+        color="NO_COLOR" not in env,
         profile=name,
         profile_names=tuple(known.named),
         notes=notes,
@@ -180,12 +186,8 @@ def bare(env: Mapping[str, str]) -> Config:
         cache=_base(env, "CACHE") / "kbproc",
         runtime=_runtime(env),
         agent_help=_agent_help(env),
-        color=_color(env),
+        color="NO_COLOR" not in env,
     )
-
-
-def _color(env: Mapping[str, str]) -> bool:
-    return "NO_COLOR" not in env and env.get("TERM") != "dumb"
 
 
 def _agent_help(env: Mapping[str, str]) -> bool:

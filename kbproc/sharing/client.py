@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kbproc.agents.access import require_agent, visible_to
+from kbproc.agents.access import require_agent, scopes_of, visible_to
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Peer
 from kbproc.sharing.opened import Opened
@@ -46,7 +46,8 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
         root=None if hello.root is None else Path(hello.root),
         kb=hello.kb,
         surface=hello.surface,
-        named=hello.named,
+        named_by=hello.named_by,
+        scoped=hello.scoped,
         profiles=profiles,
         allow_private_addresses=hello.allow_private_addresses,
     )
@@ -65,12 +66,12 @@ def begin(opened: Opened, connection: Connection) -> None:
 def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:
     """The event `ready`, which tells an agent what it may do; an error for an unknown agent."""
     try:
-        agent = require_agent(store.published.roster, peer.actor, peer.named)
+        agent = require_agent(store.published.roster, peer.actor, peer.named_by)
     except KbprocError as error:
         return _error(wire, error)
-    scopes, bound = peer.scopes, dict[str, Any]()
+    scopes = scopes_of(agent, peer.scopes, named=peer.scoped)
+    bound: dict[str, Any] = {}
     if agent is not None:
-        scopes = scopes if agent.scopes is None else scopes & set(agent.scopes)
         bound = {"agent": agent.slug, "scopes": sorted(scopes)}
     seen = narrowed(store, visible_to(agent, scopes))
     with seen.reading() as snapshot:

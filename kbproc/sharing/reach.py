@@ -49,7 +49,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     max_line_bytes: int
     max_in_flight: int
     allow_private_addresses: bool = False
-    named: bool = False  # `actor` is the slug of an agent, which must be there
+    named_by: str | None = None  # what said that `actor` is an agent's, which must be there
+    scoped: bool = False  # somebody said which scopes it has
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ def hello(config: Config, cwd: Path) -> Hello:
         scopes=sorted(SCOPES),
         max_line_bytes=_MAX_LINE_BYTES,
         max_in_flight=MAX_IN_FLIGHT,
-        named=config.agent_named,
+        named_by=config.agent_named_by,
     )
 
 

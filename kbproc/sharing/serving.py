@@ -50,6 +50,7 @@ class Serving(Struct, frozen=True, kw_only=True):
             reach.hello(self.config, cwd),
             surface="serve",
             scopes=sorted(parse_scopes(self.scopes)),
+            scoped=self.scopes is not None,
             root=os.path.realpath(cwd / Path(self.root or ".").expanduser()),
             max_line_bytes=self.max_line_bytes,
             max_in_flight=self.max_in_flight,

@@ -84,6 +84,8 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "events.subscribe": ("admin", True),
     "events.revert": ("admin", True),
 }
+# What an agent needs of what is its own.
+OWN = {"note.delete": "note:write", "knowledge.delete": "knowledge:write"}
 ALL = registry().scopes
 METHODS = registry().methods
 
@@ -93,6 +95,7 @@ METHODS = registry().methods
 
 def test_the_table_is_what_the_methods_declare() -> None:
     assert {name: (m.scope, m.whole) for name, m in METHODS.items()} == SCOPES
+    assert {name: m.own_scope for name, m in METHODS.items() if m.own_scope} == OWN
 
 
 def test_what_destroys_needs_admin() -> None:
@@ -154,12 +157,12 @@ def test_each_scope_alone_of_an_agent(open_store: Session, scope: str) -> None:
         answer = alpha.ask(name, **harmless(method))
         error = answer.get("error", {}).get("data", {})
         refused = error.get("type") == "auth.insufficient_scope"
-        if needed != scope:
-            assert refused and error["detail"] == {"needed": needed, "scopes": [scope]}, name
-        elif whole:
+        if whole:
             assert refused and error["detail"] == {"agent": "alpha"}, name
-        elif needed == scope:
+        elif scope in (needed, OWN.get(name)):
             assert not refused, name
+        else:
+            assert refused and error["detail"] == {"needed": needed, "scopes": [scope]}, name
 
 
 def test_a_process_gives_its_agent_no_scope_that_it_lacks(open_store: Session) -> None:
@@ -174,7 +177,8 @@ def test_an_agent_calls_nothing_that_concerns_the_whole_store(
     open_store: Session, name: str
 ) -> None:
     open_store.data("agent.update", slug="alpha", clear=["scopes"])
-    answer = open_store.another("alpha", named=True).ask(name, **harmless(METHODS[name]))
+    alpha = open_store.another("alpha", scopes=",".join(ALL), named=True)
+    answer = alpha.ask(name, **harmless(METHODS[name]))
     refused = answer.get("error", {}).get("data", {}).get("type") == "auth.insufficient_scope"
     assert refused is SCOPES[name][1]
 
@@ -284,7 +288,7 @@ def hidden_notes(session: Session, folder: Path) -> None:
     alpha = session.another("alpha", named=True)
     for slug in (f"{SECRET}-note", "another"):
         alpha.data("note.put", slug=slug, text=f"# {SECRET}\n\nThe {SECRET} server report.\n")
-    approve(alpha, "note.delete", slug="another")
+    approve(alpha, "note.delete", slug="another")  # its own
     gone = alpha.data("note.put", slug="gone", text=f"# {SECRET}\n")["id"]
     approve(session, "store.purge", document_ids=[gone])
     (folder / "store" / "notes" / "alpha" / "unseen.md").write_text(f"# {SECRET}\n")
@@ -298,7 +302,8 @@ def approve(session: Session, method: str, **params: Any) -> Any:
 
 
 def as_alpha(session: Session) -> Session:
-    return session.another("alpha", named=True)
+    """With every scope, so that no method answers merely that it may not be called."""
+    return session.another("alpha", scopes=",".join(ALL), named=True)
 
 
 def without(*scopes: str) -> Observer:
@@ -672,3 +677,82 @@ def test_an_agent_ingests_nothing_of_the_store(session: Session) -> None:
         alpha.ask("doc.ingest", paths=[f"store/notes/{slug}"]) for slug in ("other", "nobody")
     )
     assert json.dumps(there).replace("other", "nobody") == json.dumps(nowhere)
+
+
+# ------------------------------------------------------- what an agent may do unless named
+
+WITHHELD = {"admin", "knowledge:write_others"}
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "left"),
+    [
+        (None, None, set(ALL) - WITHHELD),
+        (None, ALL, set(ALL)),
+        (ALL, None, set(ALL)),
+        (("admin", "doc:read"), None, {"admin", "doc:read"}),
+        (("doc:read",), ALL, {"doc:read"}),
+        (None, ("admin", "doc:read"), {"admin", "doc:read"}),
+    ],
+)
+def test_a_bound_agent_approves_nothing_unless_it_is_named(
+    session: Session, own: tuple[str, ...] | None, given: tuple[str, ...] | None, left: set[str]
+) -> None:
+    scopes = {} if own is None else {"scopes": list(own)}
+    session.data("agent.create", slug="alpha", **scopes)
+    document = session.data("doc.create", title="Doomed", text="x")["id"]
+    alpha = session.another("alpha", scopes=None if given is None else ",".join(given), named=True)
+    error = alpha.error("doc.delete", ids=[document])
+    may = "input.confirmation_required" if "admin" in left else "auth.insufficient_scope"
+    assert error["type"] == may
+    assert ("detail" not in error or "scopes" not in error["detail"]) or set(
+        error["detail"]["scopes"]
+    ) == left
+
+
+def test_others_entries_are_not_an_agents_to_link(session: Session) -> None:
+    session.data("agent.create", slug="alpha")
+    ids = [session.data("knowledge.store", title=t, body="x")["id"] for t in ("One", "Two")]
+    alpha = session.another("alpha", named=True)
+    error = alpha.error("knowledge.supersede", old_id=ids[0], new_id=ids[1])
+    assert error["type"] == "auth.not_owner"
+    entitled = session.another(
+        "alpha", scopes="knowledge:read,knowledge:write,knowledge:write_others", named=True
+    )
+    entitled.data("knowledge.supersede", old_id=ids[0], new_id=ids[1])
+
+
+def test_a_bound_agent_makes_room_by_deleting_its_own(session: Session) -> None:
+    """By plan; and nobody else's."""
+    quotas = {"notes_stored": 1, "knowledge_stored": 1}
+    session.data("agent.create", slug="alpha", quotas=quotas)
+    session.data("agent.create", slug="other")
+    alpha = session.another("alpha", named=True)
+    alpha.data("note.put", slug="first", text="# First\n")
+    assert alpha.error("note.put", slug="second", text="# Second\n")["type"] == "quota.exceeded"
+    approve(alpha, "note.delete", slug="first")
+    alpha.data("note.put", slug="second", text="# Second\n")
+    mine = alpha.data("knowledge.store", title="Mine", body="x")["id"]
+    asked = {"title": "More", "body": "y"}
+    assert alpha.error("knowledge.store", **asked)["type"] == "quota.exceeded"
+    other = session.another("other", named=True)
+    other.data("note.put", slug="theirs", text="# Theirs\n")
+    theirs = other.data("knowledge.store", title="Theirs", body="x")["id"]
+    for ids in ([theirs], [mine, theirs]):
+        error = alpha.error("knowledge.delete", ids=ids)
+        assert (error["type"], error["field"]) == ("auth.not_owner", "$.params.ids")
+    assert alpha.error("note.delete", agent="other", slug="theirs")["type"] == "resource.not_found"
+    approve(alpha, "knowledge.delete", ids=[mine])
+    alpha.data("knowledge.store", **asked)
+
+
+def test_who_is_bound_to_nobody_has_nothing_of_its_own(session: Session) -> None:
+    session.data("agent.create", slug="alpha")
+    session.data("note.put", agent="alpha", slug="first", text="# First\n")
+    writer = session.another("user", scopes="note:write,knowledge:write")
+    mine = writer.data("knowledge.store", title="Mine", body="x")["id"]
+    for method, params in (
+        ("note.delete", {"agent": "alpha", "slug": "first"}),
+        ("knowledge.delete", {"ids": [mine]}),
+    ):
+        assert writer.error(method, **params)["detail"]["needed"] == "admin"

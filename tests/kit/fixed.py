@@ -95,7 +95,7 @@ def leading(lead: str = "") -> Iterator[None]:
 def config_of(store: Path, options: dict[str, str]) -> Config:
     named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
     if "agent_named" in options:
-        named["agent_named"] = True
+        named["agent_named_by"] = "--agent"
     if "runtime" in options:
         named["runtime"] = Path(options["runtime"])
     return Config(store=store, cache=store.parent / "cache", **named)

@@ -189,7 +189,10 @@ class Session:
     ) -> None:
         host = FixedHost()
         config = Config(
-            store=store, cache=store.parent / "cache", actor=actor, agent_named=agent_named
+            store=store,
+            cache=store.parent / "cache",
+            actor=actor,
+            agent_named_by="--agent" if agent_named else None,
         )
         methods = registry or all_methods()
         self.outbox: Any = outbox or Kept()
@@ -207,7 +210,11 @@ class Session:
         self.opened, self.service = owner.opened, owner.service
         self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
         hello = msgspec.structs.replace(
-            serving.hello(host), cwd=str(cwd), root=str(cwd), scopes=sorted(allowed)
+            serving.hello(host),
+            cwd=str(cwd),
+            root=str(cwd),
+            scopes=sorted(allowed),
+            scoped=scopes is not None,
         )
         self.connection = connection_of(self.service, hello, self.outbox)
         begin(self.opened, self.connection)
@@ -220,7 +227,8 @@ class Session:
             self.connection.peer,
             actor=actor,
             scopes=parse_scopes(scopes, self.service.registry.scopes),
-            named=named,
+            named_by="--agent" if named else None,
+            scoped=scopes is not None,
         )
         other.connection = Connection(self.service, peer, other.outbox)
         return other

@@ -172,7 +172,7 @@ def test_each_writes_under_its_own_name(crowd: Crowd) -> None:
     said = {"title": "One", "text": "same", "client_token": "t"}
     ids = [client.data("doc.create", **said)["id"] for client in (ann, bob, bob_too)]
     assert ids == [1, 2, 2]
-    written = crowd.run("call", "doc.create", "title=Two", "text=other", KBPROC_AGENT="eve")
+    written = crowd.run("call", "doc.create", "title=Two", "text=other", "--actor", "eve")
     assert written.code == 0, written
     records = [r for r in ann.data("events.read", after_seq=1) if r["method"] == "doc.create"]
     assert [record["actor"] for record in records] == ["ann", "bob", "eve"]

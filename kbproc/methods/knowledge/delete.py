@@ -31,12 +31,13 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
 @method(
     "knowledge.delete",
     kind="destructive",
+    own_scope="knowledge:write",
     params=DeleteEntries,
     result=DeletedEntries,
     summary="Hide knowledge entries from every read; the log keeps their text.",
     when_to_use="When entries should never have been stored; what is merely outdated is better "
     "superseded. What a deleted entry had superseded directly holds again.",
-    errors=["resource.not_found"],
+    errors=["resource.not_found", "auth.not_owner"],
     positional=["ids"],
     examples=[
         Example(params={"ids": [3], "dry_run": True}, what="only the plan"),
@@ -46,6 +47,8 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
 def delete(call: Call, params: DeleteEntries) -> Decide:
     def decide(here: Here) -> Decision:
         rows = entry.require_all(here.queries, params.ids, field="$.params.ids")
+        if "admin" not in call.scopes:
+            entry.check_own(rows, call.peer.actor)
         chains = entry.without(here.queries, rows)
         changes = entry.describe_changes(here.queries, chains)
         gone: list[Event] = [DocDeleted(id=row.id) for row in rows]

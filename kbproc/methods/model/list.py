@@ -16,10 +16,7 @@ class ListModels(ReadParams, kw_only=True, frozen=True):
 
 
 class ModelShown(Struct, kw_only=True, frozen=True):
-    """`status`: ready, needs_export (it is prepared on first use), or why it can't be had.
-
-    Of `none`: that only words are searched.
-    """
+    """`status`: ready, needs_export (it is prepared on first use), or why it can't be had."""
 
     name: str
     kind: Kind
@@ -71,7 +68,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
             kind="none",
             dim=None,
             max_tokens=None,
-            status="words only",
+            status="ready",
             current=spec.kind == "none",
         )
     )

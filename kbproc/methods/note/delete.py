@@ -20,6 +20,7 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "note.delete",
     kind="destructive",
+    own_scope="note:write",
     params=DeleteNote,
     result=DeletedNote,
     summary="Hide a note and remove its file; the log keeps its text.",
