@@ -17,7 +17,11 @@ from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
 from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.store import pipeline
 from kbproc.store.decision import Request
-from kbproc.store.folder import refusal
+
+_DAMAGED = (
+    "Answers come from the views, which remember more; nothing is written before kbproc doctor "
+    "--repair has mended the log, or a backup has taken its place."
+)
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
@@ -129,6 +133,8 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
         fields["seq"] = call.store.published.seq if method.needs_store else 0
     if isinstance(params, WriteParams) and params.dry_run:
         fields["dry_run"] = True
+    if method.needs_store and (damage := call.library.store.log.damage) is not None:
+        fields["notice"] = [*fields.get("notice", []), f"{damage} {_DAMAGED}"]
     took = round(call.host.monotonic_ms() - started, 3)
     return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))
 
@@ -137,8 +143,8 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
     if not isinstance(params, WriteParams):
         read: Reply | Wait = method.handler(call, params)
         return read
-    if not params.dry_run and not method.elsewhere and call.store.read_only:
-        raise refusal(call.store.origin)
+    if not params.dry_run and not method.elsewhere:
+        call.library.store.check_writable()
     request = Request(
         method=method.name,
         actor=call.peer.actor,

@@ -6,6 +6,7 @@ Refuses to know: lines and hashes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,7 +73,10 @@ def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
     except KbprocError as error:
         if error.type == "store.corrupt":
             _explain(store, error, reached)
+            with contextlib.suppress(KbprocError):
+                store.log.verify()  # the log itself knows from now on, and is not written
         raise
+    store.log.look()
     return Verified(
         records=count,
         segments=len(store.log.as_files(head.seq)),

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
@@ -21,6 +23,7 @@ from kbproc.log import record as records
 from kbproc.log import segment as segment_files
 from kbproc.log import survey as surveys
 from kbproc.log.interface import Batch, Change, LogFile, Survey
+from kbproc.log.marks import Marks, look_at
 from kbproc.log.record import START, Draft, Position, Record
 from kbproc.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
 from kbproc.log.tail import Tail
@@ -31,27 +34,28 @@ SEGMENT_BYTES = 64 << 20
 class FileLog:
     """The segments of one store; see interface.Log for what its methods promise."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, marks: Path | None = None) -> None:
         """Only `open` makes a log that can be used."""
         self.head = START
         self.last_ts = ""
         self._folder = folder
         self._tail = Tail()
         self._full = False
+        self._marks = Marks(marks)
         self._writing = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, known: Position = START) -> FileLog:
+    def open(cls, folder: Path, known: Position = START, *, marks: Path | None = None) -> FileLog:
         """Opens the log, cuts off a torn last line and verifies the chain after `known`.
 
         `known` is what a view has applied; a log that does not reach it, or
-        holds another record there, has lost acknowledged records.
-        Raises store.corrupt, store.io.
+        holds another record there, has lost acknowledged records. `marks`: the file that
+        keeps what is known of the segments. Raises store.corrupt, store.io.
         """
         make_folder(folder)
         for unfinished in folder.glob("*.tmp"):
             unfinished.unlink()
-        log = cls(folder)
+        log = cls(folder, marks)
         segments = log._segments()
         if not segments:
             if known.seq:
@@ -122,9 +126,43 @@ class FileLog:
         before = [i for i, path in enumerate(segments) if segment_files.first_seq(path) <= seq]
         return segments[before[-1] if before else 0 :]
 
+    @property
+    def damage(self) -> str | None:
+        return self._marks.damage
+
+    def look(self, most_bytes: int | None = None) -> None:
+        """See interface.Log. More than `most_bytes` is left for another time."""
+        segments = self._segments()
+        unknown = self._marks.unknown(segments)
+        if most_bytes is None or sum(path.stat().st_size for path in unknown) <= most_bytes:
+            for segment in unknown:
+                seen = look_at(segment)
+                wrong = self._wrong_in(segment, segments)
+                self._marks.put(segment, msgspec.structs.replace(seen, wrong=wrong))
+            self._marks.keep(segments)
+
+    def _wrong_in(self, segment: Path, segments: list[Path]) -> str | None:
+        """Its records, from the last one of the segment before it on."""
+        first = segment_files.first_seq(segment)
+        after = [segment_files.first_seq(path) for path in segments[segments.index(segment) + 1 :]]
+        end = min([self.head.seq, *(seq - 1 for seq in after)])
+        try:
+            self._read_whole(max(first - 2, 0), end)
+        except KbprocError as error:
+            if error.type != "store.corrupt":
+                raise
+            return error.message
+        return None
+
     def verify(self) -> int:
-        head, seq = self.head.seq, 0
-        for record in self.read(to_seq=head):
+        self._marks.doubt()
+        self.look()
+        head = self.head.seq
+        return head if self.damage is None else self._read_whole(0, head)
+
+    def _read_whole(self, after_seq: int, head: int) -> int:
+        seq = after_seq
+        for record in self.read(after_seq, head):
             seq = record.seq
         if seq < head:
             raise KbprocError(
@@ -156,11 +194,14 @@ class FileLog:
     def batch(self) -> Iterator[Batch]:
         with self._writing:
             self._make_room()
+            known = not self._tail.size or self._marks.knows(self._tail.path)
             batch = _FileBatch(self, self._tail)
             try:
                 yield batch
             finally:
                 batch.end()
+                if known:  # whatever has changed since is ours
+                    self._marks.put(self._tail.path, look_at(self._tail.path))
 
     def _make_room(self) -> None:
         """A full segment ends before a batch, never within it: a batch lies in one segment."""
@@ -200,6 +241,7 @@ class FileLog:
 
     def close(self) -> None:
         self._tail.close()
+        self._marks.keep(self._segments())
 
 
 class _FileBatch:

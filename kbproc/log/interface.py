@@ -69,6 +69,13 @@ class Log(Protocol):
         the batch's own thread names a `to_seq` up to `head`, or may find half a record.
         """
 
+    @property
+    def damage(self) -> str | None:
+        """What is known to be damaged, in words."""
+
+    def look(self, most_bytes: int | None = None) -> None:
+        """Reads what may have changed since it was read last, and knows its damage then."""
+
     def verify(self) -> int:
         """Checks every record up to `head`; returns its seq. Raises store.corrupt."""
 

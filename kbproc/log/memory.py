@@ -26,6 +26,8 @@ from kbproc.log.segment import name_of
 class MemoryLog:
     """The records of one store; see interface.Log for what its methods promise."""
 
+    damage: str | None = None
+
     def __init__(self, copied: Iterable[Record] = ()) -> None:
         """`copied`: the records of another log, from its first on. Raises store.corrupt."""
         self._records = list(copied)
@@ -69,6 +71,9 @@ class MemoryLog:
         """For a batch: forgets every record after this one."""
         with self._changing:
             del self._records[bisect_right(self._records, seq, key=attrgetter("seq")) :]
+
+    def look(self, most_bytes: int | None = None) -> None:
+        """Nobody else changes what is in memory."""
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
         old = list(self.read(to_seq=to_seq))

@@ -21,6 +21,7 @@ class Tail:
 
     def __init__(self) -> None:
         self.size = 0
+        self.path = Path()
         self._fd = -1
         self._failed: OSError | None = None
 
@@ -36,6 +37,7 @@ class Tail:
     def open(self, path: Path) -> None:
         """Appends to `path` from here on; its name is durable."""
         self.close()
+        self.path = path
         try:
             if not path.exists():
                 reach("log.segment")

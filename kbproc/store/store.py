@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from kbproc.views.fulltext.index import FullText
     from kbproc.views.vectors.view import Vectors
 
+_MARKS = "log.seen"
+# So much of a log is read before anything is answered, where somebody has touched it.
+_LOOK_BYTES = 64 << 20
 _logger = logging.getLogger(__name__)
 
 
@@ -94,8 +97,9 @@ class Store(Front):
             views = place.folder / "views"
             catalog = follow.open_catalog(views)
             opened.callback(catalog.close)
-            log = FileLog.open(place.folder / "log", catalog.position)
+            log = FileLog.open(place.folder / "log", catalog.position, marks=views / _MARKS)
             opened.callback(log.close)
+            log.look(_LOOK_BYTES)
             follow.replay(log, catalog)
             fulltext = _fulltext(views)
             opened.callback(fulltext.close)
@@ -179,6 +183,13 @@ class Store(Front):
         """
         return self.turns.take(work)
 
+    def check_writable(self) -> None:
+        """Raises store.io for a store that is only read, store.corrupt for a damaged log."""
+        if self.read_only:
+            raise readonly.refusal(self.origin)
+        if self.log.damage is not None:
+            raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
+
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         if self.broken is not None:
             raise self.broken
@@ -189,8 +200,7 @@ class Store(Front):
                     take_turn(ticket, Lane(self.host, batch, self.catalog))
                 if batch.head == self.log.head:
                     return
-                if self.read_only:
-                    raise readonly.refusal(self.origin)
+                self.check_writable()
                 follow.tell(self.followers, self.catalog, before)
                 batch.commit()
         except BaseException:

@@ -18,6 +18,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.health import salvage
 from kbproc.library.library import Library
 from kbproc.log import file, record
+from kbproc.log.marks import Marks
 from kbproc.views import soundness
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
@@ -485,6 +486,55 @@ def test_doctor_tells_line_record_and_document_of_an_open_store(session: Session
     assert "kbproc doctor --repair" in found["hint"]
     assert session.error("doctor", repair=True)["type"] == "resource.conflict"
     segment.write_bytes(whole)
+
+
+def test_a_damaged_log_behind_whole_views_is_told_and_not_written(store: Path) -> None:
+    log, create = store / "log", {"title": "x", "text": "x"}
+    flip_in_line(log, 3)
+    session = Session(store, cwd=store.parent)
+    for method, params in (("search", {"query": "git"}), ("status", {}), ("doc.list", {})):
+        [told] = session.ask(method, **params)["result"]["meta"]["notice"]
+        assert "000000000001.ndjson" in told and "kbproc doctor --repair" in told
+    seq = session.data("ping")["seq"]
+    error = session.error("doc.create", **create)
+    assert error["type"] == "store.corrupt" and "kbproc doctor" in error["hint"]
+    assert session.data("ping")["seq"] == seq
+    session.close()
+    again = Session(store, cwd=store.parent)  # it is known from then on
+    assert again.error("doc.create", **create)["type"] == "store.corrupt"
+    again.close()
+    salvage.repair(store, FixedHost())
+    mended = Session(store, cwd=store.parent)
+    assert "notice" not in mended.ask("status")["result"]["meta"]
+    mended.data("doc.create", **create)
+    mended.close()
+
+
+def test_what_is_damaged_in_use_is_told_until_it_is_whole_again(session: Session) -> None:
+    fill(session)
+    [segment] = (session.store.folder / "log").iterdir()
+    whole = segment.read_bytes()
+    flip_in_line(segment.parent, 3)
+    assert "notice" not in session.ask("status")["result"]["meta"]
+    session.library.tidy()
+    assert session.ask("status")["result"]["meta"]["notice"]
+    assert session.error("doc.create", title="x", text="x")["type"] == "store.corrupt"
+    segment.write_bytes(whole)
+    session.data("events.verify")
+    assert "notice" not in session.ask("status")["result"]["meta"]
+    session.data("doc.create", title="x", text="x")
+
+
+def test_what_nobody_has_touched_is_not_read_again(store: Path) -> None:
+    marks = store / "views" / "log.seen"
+    for number in range(2):
+        session = Session(store, cwd=store.parent)
+        session.data("doc.create", title=f"Later {number}", text="x")
+        session.close()
+        assert Marks(marks).unknown(sorted((store / "log").iterdir())) == []
+    first = sorted((store / "log").iterdir())[0]
+    first.touch()
+    assert Marks(marks).unknown([first]) == [first]
 
 
 def test_repair_needs_the_scope_admin(open_session: OpenSession) -> None:

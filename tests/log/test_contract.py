@@ -315,6 +315,8 @@ def test_a_sound_log_is_found_to_be_sound(log: Log, tmp_path: Path) -> None:
     again = FileLog.open(tmp_path / "again", log.head)
     assert list(again.read()) == list(log.read())
     again.close()
+    log.look()
+    assert log.damage is None
 
 
 def test_a_log_in_memory_of_another_ones_records() -> None:
