@@ -1,12 +1,13 @@
 """Where every kbproc process begins and ends.
 
-Owns: claiming the wire's pipes before anything heavy is imported, trying the fast path
-of a call, and leaving.
+Owns: keeping what it writes to its user, claiming the wire's pipes before anything heavy is
+imported, trying the fast path of a call, and leaving.
 Refuses to know: what the surfaces do.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kbproc.base.pipes import claim, leave
@@ -15,6 +16,7 @@ from kbproc.base.pipes import claim, leave
 def main() -> None:
     """The `kbproc` command."""
     argv = sys.argv[1:]
+    os.umask(0o077)  # libraries that write views ask for no mode
     pipes = None
     if argv[:1] == ["call"] and sys.platform in {"linux", "darwin"}:  # cli refuses the others
         from kbproc.shell.fastpath import call

@@ -6,6 +6,7 @@ Refuses to know: who raises it and how a surface prints it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import Any
 
@@ -300,6 +301,25 @@ class Risk(msgspec.Struct, frozen=True, kw_only=True):
     action: str
 
 
+_LASTING = frozenset(
+    {
+        errno.EACCES,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+
+
+def is_lasting(error: OSError) -> bool:
+    """Whether the file system will say the same until somebody changes something there."""
+    return error.errno in _LASTING
+
+
 class KbprocError(Exception):
     """A typed failure; `type` is a row of ERRORS.
 
@@ -321,9 +341,12 @@ class KbprocError(Exception):
         plan: Any = None,
         seq: int | None = None,
         detail: dict[str, Any] | None = None,
+        lasting: bool = False,
     ) -> None:
+        """`lasting`: no later try will do better, though others of this type may."""
         super().__init__(message)
         self.row = ERRORS[type]
+        self.retryable = False if lasting else self.row.retryable
         self.type = type
         self.message = message
         self.hint = hint or self.row.hint

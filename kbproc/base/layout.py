@@ -1,7 +1,8 @@
 """What people see of an answer, before it is drawn: a table, a record, lines or hits.
 
 Owns: these four shapes, and times as people read them.
-Refuses to know: widths, colours and terminals (shell/tables.py), and what an answer is about.
+Refuses to know: widths, colours and terminals (shell/printing/tables.py), and what answers are
+about.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One finding: `labels` stand behind its title, the snippet below."""
+    """One finding: `labels` stand behind its title, the snippet below, `more` below that."""
 
     score: float
     title: str
     labels: str
     snippet: str
+    more: dict[str, Any] = {}
 
 
 class Hits(Struct, frozen=True, kw_only=True):
@@ -53,5 +55,5 @@ Layout = Table | Record | Lines | Hits
 
 
 def in_minutes(text: str) -> str:
-    """With every time in it cut to its minute."""
-    return _TIME.sub(r"\1 \2", text)
+    """With every time in it cut to its minute, and its Z for UTC kept."""
+    return _TIME.sub(r"\1 \2Z", text)

@@ -99,6 +99,15 @@ _IN_WORDS = {
 }
 _HINTS = {_INSTANT: "Write it like 2026-01-31T12:00:00Z or 2026-01-31."}
 
+_KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _LENGTH = re.compile(r" of length [<>]= \d+$")
 _PATH = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
@@ -155,12 +164,22 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
     else:
         valid = list(_literals_in(_type_at(params, path))) or None
         given = _value_at(raw, path) if _LENGTH.search(said) else None
-        said = f"{field}: {said[:1].lower()}{said[1:_MOST_SAID]}"
+        said = f"{field}: {_in_plain_words(said)[:_MOST_SAID]}"
         if given is not None:
             said += f"; it has {len(given)}"
     return KbprocError(
         "input.invalid_params", f"{said}.", hint=hint, field=field, valid_values=valid
     )
+
+
+def _in_plain_words(said: str) -> str:
+    """What msgspec says, with no name of a Python type."""
+
+    def kinds(match: re.Match[str]) -> str:
+        return " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
+
+    said = _TYPES.sub(kinds, said[:1].lower() + said[1:])
+    return said.replace("invalid enum value", "there is no")
 
 
 def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
 
 
@@ -69,7 +69,11 @@ def write_new(path: Path, data: bytes, *, field: str) -> None:
             hint="Make that folder first, or name another.",
         ) from None
     except OSError as error:
-        raise KbprocError("store.io", f"{path} could not be written: {error.strerror}.") from None
+        raise KbprocError(
+            "store.io",
+            f"{path} could not be written: {error.strerror}.",
+            lasting=is_lasting(error),
+        ) from None
 
 
 def is_gone(path: Path) -> bool:

@@ -17,16 +17,32 @@ def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
     return _like(name, names, most, 0.5) or names[:20]
 
 
+def ranked(name: str, valid: Iterable[str]) -> list[str]:
+    """All valid names, those most like `name` first."""
+    return sorted(sorted(valid), key=lambda other: -_likeness(name, other))
+
+
 def closest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that may have been meant; None if none is much like `name`."""
-    near = _like(name, sorted(valid), 1, 0.6)
-    return near[0] if near else None
+    """The valid name that was probably meant; None if none, or more than one, is much like it."""
+    near = _like(name, sorted(set(valid)), 2, 0.7)
+    if not near or (len(near) == 2 and _likeness(name, near[0]) == _likeness(name, near[1])):
+        return None
+    return near[0]
 
 
 def _like(name: str, names: list[str], most: int, cutoff: float) -> list[str]:
     import difflib
 
-    return difflib.get_close_matches(name[:_MOST_COMPARED], names, n=most, cutoff=cutoff)
+    typed = name[:_MOST_COMPARED]
+    swapped = [other for other in names if other != typed and sorted(other) == sorted(typed)]
+    near = difflib.get_close_matches(typed, names, n=most, cutoff=cutoff)
+    return list(dict.fromkeys([*swapped, *near]))[:most]
+
+
+def _likeness(name: str, other: str) -> float:
+    import difflib
+
+    return difflib.SequenceMatcher(None, other, name[:_MOST_COMPARED]).ratio()
 
 
 def did_you_mean(said: str | None) -> str:

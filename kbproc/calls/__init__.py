@@ -2,7 +2,7 @@
 
 Refuses to know: pipes, shells, tools, and what any handler does.
 
-Offers: call · describe · flags · method · pages · registry · reply · run · schema
+Offers: call · describe · flags · method · pages · registry · reply · retry · run · schema · typed
 May import: base · settings · views · store · agents · search · library
 Light: yes
 """

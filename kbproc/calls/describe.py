@@ -1,24 +1,99 @@
 """The surface, told as data: what agents and generated docs read.
 
-Owns: `describe`'s answer and the block for AGENTS.md, both made from the
-declarations.
+Owns: `describe`'s answers, from an index that is cheap to read to everything there is, and the
+block for AGENTS.md, all made from the declarations.
 Refuses to know: anything that is not declared there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES
-from kbproc.calls.flags import flags_of
+from kbproc.calls.flags import Flag, flags_of
 from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
+from kbproc.calls.registry import ALIASES, Registry
 from kbproc.calls.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
+from kbproc.calls.typed import argv_of, usage_of
 from kbproc.settings.config import CAPABILITIES, VARIABLES
+
+BRIEF_BYTES = 2048
+
+
+def index(registry: Registry) -> dict[str, Any]:
+    """Every method in a line; at most 10 KB."""
+    return {
+        "name": "kbproc",
+        "version": __version__,
+        "protocol": PROTOCOL,
+        "more": "describe NAME tells of one method; full: true tells everything of one or all",
+        "aliases": ALIASES,
+        "methods": [line(method) for method in registry.methods.values()],
+    }
+
+
+def line(method: Method) -> dict[str, Any]:
+    """What an index says of a method."""
+    required = [str(flag.param) for flag in flags_of(method) if flag.required]
+    told = {"name": method.name, "summary": method.summary, "kind": method.kind}
+    return {**told, "required": required} if required else told
+
+
+def brief(method: Method) -> dict[str, Any]:
+    """One method in at most 2 KB: the fullest telling that fits."""
+    found: dict[str, Any] = {}
+    for told in _tellings(method):
+        found = told
+        if len(msgspec.json.encode(told)) <= BRIEF_BYTES:
+            break
+    return found
+
+
+def _tellings(method: Method) -> Iterator[dict[str, Any]]:
+    """From the fullest to the shortest."""
+    yield _told(method, helped=True, examples=len(method.examples))
+    for examples in range(len(method.examples), 0, -1):
+        yield _told(method, helped=False, examples=examples)
+
+
+def _told(method: Method, *, helped: bool, examples: int) -> dict[str, Any]:
+    flags = [flag for flag in flags_of(method) if flag.param is not None]
+    errors: dict[str, list[str]] = {}
+    for name in method.all_errors:
+        errors.setdefault(str(ERRORS[name].exit), []).append(name)
+    return {
+        **line(method),
+        "when_to_use": method.when_to_use,
+        "usage": usage_of(method).removeprefix("Usage: "),
+        "params": {str(flag.param): _in_short(flag, helped) for flag in flags},
+        "examples": [
+            {
+                "what": example.what,
+                "command": shlex.join(argv_of(method, example.params)),
+                "params": example.params,
+                "exit": example.exit,
+            }
+            for example in method.examples[:examples]
+        ],
+        "errors": errors,
+    }
+
+
+def _in_short(flag: Flag, helped: bool) -> str:
+    """Type, choice, bounds and default of a param in a few words."""
+    one = "|".join(map(str, flag.enum)) if flag.enum else str(flag.items or flag.type)
+    words = ["required"] if flag.required else []
+    words.append(f"list of {one}" if flag.type == "array" else one)
+    if flag.minimum is not None and flag.maximum is not None and flag.maximum < 2**53:
+        words.append(f"{flag.minimum}..{flag.maximum}")
+    if flag.default not in (None, [], {}, "", False):
+        words.append(f"= {flag.default}")
+    return " ".join(words) + (f"; {flag.help}" if helped and flag.help else "")
 
 
 def of_registry(registry: Registry, profiles: Iterable[str] = ()) -> dict[str, Any]:
@@ -32,6 +107,7 @@ def of_registry(registry: Registry, profiles: Iterable[str] = ()) -> dict[str, A
         "methods": [of_method(method) for method in registry.methods.values()],
         "events": sorted({*PROCESS_EVENTS, *STREAM_EVENTS}),
         "errors": [{**msgspec.to_builtins(row), "doc_url": row.doc_url} for row in ERRORS.values()],
+        "aliases": ALIASES,
         "exit_codes": {str(code): meaning for code, meaning in EXIT_CODES.items()},
         "scopes": list(registry.scopes),
         "environment": [msgspec.to_builtins(variable) for variable in VARIABLES.values()],

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "json"]
 
 _KINDS: dict[Any, Kind] = {str: "string", int: "integer", float: "number", bool: "boolean"}
-# A param with a default is a setting that a profile may keep, unless it is of one request.
-_ONE_REQUEST = frozenset({"dry_run", "prune", "offset", "length", "description"})
 _COMMON = frozenset({*ReadParams.__struct_fields__, *DestructiveParams.__struct_fields__})
-_SETTINGS = frozenset({"kb", "timeout_ms"})
+_KEPT = frozenset({"kb"})  # by profiles, of the params
+# Names of files, and what kbproc itself has given out, mean themselves.
+_NO_TEXTS = frozenset(
+    {"path", "path_prefix", "notes_folder", "glob", "cursor", "confirm", "client_token"}
+)
 _SENSITIVE = ("api_key", "password", "secret")
 
 
@@ -63,6 +65,13 @@ class Flag(Struct, frozen=True, kw_only=True):
     def takes_value(self) -> bool:
         return self.type != "boolean"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether `-` and `@FILE` stand for what stdin and the file say."""
+        free = self.type == "string" and self.enum is None and self.pattern is None
+        last = str(self.param).rpartition(".")[2]
+        return free and self.param is not None and last not in _NO_TEXTS
+
 
 _MODES = ["--mode", "--fts-only", "--vec-only"]
 
@@ -86,6 +95,7 @@ SHELL_FLAGS: dict[str, tuple[Flag, ...]] = {
     ),
 }
 
+# What the commands share; each takes those that mean something for it.
 GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--format",
@@ -100,7 +110,7 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--yes",
         type="boolean",
-        help="approve the plan of a destructive command; --yes=bulk for one that removes "
+        help="or -y: approve the plan of a destructive command; --yes=bulk for one that removes "
         "more than half of a knowledge base",
     ),
     Flag(name="--dry-run", type="boolean", help="only tell what would happen", param="dry_run"),
@@ -114,7 +124,7 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--kb",
         type="string",
-        help="knowledge base, for methods that take one",
+        help="knowledge base that is added to and looked at; '*' for all",
         param="kb",
         env="KBPROC_KB",
         profileable=True,
@@ -158,6 +168,22 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
 )
 
 
+_OF_EVERY_METHOD = frozenset(
+    {"--format", "--jq", "--store", "--timeout", "--log-level", "--agent", "--actor", "--profile"}
+)
+
+
+def common_flags(method: Method) -> list[Flag]:
+    """The shell's flags that mean something for a method, less those that it has itself."""
+    names = {"--help", *_OF_EVERY_METHOD}
+    if issubclass(method.params, DestructiveParams):
+        names.add("--yes")
+    if method.kind != "read":
+        names.add("--no-wait")
+    own = {flag.name for flag in flags_of(method)}
+    return [flag for flag in GLOBAL_FLAGS if flag.name in names - own]
+
+
 def flags_of(method: Method) -> list[Flag]:
     """The method's own flags, the shell's for it, then those that most methods have."""
     flags = [flag for info in msgspec.structs.fields(method.params) for flag in _flags(info, "")]
@@ -186,7 +212,7 @@ def _flags(info: msgspec.structs.FieldInfo, prefix: str) -> list[Flag]:
         required=info.required,
         default=_default(info),
         env="KBPROC_KB" if param == "kb" and info.default == DEFAULT_KB else None,
-        profileable=_is_setting(info, shape) and not prefix,
+        profileable=param in _KEPT,
         sensitive=info.name.endswith(_SENSITIVE),
         **{name: getattr(shape, name) for name in _SHARED},
     )
@@ -194,13 +220,6 @@ def _flags(info: msgspec.structs.FieldInfo, prefix: str) -> list[Flag]:
         return [own]
     members = msgspec.structs.fields(shape.struct)
     return [own, *(flag for member in members for flag in _flags(member, f"{param}."))]
-
-
-def _is_setting(info: msgspec.structs.FieldInfo, shape: _Shape) -> bool:
-    if info.name in _SETTINGS:
-        return True
-    scalar = shape.type not in {"array", "object", "json"}
-    return scalar and _default(info) is not None and info.name not in _ONE_REQUEST
 
 
 def _default(info: msgspec.structs.FieldInfo) -> Any:

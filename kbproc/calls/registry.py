@@ -14,6 +14,18 @@ from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.calls.method import Method
 
 _MOST_SHOWN = 100  # characters of what a client sent
+# What other programs call the same verb: in the shell both can be typed.
+ALIASES = {
+    "view": "get",
+    "show": "get",
+    "edit": "update",
+    "upload": "ingest",
+    "add": "ingest",
+    "rm": "delete",
+    "remove": "delete",
+    "ls": "list",
+    "knowledge.add": "knowledge.store",
+}
 
 
 class Registry:
@@ -38,7 +50,9 @@ class Registry:
         found = self.methods.get(name)
         if found is None:
             shown = name[:_MOST_SHOWN]
-            near, meant = nearest(shown, self.methods), closest(shown, self.methods)
+            meant, near = self.meant(shown), nearest(shown, self.methods)
+            if meant is not None:
+                near = [meant, *(other for other in near if other != meant)]
             raise KbprocError(
                 "input.unknown_method",
                 f"There is no method {shown!r}.",
@@ -47,6 +61,18 @@ class Registry:
                 hint=f"{did_you_mean(meant)}Call describe for the list of methods.",
             )
         return found
+
+    def by_alias(self, name: str) -> str | None:
+        """The method that `name` means in the words of other programs."""
+        noun, _, verb = name.partition(".")
+        known = ALIASES.get(name) or f"{noun}.{ALIASES.get(verb, '')}"
+        return known if name not in self.methods and known in self.methods else None
+
+    def meant(self, name: str) -> str | None:
+        """The method that an unknown name probably means."""
+        shown = name[:_MOST_SHOWN]
+        short = {method.alias: method.name for method in self.methods.values() if method.alias}
+        return self.by_alias(shown) or short.get(shown) or closest(shown, self.methods)
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -7,7 +7,12 @@ Refuses to know: pipes, flags, tools, and what handlers do.
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+from typing import TypeVar
+
 import msgspec
+from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams, Params, ReadParams, WriteParams, decode_params
@@ -23,12 +28,16 @@ _DAMAGED = (
     "--repair has mended the log, or a backup has taken its place."
 )
 
+S = TypeVar("S", bound=Struct)
+_logger = logging.getLogger(__name__)
+
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     """One request, from its raw params to its answer. Raises KbprocError."""
     method = call.registry.find(name)
     _check_scope(call, method, own=call.peer.actor != DEFAULT_ACTOR)
     params = _with_kb(decode_params(method.decoder, raw), raw, call.peer.kb)
+    params = _located(params, call.peer.cwd)
     _bind(call, method)
     # An agent may hold fewer scopes than its process.
     _check_scope(call, method, own=call.agent is not None)
@@ -44,6 +53,16 @@ def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
     if "kb" in msgspec.json.decode(raw):
         return params
     return msgspec.structs.replace(params, kb=kb)
+
+
+def _located(params: S, folder: Path) -> S:
+    """With a path's beginning that is relative to the caller's folder made absolute."""
+    prefix = getattr(params, "path_prefix", None)
+    if prefix is not None and not prefix.startswith(("/", "~")):
+        params = msgspec.structs.replace(params, path_prefix=str(folder / prefix))
+    if isinstance(where := getattr(params, "where", None), Struct):
+        params = msgspec.structs.replace(params, where=_located(where, folder))
+    return params
 
 
 def _bind(call: Call, method: Method) -> None:
@@ -136,6 +155,7 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
     if method.needs_store and (damage := call.library.store.log.damage) is not None:
         fields["notice"] = [*fields.get("notice", []), f"{damage} {_DAMAGED}"]
     took = round(call.host.monotonic_ms() - started, 3)
+    _logger.debug("%s answered in %s ms at position %s", method.name, took, fields["seq"])
     return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))
 
 

@@ -22,10 +22,13 @@ def targets_of(rows: Iterable[DocumentRow]) -> list[Target]:
     ]
 
 
+MANY = 10  # of fewer, a person sees at a glance which they are
+
+
 def is_bulk(here: Here, kb: str, removed: int) -> bool:
-    """More than half of a knowledge base."""
+    """More than half of a knowledge base that is not small."""
     documents = here.queries.kb_counts([kb]).get(kb, (0, 0, 0))[0]
-    return removed * 2 > documents
+    return documents >= MANY and removed * 2 > documents
 
 
 class Deleted(Struct, kw_only=True, frozen=True):

@@ -22,6 +22,7 @@ from kbproc.base.wording import plural
 from kbproc.health import salvage
 from kbproc.health.salvage import Damage
 from kbproc.log.record import START, Position
+from kbproc.store.folder import require_store
 from kbproc.store.store import Store
 from kbproc.views import soundness
 from kbproc.views.catalog.filters import DocumentFilter
@@ -88,6 +89,8 @@ def examine(
         if mended["status"] == "fail":
             return
     try:
+        if folder is not None:
+            require_store(folder)
         store = open_store()
     except KbprocError as error:
         yield _finding("store", "fail", error.message, error.hint)
@@ -319,6 +322,9 @@ def _model(store: Store) -> Found:
             f"{model.model_name} is not ready yet",
             "It is prepared when the first document is embedded.",
         )
+    _, silent = model.query_vector("Does it answer?")
+    if silent is not None:
+        return _finding("model", "warn", silent, "Until it answers, only words are searched.")
     pending = model.pending_count
     said = f"{model.model_name}, {model.dim} dimensions; {plural(pending, 'chunk')} pending"
     return _finding("model", "pass", said)

@@ -82,6 +82,7 @@ class Library:
             library = cls(store, embedding, cache)
             purge.resume(library.reach())
             opened.pop_all()
+        _logger.info("opened %s at position %s", folder, store.seq)
         return library
 
     def start(self) -> None:

@@ -58,13 +58,10 @@ class Beside:
         self.vectors = vectors
 
 
-def use(
-    library: Library, settings: dict[str, Any], progress: Callable[[int, int], None]
-) -> tuple[int, int]:
+def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int], None]) -> None:
     """Embeds every chunk with the model of `settings`, then searches with it.
 
     `progress` gets chunks done and all, and may raise: then nothing has changed.
-    Returns the number of chunks that have a vector and of those that have none.
     Raises model.unavailable, input.invalid_params, store.io.
     """
     store = library.store
@@ -91,7 +88,6 @@ def use(
     new.start()
     if store.vectors is not None:
         store.vectors.save()
-    return store.chunks - new.pending_count, new.pending_count
 
 
 def _write(store: Store, settings: dict[str, Any]) -> None:

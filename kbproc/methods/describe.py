@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
@@ -16,6 +17,7 @@ class Describe(ReadParams, kw_only=True, frozen=True):
     method: Annotated[str, Meta(max_length=200, description="one method; all if left out")] | (
         None
     ) = None
+    full: Annotated[bool, Meta(description="with flags, schemas, scopes and all errors")] = False
 
 
 @method(
@@ -23,19 +25,28 @@ class Describe(ReadParams, kw_only=True, frozen=True):
     params=Describe,
     result=dict[str, Any],
     summary="Describe the whole surface, or one method.",
-    when_to_use="To learn what can be asked, with which params, and what may go wrong.",
+    when_to_use="To learn what can be asked, with which params, and what may go wrong: an index "
+    "first, then one method. All in full is long.",
     scope="store:read",
     needs_store=False,
     errors=["input.unknown_method"],
     positional=["method"],
     examples=[
         Example(params={"method": "search"}, what="one method"),
+        Example(params={"method": "search", "full": True}, what="everything about it"),
         Example(params={"method": "serach"}, what="a name that is misspelt", exit=1),
     ],
 )
 def describe(call: Call, params: Describe) -> Reply:
-    from kbproc.calls.describe import of_method, of_registry
+    from kbproc.calls import describe as told
 
     if params.method is None:
-        return Reply(data=of_registry(call.registry, call.peer.profiles))
-    return Reply(data=of_method(call.registry.find(params.method)))
+        known = call.registry
+        full = told.of_registry(known, call.peer.profiles) if params.full else told.index(known)
+        return Reply(data=full)
+    try:
+        found = call.registry.find(params.method)
+    except KbprocError as error:
+        error.field = "$.params.method"
+        raise
+    return Reply(data=told.of_method(found) if params.full else told.brief(found))

@@ -72,7 +72,14 @@ def doctor(call: Call, params: Doctor) -> Reply:
         item: dict[str, Any] = msgspec.to_builtins(finding)
         call.emit("item", {"item": item})
     healthy = all(finding.status != "fail" for finding in findings)
-    return Reply(data=Diagnosis(healthy=healthy, findings=findings), count=len(findings))
+    data = Diagnosis(healthy=healthy, findings=findings)
+    return Reply(data=data, count=len(findings), seq=_seq(call, findings))
+
+
+def _seq(call: Call, findings: list[Finding]) -> int:
+    """Of the store, if it could be opened."""
+    opened = any(found.name == "store" and found.status == "pass" for found in findings)
+    return call.library.store.published.seq if opened else 0
 
 
 def _may_repair(call: Call) -> None:

@@ -15,20 +15,26 @@ from kbproc.calls.reply import Reply
 
 
 class Schema(ReadParams, kw_only=True, frozen=True):
-    name: Annotated[str, Meta(max_length=200, description="such as search.result")]
+    name: (
+        Annotated[
+            str, Meta(max_length=200, description="such as search.result; all names if left out")
+        ]
+        | None
+    ) = None
 
 
 @method(
     "schema",
     params=Schema,
     result=dict[str, Any],
-    summary="Return one JSON Schema by name.",
+    summary="Return one JSON Schema by name, or list the names.",
     when_to_use="To validate what you send or receive.",
     scope="store:read",
     needs_store=False,
     errors=["resource.not_found"],
     positional=["name"],
     examples=[
+        Example(params={}, what="the names of all"),
         Example(params={"name": "search.result"}, what="what search answers"),
         Example(params={"name": "nothing"}, what="one that does not exist", exit=5),
     ],
@@ -37,6 +43,8 @@ def schema(call: Call, params: Schema) -> Reply:
     from kbproc.calls.schema import all_schemas
 
     found = all_schemas(call.registry.methods.values())
+    if params.name is None:
+        return Reply(data={"names": list(found)}, count=len(found))
     if params.name not in found:
         raise KbprocError(
             "resource.not_found",

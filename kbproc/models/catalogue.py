@@ -49,13 +49,16 @@ def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
     file_name = f"{file_stem(spec.name)}-{spec.kind}"
     info = ModelInfo(name=spec.name, kind=spec.kind, file_name=file_name)
     if spec.kind == "none":
-        raise KbprocError("model.unavailable", "No embedding model is configured.")
+        raise KbprocError("model.unavailable", "No embedding model is configured.", lasting=True)
     if spec.kind == "hash":
         return _described(info, HashEmbedder(dim=spec.dim or HASH_DIM))
     if spec.kind == "openai":
         if not spec.url:
             raise KbprocError(
-                "model.unavailable", "The model's url is not set.", hint="Set the model's url."
+                "model.unavailable",
+                "The model's url is not set.",
+                hint="Set the model's url.",
+                lasting=True,
             )
         if spec.dim:
             return _described(info, _over_http(spec))

@@ -175,6 +175,7 @@ class OpenAiEmbedder:
             f"The embeddings endpoint for {self.name} {failed}.",
             hint=failed.hint,
             detail=detail,
+            lasting=failed.wait is None,
         )
 
 

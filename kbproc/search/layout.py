@@ -30,7 +30,13 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> Hit:
     labels = f" [{source['type']}]{tags}"
     if source["type"] == "knowledge":  # whoever wants its text asks for it by its id
         labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
-    return Hit(score=hit["score"], title=title_of(source), labels=labels, snippet=hit["snippet"])
+    return Hit(
+        score=hit["score"],
+        title=title_of(source),
+        labels=labels,
+        snippet=hit["snippet"],
+        more=hit.get("explain") or {},
+    )
 
 
 def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:

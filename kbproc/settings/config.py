@@ -171,7 +171,7 @@ def load(
         format=None if format is None else parse_format(format, field="KBPROC_FORMAT"),
         log_level=parse_log_level(values.get("log_level", "warning")),
         agent_help=_agent_help(env),
-        color="NO_COLOR" not in env,
+        color=_color(env),
         profile=name,
         profile_names=tuple(known.named),
         notes=notes,
@@ -186,8 +186,12 @@ def bare(env: Mapping[str, str]) -> Config:
         cache=_base(env, "CACHE") / "kbproc",
         runtime=_runtime(env),
         agent_help=_agent_help(env),
-        color="NO_COLOR" not in env,
+        color=_color(env),
     )
+
+
+def _color(env: Mapping[str, str]) -> bool:
+    return "NO_COLOR" not in env and env.get("TERM") != "dumb"
 
 
 def _agent_help(env: Mapping[str, str]) -> bool:

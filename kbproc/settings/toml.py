@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.durable import replace
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 
 MOST_BYTES = 1 << 16  # more than anybody writes by hand
 _LINE = re.compile(r"\(at line (\d+), column \d+\)$")
@@ -121,6 +121,7 @@ def failed(path: Path, error: OSError) -> KbprocError:
         f"{path}: {error.strerror or error}.",
         hint="Check who owns the file and its folder, and whether the disk is full or read-only.",
         detail={"path": str(path)},
+        lasting=is_lasting(error),
     )
 
 

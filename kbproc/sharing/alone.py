@@ -20,6 +20,7 @@ from kbproc.base.host import Host
 from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.registry import Registry
 from kbproc.calls.reply import Answer, Parked
+from kbproc.calls.retry import led_on
 from kbproc.calls.run import run
 from kbproc.library.library import Library
 from kbproc.settings.config import Config
@@ -91,7 +92,7 @@ class InProcess:
                 emit("init", {})
             line = self._wire.result(_ID, found, self._answer(name, params, emit))
         except KbprocError as error:
-            return self.refused(error)
+            return self.refused(led_on(error, self._registry, name, msgspec.json.encode(params)))
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             return self.refused(messages.unexpected(error))
         response: dict[str, Any] = msgspec.json.decode(line)

@@ -24,6 +24,7 @@ from kbproc.sharing import reach
 from kbproc.sharing.alone import InProcess, OnEvent
 from kbproc.sharing.listening import reach_or_listen
 from kbproc.sharing.reach import Gone, Hello, Link
+from kbproc.store.folder import is_store
 
 
 class Attached:
@@ -85,6 +86,8 @@ class Anywhere:
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         method = self._registry.methods.get(name)
         if method is None or params.get("repair") or name in {"version", "describe", "schema"}:
+            return self._alone.ask(name, params, on_event)
+        if name == "doctor" and not is_store(self._config.store):  # it makes none
             return self._alone.ask(name, params, on_event)
         writes = method.kind != "read" and not params.get("dry_run")
         while True:

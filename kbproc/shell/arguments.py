@@ -7,7 +7,6 @@ Refuses to know: which command it is, and what flags mean as params (params.py).
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -17,14 +16,19 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import closest, did_you_mean, nearest
+from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
+from kbproc.calls.typed import TRUTH, is_number
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config, Origin
-from kbproc.shell.formats import Jq, Ndjson, Output
+from kbproc.shell.printing.formats import Jq, Ndjson, Output
 
-TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SHORT = {"-h": "--help", "-y": "--yes"}
+_WHY_NOT = {
+    "--dry-run": "Only what changes the store can tell what it would change. Leave --dry-run out.",
+    "--yes": "Only destructive commands ask for approval. Leave --yes out.",
+    "--no-wait": "Only what adds texts embeds them. Leave --no-wait out.",
+}
 _GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
 
 
@@ -69,15 +73,11 @@ def _is_flag(arg: str) -> bool:
     return arg.startswith("-") and arg != "-" and " " not in name and not is_number(arg)
 
 
-def is_number(text: str) -> bool:
-    return _DECIMAL.fullmatch(text) is not None
-
-
 def _one_flag(
     command: str, known: dict[str, Flag], arg: str, rest: Iterator[str]
 ) -> tuple[str, str | bool]:
     typed, equals, value = arg.partition("=")
-    name = "--help" if typed == "-h" else typed.replace("_", "-")
+    name = _SHORT.get(typed, typed.replace("_", "-"))
     opposite = known.get("--" + name.removeprefix("--no-"))
     if name not in known and opposite is not None and not opposite.takes_value and not equals:
         return opposite.name, False
@@ -91,15 +91,35 @@ def _one_flag(
     return name, value
 
 
+def refuse_meaningless(command: str, known: Collection[str], given: Iterable[str]) -> None:
+    """Raises input.invalid_params for a flag of other commands."""
+    for name in given:
+        if name not in known:
+            raise _meaningless(command, name)
+
+
+def _meaningless(command: str, name: str) -> KbprocError:
+    return usage_error(
+        f"{name} means nothing for {command}.", name, hint=_WHY_NOT.get(name, f"Leave {name} out.")
+    )
+
+
 def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocError:
-    bare = {name.lstrip("-"): name for name in known}  # all names have the dashes in common
-    like = closest(typed.lstrip("-"), bare)
+    if typed in _GLOBALS:
+        return _meaningless(command, typed)
     return usage_error(
         f"{command} has no flag {typed}.",
         typed,
-        valid_values=nearest(typed, known),
-        hint=f"{did_you_mean(bare[like] if like else None)}See {command} --help.",
+        valid_values=ranked(typed, known),
+        hint=f"{did_you_mean(near_flag(typed, known))}See {command} --help.",
     )
+
+
+def near_flag(typed: str, known: Iterable[str]) -> str | None:
+    """The one flag that was probably meant; nobody is led to approve what they did not ask for."""
+    bare = {name.lstrip("-"): name for name in known if name not in {"--yes", "--confirm"}}
+    like = closest(typed.lstrip("-"), bare)  # all names have the dashes in common
+    return None if like is None else bare[like]
 
 
 def _switch(flag: Flag, value: str) -> str | bool:
@@ -193,6 +213,7 @@ def options_of(
     """
     origins = dict(config.origins)
     changed: dict[str, Any] = {}
+    _refuse_empty(parsed)
     if (store := parsed.last("--store")) is not None:
         changed["store"], origins["store"] = Path(store).expanduser(), Origin("flag", "--store")
     if (acting := _acting(parsed, own)) is not None:
@@ -218,6 +239,15 @@ def options_of(
         format=parsed.last("--format"),
         again=_again(parsed, ["--store", "--profile", acting]),
     )
+
+
+def _refuse_empty(parsed: Parsed) -> None:
+    """An empty path would be the working directory, an empty name nobody."""
+    for name in ("--store", "--root", "--kb", "--agent", "--actor"):
+        if parsed.last(name) == "":
+            raise usage_error(
+                f"{name} is empty.", name, hint=f"Name one, or leave {name} out: see --help."
+            )
 
 
 def _acting(parsed: Parsed, own: Collection[str]) -> str | None:
@@ -255,7 +285,7 @@ def output_for(format: str | None, *, color: bool) -> Output:
     if format is None:
         format = "text" if sys.stdout.isatty() else "json"
     if format == "text":
-        from kbproc.shell.terminal import Text
+        from kbproc.shell.printing.terminal import Text
 
         return Text(sys.stdout, sys.stderr, color=color)
     return (Ndjson if format == "ndjson" else Output)(sys.stdout, sys.stderr)

@@ -1,7 +1,7 @@
 """The `kbproc` command: from arguments to an exit code.
 
 Owns: which command runs, the commands that are no methods, and what becomes of errors.
-Refuses to know: how flags are read (arguments.py), what is printed (formats.py), and how
+Refuses to know: how flags are read (arguments.py), what is printed (printing/), and how
 a method is asked (run.py).
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
-from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
+from kbproc.calls.flags import GLOBAL_FLAGS, common_flags, flags_of
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config
 from kbproc.shell.arguments import (
@@ -26,11 +26,12 @@ from kbproc.shell.arguments import (
     options_of,
     output_for,
     parse,
+    refuse_meaningless,
     usage_error,
     value_in,
 )
 from kbproc.shell.commands import OWN_COMMANDS, PROFILE_COMMANDS, find_command, nouns, own_command
-from kbproc.shell.formats import Output, write
+from kbproc.shell.printing.formats import Output, write
 
 if TYPE_CHECKING:
     from kbproc.calls.registry import Registry
@@ -76,6 +77,10 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
                 output.note(note)
         return Shell(config, output, pipes).run(argv)
     except KbprocError as error:
+        if error.valid_values:
+            from kbproc.shell.correction import correct
+
+            correct(error, argv, _registry())
         return _refused(output, error)
     except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
         from kbproc.wire.messages import unexpected
@@ -136,7 +141,8 @@ class Shell:
         return self._run_method(leading, words)
 
     def _run_method(self, leading: list[str], words: list[str]) -> int:
-        from kbproc.shell.params import command_of, params_of
+        from kbproc.calls.typed import command_of
+        from kbproc.shell.params import params_of
 
         registry = _registry()
         if _HELP & set(leading):
@@ -144,7 +150,7 @@ class Shell:
         if words[0] in nouns(registry) and _HELP & set(words[1:2]):
             return self.help(words[:1])
         method, rest = find_command(registry, words)
-        flags = [*GLOBAL_FLAGS, *flags_of(method)]
+        flags = [*common_flags(method), *flags_of(method)]
         parsed = parse(command_of(method), flags, [*leading, *rest])
         if parsed.last("--help"):
             return self.help(method.name.split("."))
@@ -156,7 +162,7 @@ class Shell:
 
         own = {flag.name for flag in flags_of(method) if flag.param}
         options = options_of(parsed, self._config, self._output, own)
-        return run(registry, method, params_of(method, parsed), options)
+        return run(registry, method, params_of(method, parsed, _stdin), options)
 
     # --------------------------------------------------- commands that are no methods
 
@@ -171,10 +177,12 @@ class Shell:
             raise usage_error("call needs a method.", "call", hint="Try kbproc call ping.")
         registry = _registry()
         method = registry.find(parsed.positionals[0])
-        params = params_from_words(parsed.positionals[1:], sys.stdin.buffer.read)
+        known = {flag.name for flag in (*common_flags(method), *flags_of(method))}
+        refuse_meaningless(f"kbproc call {method.name}", known, parsed.given)
+        params = params_from_words(parsed.positionals[1:], _stdin)
         from kbproc.shell.run import run
 
-        return run(registry, method, params, options)
+        return run(registry, method, params, options, typed=False)
 
     def serve(self, args: list[str]) -> int:
         """The wire is claimed before anything heavy is imported."""
@@ -232,6 +240,10 @@ class Shell:
         shell = parsed.positionals[0] if parsed.positionals else ""
         return self._show(script(_registry(), shell))
 
+    def help_command(self, args: list[str]) -> int:
+        """`kbproc help [COMMAND]`."""
+        return self.help(self._parsed("help", args)[0].positionals)
+
     def help(self, args: list[str]) -> int:
         """Of everything, a noun, a method or one of the shell's own commands."""
         from kbproc.shell.help import page
@@ -258,8 +270,8 @@ class Shell:
         return 0
 
     def _parsed(self, name: str, args: list[str]) -> tuple[Parsed, Options]:
-        flags = [*GLOBAL_FLAGS, *OWN_COMMANDS[name].flags]
-        parsed = parse(f"kbproc {name}", flags, args)
+        command = OWN_COMMANDS[name]
+        parsed = parse(f"kbproc {name}", [*command.common, *command.flags], args)
         return parsed, options_of(parsed, self._config, self._output)
 
 
@@ -274,7 +286,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,
-    "help": Shell.help,
+    "help": Shell.help_command,
 }
 
 
@@ -282,6 +294,11 @@ def _registry() -> Registry:
     from kbproc.methods.all import registry
 
     return registry()
+
+
+def _stdin() -> bytes:
+    """Nothing where it was closed."""
+    return b"" if sys.stdin is None else sys.stdin.buffer.read()
 
 
 def _log_notes(config: Config) -> None:

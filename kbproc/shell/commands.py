@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.suggest import closest, did_you_mean, nearest
-from kbproc.calls.flags import Flag
+from kbproc.base.suggest import closest, did_you_mean, ranked
+from kbproc.calls.flags import GLOBAL_FLAGS, Flag
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -24,14 +24,28 @@ if TYPE_CHECKING:
 _GENERAL = "general"
 
 
+_AROUND = ("--store", "--kb", "--profile", "--agent", "--actor", "--log-level")
+_CHANGES = ("--jq", "--profile", "--dry-run")
+
+
 class Command(Struct, frozen=True, kw_only=True):
-    """One of the shell's own commands, which are no methods; `flags`: beside the global ones."""
+    """One of the shell's own commands, which are no methods.
+
+    `flags`: its own. `takes`: which of the global ones, beside --format and --help.
+    """
 
     name: str
     usage: str
     summary: str
     examples: tuple[str, ...]
     flags: tuple[Flag, ...] = ()
+    takes: tuple[str, ...] = ()
+
+    @property
+    def common(self) -> list[Flag]:
+        """The global flags that it takes."""
+        names = {"--format", "--help", *self.takes}
+        return [flag for flag in GLOBAL_FLAGS if flag.name in names]
 
 
 _SERVE_FLAGS: tuple[Flag, ...] = (
@@ -79,6 +93,7 @@ OWN_COMMANDS = {
                 """kbproc call doc.list '{"limit": 5}'""",
                 'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
             ),
+            takes=tuple(flag.name for flag in GLOBAL_FLAGS),
         ),
         Command(
             name="serve",
@@ -86,6 +101,7 @@ OWN_COMMANDS = {
             summary="Answer JSON-RPC requests on stdin and stdout.",
             examples=("kbproc serve --root docs --scopes doc:read,kb:read",),
             flags=_SERVE_FLAGS,
+            takes=_AROUND,
         ),
         Command(
             name="profile save",
@@ -95,6 +111,7 @@ OWN_COMMANDS = {
                 "kbproc profile save work --store ~/work/kb --kb handbook",
                 "kbproc --profile work search 'install git'",
             ),
+            takes=(*_CHANGES, *_AROUND),
         ),
         Command(
             name="profile use",
@@ -102,24 +119,28 @@ OWN_COMMANDS = {
             summary="Choose the profile for when none is named.",
             examples=("kbproc profile use work", "kbproc profile use --none"),
             flags=(Flag(name="--none", type="boolean", help="choose no profile any more"),),
+            takes=_CHANGES,
         ),
         Command(
             name="profile list",
             usage="",
             summary="List the profiles.",
             examples=("kbproc profile list",),
+            takes=("--jq", "--profile"),
         ),
         Command(
             name="profile show",
             usage="[NAME]",
             summary="Show a profile, or what is in effect and why.",
             examples=("kbproc profile show work", "kbproc profile show"),
+            takes=("--jq", *_AROUND),
         ),
         Command(
             name="profile delete",
             usage="NAME",
             summary="Delete a profile; the store that it names stays.",
             examples=("kbproc profile delete work",),
+            takes=_CHANGES,
         ),
         Command(
             name="link",
@@ -127,20 +148,26 @@ OWN_COMMANDS = {
             summary="Bind a folder to a store and a knowledge base.",
             examples=(
                 "kbproc link --store ~/work/kb --kb handbook",
-                "kbproc link ~/projects/site --kb site",
+                "kbproc link ~/projects/site --store ~/work/kb --kb site --create",
             ),
+            flags=(
+                Flag(name="--create", type="boolean", help="make store and knowledge base, too"),
+            ),
+            takes=(*_CHANGES, "--store", "--kb"),
         ),
         Command(
             name="unlink",
             usage="[FOLDER]",
             summary="Take a folder's link away.",
             examples=("kbproc unlink ~/projects/site",),
+            takes=_CHANGES,
         ),
         Command(
             name="exit-codes",
             usage="",
             summary="List the exit codes and the errors behind them.",
             examples=("kbproc exit-codes",),
+            takes=("--jq", "--profile"),
         ),
         Command(
             name="completion",
@@ -206,7 +233,8 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
     Raises input.unknown_method with the nearest commands.
     """
     aliases = {method.alias: method for method in registry.methods.values() if method.alias}
-    spaced = registry.methods.get(".".join(words[:2]))
+    name = ".".join(words[:2])
+    spaced = registry.methods.get(registry.by_alias(name) or name)
     if spaced is not None and "." not in words[0]:
         return spaced, words[2:]
     alone = registry.methods.get(words[0]) or aliases.get(words[0])
@@ -225,7 +253,8 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
     return KbprocError(
         "input.unknown_method",
         f"There is no command {words[0]!r}.",
-        valid_values=None if like is None else nearest(words[0], every),
+        field=words[0],
+        valid_values=ranked(words[0], every),
         hint=f"{did_you_mean(like and f'kbproc {like}')}See kbproc --help.",
     )
 
@@ -235,12 +264,13 @@ def _unknown_verb(registry: Registry, noun: str, following: list[str]) -> Kbproc
     known = {name.removeprefix(f"{noun} "): name for name in names if name.startswith(f"{noun} ")}
     typed = next((word for word in following if not word.startswith("-")), None)
     like = None if typed is None else closest(typed, known)
-    near = sorted(known) if typed is None else nearest(typed, known)
+    near = sorted(known) if typed is None else ranked(typed, known)
     return KbprocError(
         "input.unknown_method",
         f"{noun} needs a word more."
         if typed is None
         else f"There is no command {f'{noun} {typed}'!r}.",
+        field=noun if typed is None else f"{noun} {typed}",
         valid_values=[known[name] for name in near],
         hint=f"{did_you_mean(like and f'kbproc {known[like]}')}See kbproc {noun} --help.",
     )

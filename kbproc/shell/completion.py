@@ -1,7 +1,7 @@
 """Completion scripts for shells.
 
 Owns: the whole command line as one argparse tree, made from the flags, which
-shtab turns into a static script.
+shtab turns into a script; where a script asks kbproc what there is.
 Refuses to know: how arguments are read when a command runs (arguments.py).
 """
 
@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
+from kbproc.calls.flags import Flag, common_flags, flags_of
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.shell.arguments import usage_error
@@ -20,6 +20,19 @@ from kbproc.shell.commands import OWN_COMMANDS, methods_by_noun
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset({"paths", "path"})
 _FOLDERS = frozenset({"--store", "--root"})
+_KBS = "kb list --limit 1000 --jq '.data[].slug'"
+_AGENTS = "agent list --limit 1000 --jq '.data[].slug'"
+_PROFILES = "profile list --jq '.data[].name'"
+# Flag, or noun and param → the command that lists its values.
+_ASKED: dict[str | tuple[str, str], str] = {
+    "--kb": _KBS,
+    "--profile": _PROFILES,
+    "--agent": _AGENTS,
+    ("kb", "slug"): _KBS,
+    ("agent", "slug"): _AGENTS,
+    ("schema", "name"): "schema --jq '.data.names[]'",
+    ("describe", "method"): "describe --jq '.data.methods[].name'",
+}
 
 
 def script(registry: Registry, shell: str) -> str:
@@ -61,11 +74,14 @@ def _own_commands(commands: Any, registry: Registry) -> None:
             nested[noun] = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
         below = nested[noun] if spaced else commands
         parser = below.add_parser(word or name, help=_quotable(command.summary), add_help=False)
-        _add(parser, command.flags)
+        _add(parser, [*command.flags, *command.common])
         if name == "call":
             parser.add_argument("method", choices=list(registry.methods))
         if name == "completion":
             parser.add_argument("shell", choices=SHELLS)
+        if name in {"profile use", "profile show", "profile delete"}:
+            profile: Any = parser.add_argument("name", nargs="?")
+            profile.complete = _what_there_is(_PROFILES)
         if name in {"link", "unlink"}:
             import shtab
 
@@ -75,37 +91,46 @@ def _own_commands(commands: Any, registry: Registry) -> None:
 
 def _command(commands: Any, word: str, method: Method) -> None:
     parser = commands.add_parser(word, help=_quotable(method.summary), add_help=False)
-    _add(parser, flags_of(method))
+    _add(parser, [*flags_of(method), *common_flags(method)], method.name.partition(".")[0])
 
 
-def _add(parser: argparse.ArgumentParser, flags: Iterable[Flag]) -> None:
-    own = list(flags)
-    names = {flag.name for flag in own}
-    for flag in [*own, *(flag for flag in GLOBAL_FLAGS if flag.name not in names)]:
-        _add_flag(parser, flag)
+def _add(parser: argparse.ArgumentParser, flags: Iterable[Flag], noun: str = "") -> None:
+    for flag in flags:
+        _add_flag(parser, flag, noun)
 
 
-def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
+def _add_flag(parser: argparse.ArgumentParser, flag: Flag, noun: str) -> None:
     kind: dict[str, Any] = {"help": _quotable(flag.help)}
     if not flag.takes_value:
         switch = argparse.BooleanOptionalAction if flag.param else "store_true"
         parser.add_argument(flag.name, action=switch, **kind)
         return
     action = parser.add_argument(flag.name, choices=flag.enum, **kind)
-    _complete_files(action, flag)
+    _complete(action, flag, noun)
     if flag.positional:
         many = "*" if flag.type == "array" else "?"
         place = parser.add_argument(str(flag.param), nargs=many, choices=flag.enum, **kind)
-        _complete_files(place, flag)
+        _complete(place, flag, noun)
 
 
-def _complete_files(action: argparse.Action, flag: Flag) -> None:
+def _complete(action: argparse.Action, flag: Flag, noun: str) -> None:
     import shtab
 
     if flag.param in _FILES:
         action.complete = shtab.FILE  # type: ignore[attr-defined]
     elif flag.name in _FOLDERS:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    else:
+        asked = _ASKED.get((noun, flag.param or flag.name)) or _ASKED.get(flag.name)
+        if asked is not None:
+            action.complete = _what_there_is(asked)  # type: ignore[attr-defined]
+
+
+def _what_there_is(command: str) -> Any:
+    """Names that kbproc lists when they are needed; nothing where there is no store."""
+    import shtab
+
+    return shtab.cmd(f"kbproc {command} --format json 2>/dev/null")
 
 
 def _quotable(text: str) -> str:

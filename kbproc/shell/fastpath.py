@@ -36,6 +36,8 @@ def call(argv: list[str]) -> int | None:
         params = _params(argv[2:])
         if config.format not in (None, "json") or config.notes or params is None:
             return None
+        if "kb" in config.origins:  # reads look at it, and which those are is known elsewhere
+            return None
         return _asked(config, argv[1], params)
     except (KbprocError, Gone, OSError, msgspec.DecodeError, UnicodeError):
         return None

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from kbproc import __version__
-from kbproc.base.errors import ERRORS
-from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
+from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
+from kbproc.calls.flags import Flag, common_flags, flags_of
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
+from kbproc.calls.typed import argv_of, command_of, usage_of
 from kbproc.settings.config import Config
 from kbproc.shell.commands import (
     OWN_COMMANDS,
@@ -29,9 +30,16 @@ from kbproc.shell.commands import (
     own_command,
     own_commands_of,
 )
-from kbproc.shell.params import argv_of, command_of
 
 WIDTH = 80
+OF_RETRYABLE = {True: "yes", False: "no", None: "it depends, see detail"}
+_BEGIN = (
+    ("add FOLDER", "Read files and folders; again later: only what has changed."),
+    ('search "install git"', "Find passages by words and by meaning."),
+    ("list", "List the documents; info ID shows one, tags all tags."),
+    ("status", "Count what is there; doctor tells what is wrong."),
+)
+_TEXTS = "A TEXT can be - for stdin or @FILE for a file; '\\-' and '\\@' begin one with that sign."
 
 
 def page(registry: Registry, words: list[str], config: Config) -> str:
@@ -42,6 +50,8 @@ def page(registry: Registry, words: list[str], config: Config) -> str:
     names = [word for word in words if not word.startswith("-")]
     if not names:
         return _as_json(registry, config) if config.agent_help else _overview(registry)
+    if names[0] in ERRORS and not config.agent_help:
+        return _joined(_of_error(ERRORS[names[0]]))
     subject = _subject(registry, names)
     if config.agent_help:
         return _json(_as_data(subject))
@@ -71,6 +81,9 @@ def _overview(registry: Registry) -> str:
         f"kbproc {__version__}: a knowledge base that agents run as a coprocess.",
         "",
         "Usage: kbproc COMMAND [ARGUMENTS] [FLAGS]",
+        "",
+        "Begin with",
+        *_rows(_BEGIN),
     ]
     for noun, methods in methods_by_noun(registry).items():
         lines += ["", noun.capitalize()]
@@ -78,9 +91,6 @@ def _overview(registry: Registry) -> str:
     lines += ["", "Shell"]
     lines += _rows((command.name, command.summary) for command in OWN_COMMANDS.values())
     lines += [
-        "",
-        "Example",
-        '  kbproc add docs && kbproc search "install git" --limit 5',
         "",
         "kbproc COMMAND --help tells more; KBPROC_AGENT_HELP=1 makes help JSON.",
     ]
@@ -104,13 +114,27 @@ def _of_method(method: Method) -> str:
     named = [flag for flag in flags if not flag.positional]
     lines = [f"Risk: {method.name} (destructive)", ""] if method.kind == "destructive" else []
     lines += _wrapped(f"{command_of(method)}: {method.summary}")
-    lines += ["", *_wrapped(method.when_to_use), "", *_usage(method, positional)]
+    lines += ["", *_wrapped(method.when_to_use), "", usage_of(method)]
+    if method.alias:
+        lines.append(usage_of(method, f"kbproc {method.alias}").replace("Usage:", "Short: "))
     lines += _flag_section("Arguments", positional, lambda flag: str(flag.param).upper())
     lines += _flag_section("Flags", named, _flag_name)
-    lines += _everywhere({flag.name for flag in flags})
+    lines += _flag_section("Of most commands", common_flags(method), _flag_name)
+    if any(flag.is_text for flag in flags):
+        lines += ["", *_wrapped(_TEXTS)]
     lines += ["", "Examples", *_examples(method)]
     lines += ["", "Errors (exit code)", *_errors(method)]
     return _joined(lines)
+
+
+def _of_error(row: ErrorType) -> Iterator[str]:
+    """`kbproc help input.invalid_params`."""
+    yield f"{row.type}: {row.when}"
+    yield ""
+    retryable = OF_RETRYABLE[row.retryable]
+    yield f"Exit {row.exit}: {EXIT_CODES[row.exit]}. Worth another try: {retryable}."
+    yield ""
+    yield from _wrapped(row.hint)
 
 
 def _of_own_command(command: Command) -> str:
@@ -118,7 +142,7 @@ def _of_own_command(command: Command) -> str:
     usage = f"Usage: kbproc {command.name} {command.usage}".rstrip()
     lines = [f"kbproc {command.name}: {command.summary}", "", usage]
     lines += _flag_section("Flags", list(command.flags), _flag_name)
-    lines += _everywhere(set())
+    lines += _flag_section("Of most commands", command.common, _flag_name)
     lines += ["", "Examples", *(f"  {example}" for example in command.examples)]
     return _joined(lines)
 
@@ -129,54 +153,43 @@ def _of_own_command(command: Command) -> str:
 def _as_json(registry: Registry, config: Config) -> str:
     from kbproc.calls import describe
 
-    return _json(describe.of_registry(registry, config.profile_names))
+    commands = {command.name: command.summary for command in OWN_COMMANDS.values()}
+    profiles = list(config.profile_names)
+    return _json({**describe.index(registry), "commands": commands, "profiles": profiles})
 
 
 def _as_data(subject: Method | Command | list[Method | Command]) -> Any:
-    """As `describe` answers."""
+    """As `describe` answers, and no longer."""
     from kbproc.calls import describe
 
     if isinstance(subject, list):
-        return [_as_data(command) for command in subject]
+        return [_line(command) for command in subject]
     if isinstance(subject, Method):
-        return describe.of_method(subject)
-    return {
-        "name": subject.name,
-        "summary": subject.summary,
-        "usage": subject.usage,
-        "flags": list(subject.flags),
-    }
+        return describe.brief(subject)
+    flags = {flag.name: flag.help for flag in (*subject.flags, *subject.common)}
+    return {**_line(subject), "flags": flags, "examples": list(subject.examples)}
+
+
+def _line(command: Method | Command) -> dict[str, Any]:
+    from kbproc.calls import describe
+
+    if isinstance(command, Method):
+        return describe.line(command)
+    usage = f"kbproc {command.name} {command.usage}".rstrip()
+    return {"name": command.name, "summary": command.summary, "usage": usage}
 
 
 def _json(data: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(data)).decode() + "\n"
+    return msgspec.json.encode(data).decode() + "\n"
 
 
 # ---------------------------------------------------------------------- parts
-
-
-def _usage(method: Method, positional: list[Flag]) -> list[str]:
-    words = [_slot(flag) for flag in positional]
-    lines = [f"Usage: {' '.join([command_of(method), *words, '[FLAGS]'])}"]
-    if method.alias:
-        lines.append(f"Short:  {' '.join(['kbproc', method.alias, *words, '[FLAGS]'])}")
-    return lines
-
-
-def _slot(flag: Flag) -> str:
-    name = str(flag.param).upper() + (" …" if flag.type == "array" else "")
-    return name if flag.required else f"[{name}]"
 
 
 def _flag_section(title: str, flags: list[Flag], named: Any) -> list[str]:
     if not flags:
         return []
     return ["", title, *_rows((named(flag), _flag_help(flag)) for flag in flags)]
-
-
-def _everywhere(taken: set[str]) -> list[str]:
-    flags = [flag for flag in GLOBAL_FLAGS if flag.name not in taken]
-    return _flag_section("Everywhere", flags, _flag_name)
 
 
 def _flag_name(flag: Flag) -> str:
@@ -189,10 +202,10 @@ def _flag_name(flag: Flag) -> str:
 
 def _placeholder(flag: Flag) -> str:
     if flag.items is not None:
-        one = "N" if flag.items == "integer" else "TEXT"
+        one = "N" if flag.items == "integer" else "VALUE"
         return f"{one}[,{one}]"
     kinds = {"integer": "N", "number": "X", "object": "KEY=VALUE|JSON", "json": "JSON"}
-    return kinds.get(flag.type, "TEXT")
+    return kinds.get(flag.type, "TEXT" if flag.is_text else "VALUE")
 
 
 def _flag_help(flag: Flag) -> str:

@@ -1,32 +1,33 @@
-"""Params from words, and words from params.
+"""The params that a command line means.
 
-Owns: what flags, positionals and `KEY=VALUE` mean as params, reading values by their
-type, and writing a request as a command line that reads back the same.
-Refuses to know: ranges, patterns and choices: the method itself refuses what does not
-fit, so that each error exists once.
+Owns: what flags, positionals and `KEY=VALUE` mean as params, and what environment, link and
+profile say where nothing was given.
+Refuses to know: how a value is read by its type (calls/typed.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.calls.flags import Flag, Kind, flags_of
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.shell.arguments import TRUTH, Options, Parsed, is_number, usage_error
+from kbproc.calls.flags import Flag, flags_of
+from kbproc.calls.typed import command_of, json_or_text, scalar, value_of
+from kbproc.settings.config import DEFAULT_KB, Config
+from kbproc.shell.arguments import Options, Parsed, usage_error
+from kbproc.shell.texts import Texts
 
 if TYPE_CHECKING:
     from kbproc.calls.method import Method
 
-_WHOLE = re.compile(r"-?\d+")
+ALL_KBS = "*"
 
 
-def params_of(method: Method, parsed: Parsed) -> dict[str, Any]:
-    """The params that a command line means; raises input.invalid_params."""
+def params_of(method: Method, parsed: Parsed, read_stdin: Callable[[], bytes]) -> dict[str, Any]:
+    """The params that a command line means; raises input.invalid_params, resource.not_found."""
+    texts = Texts(read_stdin)
     params: dict[str, Any] = {}
     flags = {flag.name: flag for flag in flags_of(method)}
     for name, flag in flags.items():
@@ -36,14 +37,19 @@ def params_of(method: Method, parsed: Parsed) -> dict[str, Any]:
         for member, value in flag.sets.items() if values[-1] else ():
             put(params, member, value)
         if flag.param is not None:
-            put(params, flag.param, _value(flag, values))
+            put(params, flag.param, value_of(flag, _meant(flag, values, texts)))
     by_param = {flag.param: flag for flag in flags.values()}
-    _take_positionals(method, [by_param[name] for name in method.positional], parsed, params)
+    _take_positionals(method, [by_param[name] for name in method.positional], parsed, params, texts)
     return params
 
 
+def _meant(flag: Flag, words: list[str | bool], texts: Texts) -> list[str | bool]:
+    """The last of a text's words counts, and no other is read."""
+    return [texts.of(str(words[-1]), flag.name)] if flag.is_text else words
+
+
 def _take_positionals(
-    method: Method, flags: list[Flag], parsed: Parsed, params: dict[str, Any]
+    method: Method, flags: list[Flag], parsed: Parsed, params: dict[str, Any], texts: Texts
 ) -> None:
     left = list(parsed.positionals)
     for flag in flags:
@@ -51,7 +57,7 @@ def _take_positionals(
             put(params, str(flag.param), _listed(flag, left))
             left = []
         elif left:
-            put(params, str(flag.param), _value(flag, [left.pop(0)]))
+            put(params, str(flag.param), value_of(flag, _meant(flag, [left.pop(0)], texts)))
     if left:
         raise _too_many(method, flags, left)
 
@@ -60,7 +66,7 @@ def _listed(flag: Flag, texts: list[str]) -> list[Any]:
     """Paths may hold commas; numbers can't."""
     if flag.items == "string":
         return list(texts)
-    return [_scalar(part, flag.items) for text in texts for part in text.split(",")]
+    return [scalar(part, flag.items) for text in texts for part in text.split(",")]
 
 
 def _too_many(method: Method, flags: list[Flag], left: list[str]) -> KbprocError:
@@ -88,73 +94,6 @@ def put(params: dict[str, Any], dotted: str, value: Any) -> None:
         here[last].update(value)
     else:
         here[last] = value
-
-
-def _value(flag: Flag, texts: list[str | bool]) -> Any:
-    if flag.type == "boolean":
-        return texts[-1]
-    words = [str(text) for text in texts]
-    if flag.type == "object":
-        return _object(flag, words)
-    if flag.items is not None:
-        return _list_or_one(flag, words)
-    return _scalar(words[-1], flag.type)
-
-
-def _list_or_one(flag: Flag, texts: list[str]) -> Any:
-    items = [item for text in texts for item in _items(flag, text)]
-    return items[0] if flag.type != "array" and len(items) == 1 else items
-
-
-def _items(flag: Flag, text: str) -> list[Any]:
-    """`a,b`, or a JSON array for items that hold commas."""
-    if text.startswith("["):
-        decoded = _json(text)
-        if isinstance(decoded, list):
-            return decoded
-    return [_scalar(part.strip(), flag.items) for part in text.split(",")] if text else []
-
-
-def _object(flag: Flag, texts: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in texts:
-        decoded = _json(text) if text.startswith("{") else None
-        if isinstance(decoded, dict):
-            found.update(decoded)
-            continue
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise usage_error(
-                f"{flag.name} is {text!r}, which is neither KEY=VALUE nor a JSON object.",
-                f"$.params.{flag.param}",
-                hint=f'Write {flag.name} KEY=VALUE, or {flag.name} \'{{"key": "value"}}\'.',
-            )
-        found[key] = json_or_text(value)
-    return found
-
-
-def _scalar(text: str, kind: Kind | None) -> Any:
-    """What is no number stays a text, which the method then refuses by name."""
-    if kind == "integer" and _WHOLE.fullmatch(text):
-        return int(text)
-    if kind == "number" and is_number(text):
-        return float(text)
-    if kind == "boolean":
-        return TRUTH.get(text.lower(), text)
-    return json_or_text(text) if kind in {"json", "object", "array"} else text
-
-
-def json_or_text(text: str) -> Any:
-    """The JSON value that `text` spells, else the text itself."""
-    decoded = _json(text)
-    return text if decoded is msgspec.UNSET else decoded
-
-
-def _json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return msgspec.UNSET
 
 
 def params_from_words(words: list[str], read_stdin: Callable[[], bytes]) -> dict[str, Any]:
@@ -192,82 +131,42 @@ def _decoded(data: bytes, what: str) -> dict[str, Any]:
 
 def fill(method: Method, params: dict[str, Any], options: Options) -> dict[str, Any]:
     """Params with what flags and environment say about those that were not given."""
-    fields = {info.name: info for info in msgspec.structs.fields(method.params)}
+    fields = method.params.__struct_fields__
     given: dict[str, Any] = {}
-    if options.kb is not None:
-        given["kb"] = options.kb
-    elif "kb" in fields and fields["kb"].default == DEFAULT_KB:
-        given["kb"] = options.config.kb
+    if "kb" in fields:
+        given["kb"] = options.kb or _kb_settled(method, options.config)
     if options.timeout_ms is not None:
         given["timeout_ms"] = options.timeout_ms
     if options.dry_run:
         given["dry_run"] = True
-    return {**{name: value for name, value in given.items() if name in fields}, **params}
+    known = {name: value for name, value in given.items() if name in fields and value is not None}
+    filled = {**known, **params}
+    return _of_all_kbs(method, filled) if filled.get("kb") == ALL_KBS else filled
 
 
-# ---------------------------------------------------------------------- to words
+def _kb_settled(method: Method, config: Config) -> str | None:
+    """The knowledge base that additions go to; reads look at it where somebody chose one.
+
+    What concerns the whole store is narrowed by a flag only.
+    """
+    if adds(method):
+        return config.kb
+    looks = method.kind == "read" and not method.whole
+    return config.kb if looks and "kb" in config.origins else None
 
 
-def command_of(method: Method) -> str:
-    return f"kbproc {method.name.replace('.', ' ')}"
+def _of_all_kbs(method: Method, params: dict[str, Any]) -> dict[str, Any]:
+    """Raises input.invalid_params for an addition."""
+    if adds(method):
+        raise usage_error(
+            f"{command_of(method)} needs one knowledge base; '{ALL_KBS}' is all of them.",
+            "--kb",
+            hint="Name one, such as --kb default.",
+        )
+    return {name: value for name, value in params.items() if name != "kb"}
 
 
-def argv_of(method: Method, params: dict[str, Any]) -> list[str]:
-    """The command line that means `params`; members that are null are left out."""
-    left = {name: value for name, value in params.items() if value is not None}
-    flags = {flag.param: flag for flag in flags_of(method) if flag.param is not None}
-    words = _positional_words(method, flags, left)
-    for name, value in left.items():
-        words += _flag_words(flags, name, value)
-    return [*command_of(method).split(), *words]
-
-
-def _positional_words(method: Method, flags: dict[str, Flag], left: dict[str, Any]) -> list[str]:
-    words: list[str] = []
-    for name in method.positional:
-        value = left.get(name)
-        texts = [_text(item) for item in (value if isinstance(value, list) else [value])]
-        if value in (None, []) or any(word.startswith("-") for word in texts):
-            break
-        if not isinstance(value, list) and _value(flags[name], [texts[0]]) != value:
-            break
-        words += texts
-        del left[name]
-    return words
-
-
-def _flag_words(flags: dict[str, Flag], param: str, value: Any) -> list[str]:
-    flag = flags[param]
-    if value is True:
-        return [flag.name]
-    if value is False:
-        return [flag.name.replace("--", "--no-", 1)]
-    if isinstance(value, dict) and value:
-        return _object_words(flags, flag, value)
-    if isinstance(value, list):
-        joined = ",".join(_text(item) for item in value)
-        same = bool(value) and _list_or_one(flag, [joined]) == value
-        return _pair(flag.name, joined if same else _text(value))
-    return _pair(flag.name, _text(value))
-
-
-def _object_words(flags: dict[str, Flag], flag: Flag, value: dict[str, Any]) -> list[str]:
-    if any(f"{flag.param}.{key}" in flags for key in value):
-        present = {key: item for key, item in value.items() if item is not None}
-        return [
-            word
-            for key, item in present.items()
-            for word in _flag_words(flags, f"{flag.param}.{key}", item)
-        ]
-    words = [f"{key}={_text(item)}" for key, item in value.items()]
-    if _object(flag, words) != value:
-        return _pair(flag.name, _text(value))
-    return [part for word in words for part in _pair(flag.name, word)]
-
-
-def _pair(name: str, value: str) -> list[str]:
-    return [f"{name}={value}"] if value.startswith("-") else [name, value]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def adds(method: Method) -> bool:
+    """Whether it adds to one knowledge base, and so needs one."""
+    fields = {info.name: info for info in msgspec.structs.fields(method.params)}
+    return "kb" in fields and fields["kb"].default == DEFAULT_KB

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import SLUG
 from kbproc.settings import config as settings
 from kbproc.settings import profiles
 from kbproc.settings.config import DEFAULT, Config
 from kbproc.shell.arguments import Options, Parsed, usage_error
+from kbproc.store.folder import is_store
 
 Result = dict[str, Any]
 _FLAGS = {
@@ -115,9 +118,34 @@ def link(parsed: Parsed, options: Options) -> Result:
     folder = _folder(parsed, "link")
     kept = _binding(options.bound)
     _check(kept)
+    created = bool(parsed.last("--create")) and _made(kept, options)
     before = profiles.link(folder, kept, dry_run=options.dry_run)
-    data = {**kept, "replaced": before is not None, "file": str(folder / profiles.LINK)}
-    return _result("link", data, options, notice=_overruled())
+    data = {
+        **kept,
+        "replaced": before is not None,
+        "created": created,
+        "file": str(folder / profiles.LINK),
+    }
+    there = created or is_store(Path(kept["store"]))
+    hint = None if there else "There is no store there yet: kbproc link --create makes it."
+    return _result("link", data, options, hint=hint, notice=_overruled())
+
+
+def _made(kept: dict[str, str], options: Options) -> bool:
+    """Makes the store and the knowledge base; False if the latter was there."""
+    from kbproc.shell.run import ask
+
+    store = Path(kept["store"])
+    if options.dry_run and not is_store(store):
+        return True
+    config = msgspec.structs.replace(options.config, store=store)
+    try:
+        ask("kb.create", {"slug": kept["kb"], "dry_run": options.dry_run}, config)
+    except KbprocError as error:
+        if error.type != "resource.already_exists" or error.field != "$.params.slug":
+            raise
+        return False
+    return True
 
 
 def _overruled() -> str | None:

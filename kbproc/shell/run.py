@@ -21,11 +21,15 @@ from kbproc.base.host import Host
 from kbproc.base.wording import plural
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
+from kbproc.calls.typed import argv_of
+from kbproc.settings.config import Config
 from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
 from kbproc.shell.arguments import Options
-from kbproc.shell.formats import Output
-from kbproc.shell.params import argv_of, fill
+from kbproc.shell.params import fill
+from kbproc.shell.printing.formats import Output
+from kbproc.shell.words import Words, approval, unknown_kb
+from kbproc.store.folder import require_store
 from kbproc.wire.messages import error_data
 
 INTERRUPTED = 130
@@ -37,12 +41,25 @@ def data_of(error: KbprocError) -> dict[str, Any]:
     return data
 
 
-def run(registry: Registry, method: Method, params: dict[str, Any], options: Options) -> int:
-    """Returns the exit code; raises KbprocError for what is refused before asking."""
+def run(
+    registry: Registry,
+    method: Method,
+    params: dict[str, Any],
+    options: Options,
+    *,
+    typed: bool = True,
+) -> int:
+    """Returns the exit code; raises KbprocError for what is refused before asking.
+
+    `typed`: the params were typed as flags, and errors speak of them so.
+    """
     host = Host()
     _log(options, host)
+    filled = fill(method, params, options)
+    if method.needs_store and not _makes_store(method, filled):
+        require_store(options.config.store)
     backend = Anywhere(config=options.config, registry=registry, host=host)
-    command = _Command(registry, method, fill(method, params, options), options, backend)
+    command = _Command(registry, method, filled, options, backend, typed)
     try:
         return command.run()
     except KeyboardInterrupt:
@@ -50,6 +67,27 @@ def run(registry: Registry, method: Method, params: dict[str, Any], options: Opt
     finally:
         options.output.settled()
         backend.close()
+
+
+def ask(name: str, params: dict[str, Any], config: Config) -> Any:
+    """What a method answers, for a command that is none itself. Raises KbprocError."""
+    from kbproc.methods.all import registry
+
+    backend = Anywhere(config=config, registry=registry(), host=Host())
+    try:
+        response = backend.ask(name, params, lambda event: None)
+    finally:
+        backend.close()
+    if "error" not in response:
+        return response["result"]["data"]
+    data = response["error"]["data"]
+    said = {name: data.get(name) for name in ("hint", "field", "valid_values", "detail")}
+    raise KbprocError(data["type"], data["message"], **said)
+
+
+def _makes_store(method: Method, params: dict[str, Any]) -> bool:
+    """Whether there need be no store yet: only what adds to one makes one."""
+    return method.kind == "write" and not method.elsewhere and not params.get("dry_run")
 
 
 class _Command:
@@ -60,7 +98,9 @@ class _Command:
         params: dict[str, Any],
         options: Options,
         backend: Backend,
+        typed: bool,
     ) -> None:
+        self._typed = typed
         self._registry = registry
         self._method = method
         self._params = params
@@ -77,6 +117,8 @@ class _Command:
         error = response.get("error", {}).get("data", {})
         if "plan" in error and error["type"] == "input.confirmation_required":
             self._output.settled()
+            again = self._options.again
+            error["hint"] = approval(self._method, self._params, error["plan"]["plan_hash"], again)
             if self._approved(error):
                 response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
         code = self._answered(response)
@@ -107,7 +149,7 @@ class _Command:
         plan, bulk = error["plan"], error["plan"]["risk"]["level"] == "bulk"
         if self._options.yes:
             if bulk and self._options.yes != "bulk":
-                error["hint"] = "The plan is bulk: only --yes=bulk approves it."
+                error["hint"] = f"The plan is bulk: only --yes=bulk approves it. {error['hint']}"
                 return False
             return True
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -136,11 +178,15 @@ class _Command:
 
     def _failed(self, data: dict[str, Any]) -> int:
         """Prints an error, with its retry as a command line."""
+        hint = unknown_kb(data, self._params.get("kb"), self._options.bound)
+        data = Words(self._registry, self._method).of(data) if self._typed else data
+        if hint is not None:
+            data["hint"] = hint
         if self._was_interrupted and data["type"] == "operation.cancelled":
             data["exit_code"] = INTERRUPTED
-        retry = data.get("retry")
-        if retry is not None and retry["method"] in self._registry.methods:
-            method = self._registry.methods[retry["method"]]
+        retry = data.get("retry", {})
+        method = self._registry.methods.get(retry.get("method", ""))
+        if method is not None and set(retry["params"]) <= set(method.params.__struct_fields__):
             retry["argv"] = [*argv_of(method, retry["params"]), *self._options.again]
         self._output.error(data)
         return int(data["exit_code"])
@@ -181,7 +227,7 @@ def _interrupts(backend: Backend, *, writes: bool) -> Iterator[threading.Event]:
 
 def _log(options: Options, host: Host) -> None:
     """People get lines of the log as text, programs get NDJSON."""
-    from kbproc.wire.logs import log_to_stderr
+    from kbproc.wire.logs import log_to_stderr, set_level
 
     if not options.output.for_people:
         log_to_stderr(options.config.log_level, host)
@@ -196,6 +242,5 @@ def _log(options: Options, host: Host) -> None:
                 self.handleError(record)
 
     handler = Lines()
-    level = options.config.log_level.upper()
-    form = "%(levelname)s: %(message)s"
-    logging.basicConfig(level=level, format=form, handlers=[handler], force=True)
+    logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[handler], force=True)
+    set_level(options.config.log_level)

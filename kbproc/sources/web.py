@@ -29,6 +29,7 @@ from kbproc.base.wording import plural
 from kbproc.sources.parse.formats import detect
 
 MAX_REDIRECTS = 5
+_PASSING = {408, 425, 429}  # of the answers that blame the client
 _TYPES = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -62,12 +63,12 @@ def fetch_url(
     """Raises network.blocked, network.failed, input.too_large, input.unsupported_type."""
     deadline = time.monotonic() + timeout_s
     for _ in range(MAX_REDIRECTS + 1):
-        address = _judged(url, allow_private)
+        address = judge(url, allow_private=allow_private)
         found = _get(url, address, max_bytes, deadline, progress, cancelled)
         if isinstance(found, Page):
             return found
         url = _joined(url, found)
-    raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times")
+    raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times", lasting=True)
 
 
 def without_password(url: str) -> str:
@@ -86,12 +87,14 @@ def without_password(url: str) -> str:
     return (scheme.group() if scheme else "") + url.rpartition("@")[2]
 
 
-def _failed(url: str, why: str, **detail: Any) -> KbprocError:
+def _failed(url: str, why: str, *, lasting: bool = False, **detail: Any) -> KbprocError:
     return KbprocError(
         "network.failed",
         f"{without_password(url)} could not be fetched: {why}.",
+        hint="Check the address: asking again will not help." if lasting else None,
         field="$.params.url",
         detail=detail,
+        lasting=lasting,
     )
 
 
@@ -99,11 +102,15 @@ def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError:
-        raise _failed(url, f"it redirects to {without_password(location)!r}") from None
+        where = without_password(location)
+        raise _failed(url, f"it redirects to {where!r}", lasting=True) from None
 
 
-def _judged(url: str, allow_private: bool) -> str:
-    """The address to connect to; raises network.blocked if none of the name's may be asked."""
+def judge(url: str, *, allow_private: bool) -> str:
+    """The address to connect to.
+
+    Raises network.blocked if none of the name's may be asked, network.failed if it has none.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -145,7 +152,7 @@ def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return ip.ipv4_mapped or ip.sixtofour
 
 
-_PRIVATE = "Only whoever starts kbproc can allow private addresses: --allow-private-addresses."
+_PRIVATE = "Only a client of kbproc serve --allow-private-addresses may ask private addresses."
 _SCHEME = "Add files with doc.ingest; of the web, only http and https can be fetched."
 _MALFORMED = "Write it like https://example.org/page, with a port from 1 to 65535 if any."
 _SIGNED_IN = "Leave name and password out, or download the page and add the file with doc.ingest."
@@ -195,8 +202,12 @@ def _get(
             if response.has_redirect_location:
                 return str(response.headers["location"])
             if response.status_code != 200:
+                status = response.status_code
                 raise _failed(
-                    url, f"the server answered {response.status_code}", status=response.status_code
+                    url,
+                    f"the server answered {status}",
+                    lasting=status < 500 and status not in _PASSING,
+                    status=status,
                 )
             data = _body(url, response, max_bytes, deadline, progress, cancelled)
             return _page(url, data, response.headers.get("content-type", ""))

@@ -1,7 +1,7 @@
 """A store's folder: its file store.toml, taking it, and whether it can be written.
 
-Owns: the format version, the model as configured, what a write to a read-only store is
-answered, and the bytes that a store takes on disk.
+Owns: what tells a store from another folder, the format version, the model as configured, what
+a write to a read-only store is answered, and the bytes that a store takes on disk.
 Refuses to know: what else lies in the folder.
 """
 
@@ -14,26 +14,27 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from kbproc.base.durable import replace
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.log.lease import FileLease, Lease
 
 FORMAT = 1
+# What may lie in a folder that becomes a store: the beginnings of one, and a mount's own.
+_BEGINNINGS = ("lock", "kbproc.sock", "store.toml", "lost+found")
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
 def take_folder(folder: Path, pid: int) -> Lease:
     """Makes the folder if need be; returns the lease on it, which this process holds then.
 
-    Raises store.io, store.locked.
+    Raises store.io, store.locked; resource.already_exists for a folder of something else.
     """
     if folder.exists() and not folder.is_dir():
         raise KbprocError(
             "store.io",
             f"The store {folder} is a file, not a folder.",
             hint="Name a folder with --store or KBPROC_STORE.",
+            lasting=True,
         )
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,15 +43,58 @@ def take_folder(folder: Path, pid: int) -> Lease:
             "store.io",
             f"There is no store in {folder}, and none can be made there: {error.strerror}.",
             hint="Name another folder with --store or KBPROC_STORE.",
+            lasting=is_lasting(error),
         ) from error
     lease = FileLease(folder)
     try:
+        _refuse_foreign(folder)
         lease.take(pid)
     except OSError as error:
         raise KbprocError(
-            "store.io", f"The store {folder} could not be opened: {error.strerror}."
+            "store.io",
+            f"The store {folder} could not be opened: {error.strerror}.",
+            lasting=is_lasting(error),
         ) from error
     return lease
+
+
+def is_store(folder: Path) -> bool:
+    """Also one that has lost its settings or its log."""
+    return any((folder / name).exists() for name in ("store.toml", "log"))
+
+
+def require_store(folder: Path) -> None:
+    """Raises resource.not_found where no store is and no process is making one."""
+    if not is_store(folder) and not (folder / "lock").exists():
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no store in {folder}.",
+            hint=f"Check the path. Whatever adds makes a store: kbproc --store {folder} add DOCS.",
+            detail={"store": str(folder)},
+        )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raises resource.already_exists, OSError."""
+    if is_store(folder):
+        return
+    names = (path.name for path in folder.iterdir())
+    found = sorted(name for name in names if not name.startswith(_BEGINNINGS))
+    if found:
+        raise KbprocError(
+            "resource.already_exists",
+            f"{folder} is no store and not empty: it holds {found[0]!r}.",
+            hint="Name an empty or a new folder with --store or KBPROC_STORE.",
+            detail={"store": str(folder)},
+        )
+
+
+def keep_private(folder: Path) -> None:
+    """Closes what earlier versions left open to others. Raises OSError."""
+    for path in (folder, *folder.rglob("*")):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if mode & 0o077 and not path.is_symlink():
+            path.chmod(mode & 0o700)
 
 
 def size_of(folder: Path) -> int:
@@ -107,12 +151,10 @@ def is_read_only(folder: Path) -> bool:
 
 def refusal(store: Path) -> KbprocError:
     """What every write to such a store is answered."""
-    error = KbprocError(
+    return KbprocError(
         "store.io",
         f"The store {store} is read-only.",
         hint=f"{_ELSEWHERE} Opening a copy is restoring it.",
         detail={"read_only": True},
+        lasting=True,
     )
-    # No later try will do better, as it may when a disk was full.
-    error.row = msgspec.structs.replace(error.row, retryable=False)
-    return error

@@ -14,6 +14,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.log.lease import Lease
 from kbproc.sources.blobs import Blobs
 from kbproc.store import overlay
+from kbproc.store.folder import keep_private
 from kbproc.views import soundness
 
 
@@ -43,6 +44,8 @@ class Place:
                 return
             mend(self.folder)
             soundness.drop_damaged(self.folder / "views")
+            if (self.folder / "views").is_dir():
+                keep_private(self.folder / "views")
             Blobs(self.folder / "blobs").sweep()
         except OSError as error:
             raise KbprocError(

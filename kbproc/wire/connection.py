@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Call, Emit, Peer
+from kbproc.calls.retry import led_on
 from kbproc.wire import messages
 from kbproc.wire.batch import Batch
 from kbproc.wire.in_flight import InFlight, Respond
@@ -85,6 +86,7 @@ class Connection:
         else:
             refusal = self._start(InFlight(self, message, message.id, respond))
             if refusal is not None:
+                led_on(refusal, self.service.registry, message.method, message.params)
                 respond(self.wire.error(message.id, refusal))
 
     def _take_notification(self, message: messages.Request) -> None:

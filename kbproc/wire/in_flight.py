@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Call, Emit
 from kbproc.calls.reply import Answer, Parked
+from kbproc.calls.retry import led_on
 from kbproc.calls.run import run
 from kbproc.wire import messages
 from kbproc.wire.outbox import Outbox
@@ -191,5 +192,6 @@ class InFlight:
         self._client.answer(self, line)
 
     def _fail(self, error: KbprocError) -> None:
+        led_on(error, self._call.registry, self.method, self._message.params)
         line = None if self.id is None else self._client.wire.error(self.id, error)
         self._client.answer(self, line)

@@ -66,4 +66,10 @@ def log_to_stderr(level: str, host: Host) -> None:
     for handler in root.handlers[:]:
         root.removeHandler(handler)
     root.addHandler(_Lines(sys.stderr, host))
-    root.setLevel(level.upper())
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """Of libraries only warnings are wanted: they may quote texts, and are many."""
+    logging.getLogger("kbproc").setLevel(level.upper())
+    logging.getLogger().setLevel(max(logging.WARNING, logging.getLogger("kbproc").level))

@@ -161,7 +161,7 @@ def error_data(error: KbprocError) -> ErrorData:
         type=error.type,
         message=error.message,
         exit_code=error.row.exit,
-        retryable=error.row.retryable,
+        retryable=error.retryable,
         hint=error.hint,
         doc_url=error.row.doc_url,
         detail=error.detail,

@@ -432,10 +432,10 @@ def test_prune_removes_what_is_gone_once_it_is_confirmed(session: Session, docs:
 
 
 def test_pruning_more_than_half_is_bulk(session: Session, docs: Path) -> None:
-    put(docs, a_md="A.", b_md="B.", c_md="C.")
+    put(docs, **{f"{name}_md": name for name in "abcdefghij"})
     ingest(session)
-    for name in ("a.md", "b.md"):
-        (docs / name).unlink()
+    for name in "abcdef":
+        (docs / f"{name}.md").unlink()
     error = session.error("doc.ingest", paths=["docs"], prune=True)
     assert error["risk"]["level"] == "bulk"
 

@@ -23,7 +23,7 @@ from kbproc.methods.all import registry
 from kbproc.settings.config import load
 from kbproc.shell import run as performing
 from kbproc.shell.arguments import Options
-from kbproc.shell.formats import Output
+from kbproc.shell.printing.formats import Output
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
 
@@ -53,12 +53,18 @@ def test_yes_takes_the_plan(run: Run, tmp_path: Path) -> None:
     assert run("doc", "delete", "1", "--yes", "--jq", ".data.ids")[:2] == (0, "[1]\n")
 
 
+def make_ten(run: Run) -> list[str]:
+    make = ["doc", "create", "--text", "x", "--jq", ".data.id", "--title"]
+    return [run(*make, f"T{n}")[1].strip() for n in range(10)]
+
+
 def test_a_bulk_plan_needs_more(run: Run, tmp_path: Path) -> None:
-    run("add", str(write_docs(tmp_path)))
-    code, _, err = run("doc", "delete", "1", "2", "--yes")
-    assert (code, json.loads(err)["error"]["plan"]["risk"]["level"]) == (10, "bulk")
-    assert "--yes=bulk" in json.loads(err)["error"]["hint"]
-    assert run("doc", "delete", "1", "2", "--yes=bulk")[0] == 0
+    ids = make_ten(run)
+    for yes in ("--yes", "-y"):
+        code, _, err = run("doc", "delete", *ids, yes)
+        assert (code, json.loads(err)["error"]["plan"]["risk"]["level"]) == (10, "bulk")
+        assert "--yes=bulk" in json.loads(err)["error"]["hint"]
+    assert run("doc", "delete", *ids, "--yes=bulk")[0] == 0
     assert json.loads(run("list")[1])["meta"]["total"] == 0
 
 
@@ -69,7 +75,6 @@ def test_a_dry_run_shows_the_plan(run: Run, tmp_path: Path) -> None:
     assert out.splitlines()[0] == "Plan: doc.delete (risk: high)"
     assert "Git Admin Guide" in out
     assert out.splitlines()[-1] == "Nothing was written."
-    assert json.loads(run("list", "--dry-run")[1])["meta"]["total"] == 2
 
 
 def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
@@ -82,9 +87,11 @@ def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
     assert "Hint: Run it again and type y if it is to be done." in seen
     code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="y\n")
     assert code == 0, seen
-    code, seen = on_terminal(tmp_path, "doc", "delete", "2", typed="y\n")
-    assert (code, "Type bulk to do this" in seen) == (9, True)
     assert json.loads(run("list")[1])["meta"]["total"] == 1
+    ids = make_ten(run)
+    code, seen = on_terminal(tmp_path, "doc", "delete", "2", *ids, typed="y\n")
+    assert (code, "Type bulk to do this" in seen) == (9, True)
+    assert json.loads(run("list")[1])["meta"]["total"] == 11
 
 
 # ---------------------------------------------------------------------- terminals

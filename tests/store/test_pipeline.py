@@ -446,11 +446,15 @@ def test_a_plan_is_bound_to_actor_method_and_params(store: Store) -> None:
 
 
 def test_more_than_half_of_a_kb_is_bulk(four: Session) -> None:
-    assert plan_for(four, ids=[1, 2])["risk"]["level"] == "high"
-    assert plan_for(four, ids=[1, 2, 3])["risk"]["level"] == "bulk"
-    four.data("kb.create", slug="small")
-    four.data("doc.create", title="Only", text="x", kb="small")
-    assert plan_for(four, ids=[5])["risk"]["level"] == "bulk", "all of one kb, few of the store"
+    assert plan_for(four, ids=[1, 2, 3, 4])["risk"]["level"] == "high", "a few are seen at a glance"
+    four.data("kb.create", slug="large")
+    for n in range(10):
+        four.data("doc.create", title=f"T{n}", text="x", kb="large")
+    assert plan_for(four, ids=[*range(5, 10)])["risk"]["level"] == "high"
+    assert plan_for(four, ids=[*range(5, 11)])["risk"]["level"] == "bulk"
+    for n in range(20):
+        four.data("doc.create", title=f"S{n}", text="x")
+    assert plan_for(four, ids=[*range(5, 11)])["risk"]["level"] == "bulk", "few of the store"
 
 
 def test_nothing_to_remove_needs_no_confirmation(four: Session) -> None:

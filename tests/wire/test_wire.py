@@ -453,7 +453,7 @@ def test_a_stream_that_waits_holds_nobody_up(open_session: OpenSession, pipe: Pi
 
 def test_nothing_is_lost_for_a_slow_reader(process: Process) -> None:
     """Far more than a pipe holds is asked for before the first answer is read."""
-    wanted = [as_bytes(request(id, "describe")) for id in range(10)]
+    wanted = [as_bytes(request(id, "describe", full=True)) for id in range(10)]
     process.stdin.write(b"\n".join(wanted) + b"\n")
     process.stdin.flush()
     process.stdin.close()
@@ -488,7 +488,7 @@ def test_reading_stops_while_nothing_is_read(open_session: OpenSession, pipe: Pi
 def test_who_leaves_without_reading_ends_it(tmp_path: Path) -> None:
     process = Process(tmp_path / "store", cwd=tmp_path).ready()
     for id in range(5):
-        process.send(as_bytes(request(id, "describe")))
+        process.send(as_bytes(request(id, "describe", full=True)))
     process.stdout.close()
     process.stdin.close()
     assert process.process.wait(PATIENCE) == 0

@@ -11,7 +11,7 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents.deletion import targets_of
+from kbproc.documents.deletion import MANY, targets_of
 from kbproc.events.agent import AgentDeleted
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
@@ -62,7 +62,7 @@ def delete(call: Call, params: DeleteAgent) -> Decide:
             targets=[agent.target_of(row), *targets_of(notes)],
             changes=[f"delete {row.slug} and hide its {plural(len(notes), 'note')}; {kept}"],
             bound=[row.created_at],  # a new one under the same slug is another one
-            bulk=bool(notes),
+            bulk=len(notes) >= MANY,
         )
 
     return decide

@@ -32,10 +32,11 @@ class Fetch(WriteParams, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Fetch) -> Decide:
-    from kbproc.sources.web import without_password
+    from kbproc.sources.web import judge, without_password
 
     clean_tags(params.tags)
     check_metadata(params.metadata)
+    judge(params.url, allow_private=call.peer.allow_private_addresses)
 
     def decide(here: Here) -> Decision:
         lookup.require_kb(here, params.kb)

@@ -35,7 +35,7 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
     "doc.list",
     params=ListDocuments,
     result=list[Document],
-    shown=("id", "title", "type", "tags", "chunk_count", "created_at"),
+    shown=("id", "title", "kb", "type", "tags", "chunk_count", "created_at"),
     summary="List documents by id, filtered.",
     when_to_use="To see what a knowledge base holds; to find a document by its words use search.",
     errors=["resource.not_found"],

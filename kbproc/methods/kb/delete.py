@@ -10,7 +10,7 @@ from kbproc.base.values import KbSlug
 from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents.deletion import targets_of
+from kbproc.documents.deletion import is_bulk, targets_of
 from kbproc.documents.kb import require
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
@@ -66,7 +66,7 @@ def delete(call: Call, params: DeleteKb) -> Decide:
             changes=[f"delete {row.slug} and hide its {plural(len(rows), 'document')}"],
             # A new one under the same slug is another one.
             bound=[row.created_at, *map(str, every)],
-            bulk=bool(every),
+            bulk=is_bulk(here, row.slug, len(every)),
         )
 
     return decide

@@ -16,7 +16,10 @@ class ListModels(ReadParams, kw_only=True, frozen=True):
 
 
 class ModelShown(Struct, kw_only=True, frozen=True):
-    """`status`: ready, needs_export (it is prepared on first use), or why it can't be had."""
+    """`status`: ready, needs_export (it is prepared on first use), or why it can't be had.
+
+    Of `none`: that only words are searched.
+    """
 
     name: str
     kind: Kind
@@ -68,7 +71,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
             kind="none",
             dim=None,
             max_tokens=None,
-            status="ready",
+            status="words only",
             current=spec.kind == "none",
         )
     )

@@ -53,19 +53,21 @@ class Used(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: UseModel) -> Decide:
-    from kbproc.models.catalogue import spec_of
+    from kbproc.models.catalogue import inspect, spec_of
 
-    spec = spec_of(_settings(params))
+    spec, embedding = spec_of(_settings(params)), call.library.embedding
+    if spec.kind != "none":
+        inspect(spec, embedding.models_folder)
 
     def decide(here: Here) -> Decision:
-        if spec == call.library.embedding.spec:
+        if spec == embedding.spec:
             return Decision(events=[], data=None)
         chunks = plural(call.store.chunks, "chunk")
-        return Decision(
-            events=[ModelUsed(kind=spec.kind, name=spec.name)],
-            data=None,
-            changes=[f"embed {chunks} with {spec.name}, then search with it"],
-        )
+        told = f"embed {chunks} with {spec.name}, then search with it"
+        if spec.kind == "none":
+            told = "search by words only"
+        event = ModelUsed(kind=spec.kind, name=spec.name)
+        return Decision(events=[event], data=None, changes=[told])
 
     return decide
 
@@ -74,6 +76,8 @@ def _settings(params: UseModel) -> dict[str, Any]:
     """Only what is given; the model's own defaults hold otherwise."""
     names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
     given = {name: getattr(params, name) for name in names}
+    if params.name == "none":  # as model.list names it
+        given["kind"] = "none"
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -109,12 +113,13 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
 
     with store.exclusive(call.check_cancelled):
         changed = spec != library.embedding.spec
-        embedded, pending = store.chunks - library.embedding.pending_count, 0
         if changed:
-            embedded, pending = switch.use(library, settings, tell)
+            switch.use(library, settings, tell)
             write.item(
                 lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
             )
+    pending = library.embedding.pending_count
+    embedded = 0 if spec.kind == "none" else store.chunks - pending
     data = Used(name=spec.name, kind=spec.kind, changed=changed, embedded=embedded, pending=pending)
     outcome = write.end(data)
     return Reply(data=outcome.data, seq=max(outcome.seq, store.seq))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -19,6 +19,9 @@ class ListTags(PastListParams, kw_only=True, frozen=True):
     kb: Annotated[Kbs, Meta(description="knowledge base, or several; all if left out")] | None = (
         None
     )
+    order: Annotated[
+        Literal["count", "name"], Meta(description="the most used first, or by name")
+    ] = "count"
 
 
 class TagCount(Struct, kw_only=True, frozen=True):
@@ -36,16 +39,21 @@ class TagCount(Struct, kw_only=True, frozen=True):
     scope="doc:read",
     errors=["resource.not_found"],
     alias="tags",
-    examples=[Example(params={}, what="all tags")],
+    examples=[
+        Example(params={}, what="all tags, the most used first"),
+        Example(params={"order": "name", "limit": 20}, what="the first twenty by name"),
+    ],
 )
 def list_tags(call: Call, params: ListTags) -> Reply:
     page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         require_kbs(snapshot.queries, params.kb)
-        found = snapshot.queries.tags(kbs_of(params.kb), page.after, page.wanted)
+        found = snapshot.queries.tags(
+            kbs_of(params.kb), page.after, page.wanted, by_count=params.order == "count"
+        )
         return page.reply(
             found,
             lambda row: TagCount(name=row[0], count=row[1]),
-            key=lambda row: row[0],
+            key=lambda row: row[2],
             seq=snapshot.seq,
         )

@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.values import decoder
 from kbproc.base.wording import plural
 from kbproc.moving.portable.lines import (
@@ -66,7 +66,8 @@ def open_file(path: Path) -> BinaryIO:
         # A pipe that is opened to be waited for would hold up the import for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise KbprocError("store.io", f"{path} can't be read: {error.strerror}.") from error
+        said = f"{path} can't be read: {error.strerror}."
+        raise KbprocError("store.io", said, lasting=is_lasting(error)) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise _no_export(f"{path.name} is no regular file")

@@ -59,14 +59,19 @@ class DocumentQueries(Reader):
         sql = "select coalesce(sum(size_bytes), 0) from seen.documents where deleted_at is null"
         return int(self._rows(sql)[0][0])
 
-    def tags(self, kbs: Sequence[str] | None, after: str, limit: int) -> list[tuple[str, int]]:
+    def tags(
+        self, kbs: Sequence[str] | None, after: str, limit: int, *, by_count: bool = False
+    ) -> list[tuple[str, int, str]]:
+        """Tag, count, and the key that they are ordered by, of which `after` is one."""
+        key = "lpad((1000000000 - count(*))::varchar, 10, '0') || ' ' || tag" if by_count else "tag"
         sql = (
-            "select tag, count(*) from (select unnest(tags) as tag from seen.documents where "
-            "deleted_at is null and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
-            "where tag > ? group by tag order by tag limit ?"
+            f"select tag, count(*), {key} as place from (select unnest(tags) as tag "  # noqa: S608
+            "from seen.documents where deleted_at is null "
+            "and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
+            "group by tag having place > ? order by place limit ?"
         )
         only = None if kbs is None else list(kbs)
-        return [(row[0], row[1]) for row in self._rows(sql, [only, only, after, limit])]
+        return [(row[0], row[1], row[2]) for row in self._rows(sql, [only, only, after, limit])]
 
     def paths(self, kb: str) -> dict[str, DocumentRow]:
         """The live documents of a knowledge base that come from files."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LONGEST_CELL = 160
 _MOST_COLUMNS = 6
+_LEAST_CELL = 10
 _MOST_CHANGES = 20
+_MOST_VALUES = 8
 _MOST_FAILURES = 20
 
 
@@ -123,10 +125,17 @@ def error_lines(data: dict[str, Any]) -> Iterator[str]:
     if "plan" in data:
         yield from plan_lines(data["plan"])
     if data.get("valid_values"):
-        yield f"Valid values: {', '.join(plain(str(value)) for value in data['valid_values'])}"
+        yield f"Valid values: {_few(data['valid_values'])}"
     yield f"Hint: {plain(data['hint'])}"
     if "argv" in data.get("retry", {}):
         yield f"Retry: {plain(shlex.join(data['retry']['argv']))}"
+
+
+def _few(values: list[Any]) -> str:
+    """The nearest; all of them where there are hardly more."""
+    shown = values if len(values) <= _MOST_VALUES + 2 else values[:_MOST_VALUES]
+    told = ", ".join(plain(str(value)) for value in shown)
+    return told + (f" and {len(values) - len(shown)} more" if len(shown) < len(values) else "")
 
 
 def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
@@ -168,9 +177,10 @@ def _hit(page: Console, number: int, hit: Hit) -> None:
     line.append(plain(hit.title), "bold")
     line.append(plain(hit.labels), "dim")
     page.print(line, soft_wrap=True)
-    snippet = Text(" ".join(plain(hit.snippet).split()))
-    for part in snippet.wrap(page, page.width - 3):
-        page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
+    told = [f"{_label(name)}: {in_words(name, value)}" for name, value in hit.more.items()]
+    for text in (" ".join(plain(hit.snippet).split()), *told):
+        for part in Text(text).wrap(page, page.width - 3):
+            page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
 
 
 # ---------------------------------------------------------- tables and records
@@ -186,6 +196,10 @@ def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) ->
     shown = [
         name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
     ]
+    cells = {name: [in_words(name, row[name]) for row in rows] for name in shown}
+    if _least_width(cells) > page.width:
+        _blocks(page, [{name: row[name] for name in shown} for row in rows])
+        return
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in shown:
         number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
@@ -198,6 +212,25 @@ def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) ->
     for row in rows:
         table.add_row(*(_cell(name, row[name]) for name in shown))
     page.print(table)
+
+
+def _least_width(cells: dict[str, list[str]]) -> int:
+    """What a table takes whose texts are folded as far as they can be read."""
+
+    def least(name: str, texts: list[str]) -> int:
+        longest = max(map(len, texts))
+        whole = name.endswith("_at") or all(text[:1] in "-0123456789" for text in texts)
+        return max(len(_label(name)), longest if whole else min(longest, _LEAST_CELL))
+
+    return sum(least(name, texts) for name, texts in cells.items()) + 3 * (len(cells) - 1)
+
+
+def _blocks(page: Console, rows: Sequence[dict[str, Any]]) -> None:
+    """One row below the other: a table would not fit."""
+    for number, row in enumerate(rows):
+        if number:
+            _print(page, [""])
+        _record(page, row)
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -251,6 +284,8 @@ def _is_long(value: Any) -> bool:
 
 
 def _label(name: str) -> str:
+    if name == "chunk_count":
+        return "chunks"
     return name.removesuffix("_bytes").replace("_", " ")
 
 

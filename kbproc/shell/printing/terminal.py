@@ -10,8 +10,8 @@ import shutil
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kbproc.calls.method import Method
-from kbproc.shell import tables
-from kbproc.shell.formats import Jq, Output, write
+from kbproc.shell.printing import tables
+from kbproc.shell.printing.formats import Jq, Output, write
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -1,0 +1,109 @@
+"""The one request that leads on after an error.
+
+Owns: which errors have one, and making it from the request that failed.
+Refuses to know: how requests come and errors go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+from typing import Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError, Retry
+from kbproc.base.suggest import closest
+from kbproc.base.values import decoder
+from kbproc.calls.method import Method
+from kbproc.calls.registry import Registry
+
+# A longer request is not said again, nor is one that holds a secret.
+_MOST_BYTES = 16 << 10
+_SECRETS = re.compile(rb"api_key|password|secret")
+_PARAMS = "$.params."
+_STEPS = re.compile(r"[^.\[\]]+")
+_decode = decoder(dict[str, Any]).decode
+
+Params = dict[str, Any]
+
+
+def led_on(
+    error: KbprocError, registry: Registry, name: str, raw: bytes | msgspec.Raw
+) -> KbprocError:
+    """The error, with the request that leads on if there is one.
+
+    `name`, `raw`: the method and the params of the request that failed.
+    """
+    said = bytes(raw)
+    if error.retry is None and len(said) <= _MOST_BYTES and not _SECRETS.search(said):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            error.retry = _retry(error, registry, name, _decode(said))
+    return error
+
+
+def _retry(error: KbprocError, registry: Registry, name: str, params: Params) -> Retry | None:
+    method = registry.methods.get(name)
+    if method is None:
+        known = registry.meant(name) if error.type == "input.unknown_method" else None
+        return None if known is None else Retry(method=known, params=params)
+    better = _better(error, method, params)
+    return None if better is None else Retry(method=name, params=better)
+
+
+def _better(error: KbprocError, method: Method, params: Params) -> Params | None:
+    """The params that lead on."""
+    if error.type == "server.overloaded":
+        return params
+    if error.type == "operation.timeout":
+        return _again(error, method, params)
+    if error.type == "resource.plan_stale":
+        return {**_without(params, "confirm"), "dry_run": True}
+    if (
+        error.field in {"$.params.cursor", "$.params.as_of"}
+        and error.type == "input.invalid_params"
+    ):
+        return _without(params, error.field.removeprefix(_PARAMS))
+    return _corrected(error, method, params)
+
+
+def _again(error: KbprocError, method: Method, params: Params) -> Params | None:
+    """A write that was given up is asked again only if it happens once all the same."""
+    if "seq" in error.detail and "after_seq" in method.params.__struct_fields__:
+        return {**params, "after_seq": error.detail["seq"]}  # a stream goes on where it stopped
+    once = method.kind == "read" or method.idempotent or "client_token" in params
+    return params if once else None
+
+
+def _without(params: Params, name: str) -> Params:
+    return {key: value for key, value in params.items() if key != name}
+
+
+def _corrected(error: KbprocError, method: Method, params: Params) -> Params | None:
+    """With the name or value that was probably meant, where one alone is near."""
+    if error.field is None or not error.field.startswith(_PARAMS) or not error.valid_values:
+        return None
+    corrected = copy.deepcopy(params)
+    *way, last = _STEPS.findall(error.field.removeprefix(_PARAMS))
+    holder: Any = corrected
+    for step in way:
+        holder = _member(holder, step)
+    valid = [value for value in error.valid_values if isinstance(value, str)]
+    value = _member(holder, last)
+    if isinstance(holder, dict) and not (not way and last in method.params.__struct_fields__):
+        near = closest(last, valid)
+        if near is not None and near not in holder and last in holder:
+            holder[near] = holder.pop(last)
+            return corrected
+    near = closest(value, valid) if isinstance(value, str) else None
+    if near is None:
+        return None
+    holder[int(last) if isinstance(holder, list) else last] = near
+    return corrected
+
+
+def _member(holder: Any, step: str) -> Any:
+    if isinstance(holder, list) and step.isdecimal() and int(step) < len(holder):
+        return holder[int(step)]
+    return holder.get(step) if isinstance(holder, dict) else None

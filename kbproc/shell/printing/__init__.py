@@ -1,0 +1,1 @@
+"""What a command prints: the formats, the terminal, and answers as text for people."""

@@ -1,0 +1,231 @@
+"""What flags mean, where they mean nothing, and which knowledge base is meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.calls.method import Method
+from kbproc.methods.all import registry
+from tests.kit.shell import Run, in_process, write_docs
+
+METHODS = [pytest.param(m, id=m.name) for m in registry().methods.values()]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def refused(run: Run, *argv: str) -> dict[str, Any]:
+    code, out, err = run(*argv)
+    error: dict[str, Any] = json.loads(err)["error"]
+    assert (out, error["exit_code"]) == ("", code)
+    return error
+
+
+# --------------------------------------------------------- flags that mean nothing
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_means_nothing_is_refused(run: Run, method: Method) -> None:
+    has = method.params.__struct_fields__
+    meaning = {
+        "--dry-run": "dry_run" in has,
+        "--kb=books": "kb" in has,
+        "--yes": "confirm" in has,
+        "--no-wait": method.kind != "read",
+    }
+    words = method.name.split(".")
+    for flag, means in meaning.items():
+        name = flag.partition("=")[0]
+        page = run(*words, "--help")[1]
+        assert (f"  {name} " in page) == means, flag
+        if not means:
+            for argv in ([*words, flag], [flag, *words], ["call", method.name, flag]):
+                error = refused(run, *argv)
+                assert (error["type"], error["field"]) == ("input.invalid_params", name)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["serve", "--dry-run"],
+        ["serve", "--yes"],
+        ["serve", "--jq", "."],
+        ["profile", "use", "work", "--kb", "books"],
+        ["link", "--agent", "robin"],
+        ["exit-codes", "--kb", "books"],
+        ["completion", "bash", "--dry-run"],
+        ["help", "--store", "x"],
+    ],
+)
+def test_nor_do_the_shells_own_commands_take_it(run: Run, argv: list[str]) -> None:
+    error = refused(run, *argv)
+    assert (error["type"], "means nothing" in error["message"]) == ("input.invalid_params", True)
+
+
+# ---------------------------------------------------------------------- previews
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["store", "export", "all.ndjson"],
+        ["doc", "download", "1", "--path", "copy.md"],
+        ["doctor", "--repair"],
+    ],
+)
+def test_reads_that_write_files_have_no_preview(run: Run, tmp_path: Path, argv: list[str]) -> None:
+    run("add", str(write_docs(tmp_path)))
+    before = _files(tmp_path)
+    assert refused(run, *argv, "--dry-run")["field"] == "--dry-run"
+    assert _files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["doc", "fetch", "ftp://example.org/x"],
+        ["doc", "fetch", "http://127.0.0.1/x"],
+        ["doc", "fetch", "http://"],
+        ["model", "use", "/nowhere"],
+        ["model", "use", "no-such-model"],
+        ["model", "use", "gpt", "--kind", "openai"],
+    ],
+)
+def test_a_preview_is_refused_as_the_deed_is(run: Run, argv: list[str]) -> None:
+    assert refused(run, *argv, "--dry-run") == refused(run, *argv)
+
+
+def test_no_model_is_a_model_by_name(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    plan = json.loads(run("model", "use", "none", "--dry-run")[1])["meta"]["plan"]
+    assert plan["changes"] == ["search by words only"]
+    used = json.loads(run("model", "use", "none")[1])["data"]
+    assert (used["kind"], used["changed"]) == ("none", True)
+    assert (used["embedded"], used["pending"]) == (0, 0)
+    current = [row["name"] for row in json.loads(run("model", "list")[1])["data"] if row["current"]]
+    assert current == ["none"]
+
+
+# --------------------------------------------------------------- knowledge bases
+
+
+@pytest.fixture
+def filled(run: Run) -> Run:
+    """Two knowledge bases with a document, an entry and a tag each."""
+    for kb in ("books", "games"):
+        run("kb", "create", kb)
+        run("doc", "create", "--title", kb, "--text", f"word {kb}", "--tags", kb, "--kb", kb)
+        run("knowledge", "store", "--title", kb, "--body", f"word {kb}", "--kb", kb)
+    return run
+
+
+def _seen(run: Run, *more: str) -> dict[str, set[str]]:
+    def kbs(program: str, *argv: str) -> set[str]:
+        code, out, err = run(*argv, *more, "--jq", program)
+        assert code == 0, err
+        return set(out.split())
+
+    return {
+        "list": kbs(".data[].kb", "list"),
+        "tags": kbs(".data[].name", "tags"),
+        "search": kbs(".data.results[].source.kb", "search", "word", "--fts-only"),
+        "entries": kbs(".data[].kb", "knowledge", "list"),
+        "found": kbs(".data.results[].source.kb", "knowledge", "search", "word"),
+        "call": kbs(".data[].kb", "call", "doc.list"),
+    }
+
+
+BOTH = {"books", "games"}
+
+
+def test_all_are_looked_at_unless_one_is_chosen(filled: Run) -> None:
+    assert all(seen == BOTH for seen in _seen(filled).values())
+    assert all(seen == {"books"} for seen in _seen(filled, "--kb", "books").values())
+
+
+@pytest.mark.parametrize("by", ["environment", "profile", "link"])
+def test_the_chosen_one_is_added_to_and_looked_at(
+    filled: Run, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "environment":
+        monkeypatch.setenv("KBPROC_KB", "games")
+    elif by == "profile":
+        filled("profile", "save", "play", "--kb", "games")
+        filled("profile", "use", "play")
+    else:
+        filled("link", "--kb", "games")
+    assert all(seen == {"games"} for seen in _seen(filled).values())
+    assert all(seen == {"books"} for seen in _seen(filled, "--kb", "books").values())
+    assert all(seen == BOTH for seen in _seen(filled, "--kb", "*").values())
+    made = filled("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")[1]
+    assert made == "games\n"
+    exported = json.loads(filled("store", "export", "all.ndjson")[1])["data"]
+    assert exported["kbs"] == 3  # what is of the whole store is narrowed by a flag only
+
+
+@pytest.mark.parametrize(
+    "argv", [["doc", "create", "--title", "t", "--text", "x"], ["add", "docs"]]
+)
+def test_nothing_is_added_to_all(filled: Run, argv: list[str]) -> None:
+    error = refused(filled, *argv, "--kb", "*")
+    assert (error["type"], error["field"]) == ("input.invalid_params", "--kb")
+
+
+def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "docs").mkdir(parents=True)
+    (site / "docs" / "a.md").write_text("# A\n\nText.\n")
+    link = ["link", "site", "--store", "site/.kb", "--kb", "site"]
+    told = json.loads(run(*link)[1])
+    assert (told["data"]["created"], "link --create" in told["meta"]["hint"]) == (False, True)
+    told = json.loads(run(*link, "--create", "--dry-run")[1])
+    assert (told["data"]["created"], (site / ".kb").exists()) == (True, False)
+    assert json.loads(run(*link, "--create")[1])["data"]["created"] is True
+    assert json.loads(run(*link, "--create")[1])["data"]["created"] is False
+    settings = site / ".kb" / "store.toml"
+    settings.write_text((tmp_path / "store" / "store.toml").read_text())
+
+
+def test_the_documented_way_to_begin_works(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KBPROC_STORE")
+    write_docs(tmp_path)
+    assert run("link", "--store", ".kb", "--kb", "site", "--create")[0] == 0
+    assert run("model", "use", "hash", "--kind", "hash")[0] == 0
+    code, out, err = run("add", "docs")
+    assert (code, json.loads(out)["data"]["added"]) == (0, 2), err
+    assert set(run("list", "--jq", ".data[].kb")[1].split()) == {"site"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["list", "--kb", "bokos"], "Did you mean books?"),
+        (["list", "--kb", "xyzzy"], "kbproc kb create xyzzy"),
+        (["add", "docs", "--kb", "xyzzy"], "kbproc kb create xyzzy"),
+    ],
+)
+def test_one_that_is_not_there_names_the_way(
+    filled: Run, tmp_path: Path, argv: list[str], says: str
+) -> None:
+    write_docs(tmp_path)
+    error = refused(filled, *argv)
+    assert (error["type"], says in error["hint"]) == ("resource.not_found", True), error["hint"]
+
+
+def test_a_linked_one_that_is_not_there_names_the_link(filled: Run, tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    filled("link", "--kb", "xyzzy")
+    for argv in (["list"], ["add", "docs"]):
+        assert "kbproc link --create" in refused(filled, *argv)["hint"]

@@ -1,0 +1,95 @@
+"""Texts that come from stdin and files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kbproc.calls.typed import argv_of
+from kbproc.methods.all import registry
+from tests.kit.shell import Run, in_process
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    run = in_process(tmp_path, monkeypatch, capsys)
+    assert run("agent", "create", "gitea")[0] == 0
+    return run
+
+
+def _text_of(run: Run, slug: str) -> str:
+    answer = json.loads(run("note", "get", slug, "--agent", "gitea")[1])
+    text: str = answer["data"]["text"]
+    return text
+
+
+def test_a_note_from_stdin_is_what_stdin_says(run: Run) -> None:
+    put = ["note", "put", "deploys", "--agent", "gitea", "--text"]
+    assert run(*put, "-", stdin=b"# Deploys\n\nOn Friday.\n")[0] == 0
+    assert _text_of(run, "deploys") == "# Deploys\n\nOn Friday.\n"
+    assert run("note", "put", "deploys", "-", "--agent", "gitea", stdin=b"# Again\n")[0] == 0
+    assert _text_of(run, "deploys") == "# Again\n"
+
+
+def test_a_note_from_a_file_is_what_the_file_says(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("# Bücher 書\n")
+    for words in (["--text", "@note.md"], ["--text=@note.md"], ["@note.md"]):
+        assert run("note", "put", "books", *words, "--agent", "gitea")[0] == 0
+        assert _text_of(run, "books") == "# Bücher 書\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("\\-", "-"), ("\\@home", "@home"), ("\\\\@home", "\\@home"), ("\\-x", "-x"), ("\\x", "\\x")],
+)
+def test_a_backslash_writes_the_character_itself(run: Run, word: str, text: str) -> None:
+    assert run("note", "put", "signs", "--text", word, "--agent", "gitea")[0] == 0
+    assert _text_of(run, "signs") == text
+
+
+def test_every_text_flag_reads(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "title").write_text("Cache by branch")
+    store = ["knowledge", "store", "--title", "@title", "--body", "-", "--jq", ".data.title"]
+    assert run(*store, stdin=b"The key is the branch.")[1] == "Cache by branch\n"
+    assert run("kb", "create", "books", "--description", "-", stdin=b"All of them")[0] == 0
+    assert run("kb", "get", "books", "--jq", ".data.description")[1] == "All of them\n"
+    code, out, _ = run("search", "-", "--fts-only", "--jq", ".data.query", stdin=b"branch")
+    assert (code, out) == (0, "branch\n")
+    (tmp_path / "count.sql").write_text("select count(*) as n from entries")
+    assert run("sql", "query", "@count.sql", "--jq", ".data.rows[0][0]")[1] == "1\n"
+
+
+def test_names_of_files_are_no_texts(run: Run) -> None:
+    assert run("store", "backup", "@copy", "--jq", ".data.files > 0")[1] == "true\n"
+    assert Path("@copy").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "exit", "said"),
+    [
+        (["--title", "-", "--text", "-"], b"x", 1, "only once"),
+        (["--title", "t", "--text", "@nowhere.md"], b"", 5, "nowhere.md"),
+        (["--title", "t", "--text", "@"], b"", 5, "''"),
+        (["--title", "t", "--text", "-"], b"\xff\xfe", 1, "not UTF-8"),
+        (["--title", "t", "--text", "@."], b"", 1, "no regular file"),
+    ],
+)
+def test_what_can_not_be_read_is_refused(
+    run: Run, words: list[str], stdin: bytes, exit: int, said: str
+) -> None:
+    code, out, err = run("doc", "create", *words, stdin=stdin)
+    error = json.loads(err)["error"]
+    assert (code, out, said in error["message"]) == (exit, "", True), error
+    assert error["field"] == "--text"
+    assert json.loads(run("list")[1])["meta"]["total"] == 0
+
+
+def test_a_command_line_that_was_made_means_its_params(run: Run) -> None:
+    put = registry().methods["note.put"]
+    for text in ("-", "@home", "\\-", "\\@x", "plain", "-dash", "--text"):
+        argv = argv_of(put, {"slug": "made", "text": text, "agent": "gitea"})
+        assert run(*argv[1:])[0] == 0, shlex.join(argv)
+        assert _text_of(run, "made") == text

@@ -1,0 +1,193 @@
+"""Errors in the words of whoever typed the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import ERRORS
+from kbproc.calls.flags import flags_of
+from kbproc.calls.method import Method
+from kbproc.calls.registry import ALIASES
+from kbproc.methods.all import registry
+from tests.kit.shell import Run, in_process, write_docs
+
+LACKING = [
+    pytest.param(method, id=method.name)
+    for method in registry().methods.values()
+    if any(flag.required for flag in flags_of(method))
+]
+WIRE = re.compile(r"\$\.|params|`|timeout_ms|client_token|\b(?:doc|kb|note|agent)\.[a-z]")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def refused(run: Run, *argv: str) -> dict[str, Any]:
+    code, out, err = run(*argv)
+    error: dict[str, Any] = json.loads(err)["error"]
+    assert (out, error["exit_code"]) == ("", code)
+    return error
+
+
+@pytest.mark.parametrize("method", LACKING)
+def test_what_is_missing_is_named_as_it_is_typed(run: Run, method: Method) -> None:
+    run("kb", "create", "books")
+    command = method.name.replace(".", " ")
+    error = refused(run, *command.split())
+    first = next(flag for flag in flags_of(method) if flag.required)
+    typed = str(first.param).upper() if first.positional else first.name
+    assert re.fullmatch(rf"{command} needs an? {typed}\.", error["message"]), error
+    assert error["field"] == typed
+    assert error["hint"].startswith(f"Usage: kbproc {command}")
+    assert not WIRE.search(error["message"] + error["hint"])
+
+
+def test_a_command_says_what_it_needs(run: Run) -> None:
+    error = refused(run, "search")
+    assert error["message"] == "search needs a QUERY."
+    assert error["hint"] == "Usage: kbproc search QUERY [FLAGS]. See kbproc search --help."
+    assert refused(run, "doc", "create", "--title", "t")["message"] == "doc create needs a --text."
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["list", "--limit", "many"], "--limit: expected an integer, got a string."),
+        (["list", "--limit", "0"], "--limit: expected an integer >= 1."),
+        (
+            ["kb", "get", "UP"],
+            "SLUG is 'UP': it takes 2–64 lower-case letters, digits and hyphens.",
+        ),
+        (["doc", "get", "x"], "ID: expected an integer, got a string."),
+        (
+            ["list", "--tags", "a\u200bb"],
+            "--tags holds the character U+200B, which names may not hold.",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_flag(run: Run, argv: list[str], message: str) -> None:
+    assert refused(run, *argv)["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["doc", "get", "99"], "See kbproc doc list for the documents there are."),
+        (["kb", "delete", "default"], "Delete its documents with kbproc doc delete instead."),
+        (["doc", "wait", "--ids", "1", "--timeout", "0"], None),
+    ],
+)
+def test_other_commands_are_named_as_the_shell_says_them(
+    run: Run, argv: list[str], hint: str | None
+) -> None:
+    error = refused(run, *argv)
+    assert not WIRE.search(error["hint"])
+    assert hint in (None, error["hint"])
+
+
+def test_a_call_speaks_as_the_wire_does(run: Run) -> None:
+    assert refused(run, "call", "search")["message"] == "$.params.query is required."
+
+
+# ---------------------------------------------------------------------- approval
+
+
+def test_exit_10_names_the_way_to_approve(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    error = refused(run, "doc", "delete", "1")
+    assert (error["exit_code"], "retry" in error) == (10, False)
+    line = error["hint"].partition(": ")[2]
+    assert line.startswith("kbproc doc delete 1 --confirm ")
+    code, out, _ = run(*shlex.split(line)[1:])
+    assert (code, json.loads(out)["data"]["ids"]) == (0, [1])
+
+
+def test_the_way_to_approve_keeps_to_the_store(run: Run, tmp_path: Path) -> None:
+    store = str(tmp_path / "other")
+    run("kb", "create", "books", "--store", store)
+    line = refused(run, "kb", "delete", "books", "--store", store)["hint"].partition(": ")[2]
+    assert run(*shlex.split(line)[1:])[0] == 0
+
+
+def test_y_is_yes(run: Run) -> None:
+    run("kb", "create", "books")
+    assert run("kb", "delete", "books", "-y")[0] == 0
+
+
+# -------------------------------------------------------------------- misspelt words
+
+
+@pytest.mark.parametrize(
+    ("argv", "corrected"),
+    [
+        (["serach", "x"], ["search", "x"]),
+        (["kb", "lst"], ["kb", "list"]),
+        (["--format", "json", "kb", "lst"], ["--format", "json", "kb", "list"]),
+        (["list", "--limt", "3"], ["list", "--limit", "3"]),
+        (["list", "--limt=3"], ["list", "--limit=3"]),
+    ],
+)
+def test_a_misspelt_command_line_comes_back_corrected(
+    run: Run, argv: list[str], corrected: list[str]
+) -> None:
+    retry = refused(run, *argv)["retry"]
+    assert retry["argv"] == ["kbproc", *corrected]
+    assert run("call", retry["method"], json.dumps(retry["params"]))[0] == 0
+    assert run(*retry["argv"][1:])[0] == 0
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["chat", "hello"],
+        ["kb", "zz"],
+        ["knowledge", "zz"],
+        ["list", "--nonsense"],
+        ["doc", "delete", "1", "--yse"],
+        ["serach", "--limt"],
+    ],
+)
+def test_nobody_is_led_astray(run: Run, argv: list[str]) -> None:
+    error = refused(run, *argv)
+    assert "retry" not in error
+    assert "--yes" not in error["hint"] and "kbproc schema" not in error["hint"]
+
+
+def test_a_misspelt_profile_comes_back_corrected(run: Run) -> None:
+    run("profile", "save", "work", "--format", "json")
+    retry = refused(run, "kb", "list", "--profile", "wrok")["retry"]
+    assert retry["argv"] == ["kbproc", "kb", "list", "--profile", "work"]
+
+
+def test_aliases_are_commands(run: Run) -> None:
+    known = registry().methods
+    for name in known:
+        noun, dot, verb = name.partition(".")
+        for alias in [alias for alias, target in ALIASES.items() if dot and target == verb]:
+            if f"{noun}.{alias}" not in known:
+                assert run(noun, alias, "--help")[1] == run(noun, verb, "--help")[1]
+    assert run("knowledge", "add", "--help")[1] == run("knowledge", "store", "--help")[1]
+
+
+def test_valid_values_are_all_there_are_the_nearest_first(run: Run) -> None:
+    values = refused(run, "list", "--limt", "3")["valid_values"]
+    assert values[0] == "--limit" and {"--tags", "--kb", "--format"} <= set(values)
+    shown = run("list", "--limt", "3", "--format", "text")[2].splitlines()[1]
+    assert re.fullmatch(r"Valid values: --limit, .* and \d+ more", shown)
+
+
+# ------------------------------------------------------------------ where to read on
+
+
+@pytest.mark.parametrize("type", list(ERRORS))
+def test_every_error_has_a_page(run: Run, type: str) -> None:
+    code, out, _ = run("help", type)
+    assert (code, type in out, ERRORS[type].hint in " ".join(out.split())) == (0, True, True)
