@@ -64,7 +64,7 @@ def _tellings(method: Method) -> Iterator[dict[str, Any]]:
 def _told(method: Method, *, helped: bool, examples: int) -> dict[str, Any]:
     flags = [flag for flag in flags_of(method) if flag.param is not None]
     errors: dict[str, list[str]] = {}
-    for name in method.all_errors:
+    for name in sorted(method.all_errors, key=lambda name: ERRORS[name].exit):
         errors.setdefault(str(ERRORS[name].exit), []).append(name)
     return {
         **line(method),

@@ -130,7 +130,12 @@ def _what_there_is(command: str) -> Any:
     """Names that kbproc lists when they are needed; nothing where there is no store."""
     import shtab
 
-    return shtab.cmd(f"kbproc {command} --format json 2>/dev/null")
+    asked = f"kbproc {command} --format json 2>/dev/null"
+    found: dict[str, Any] = shtab.cmd(asked)
+    name = f"_kbproc_{command.partition(' --')[0].replace(' ', '_')}"
+    # zsh would ask for everything once, when it reads the script.
+    zsh = f'{name}() {{ compadd -- ${{(f)"$({asked})"}} }}'
+    return {**found, "zsh": name, "preamble": {**found["preamble"], "zsh": zsh}}
 
 
 def _quotable(text: str) -> str:

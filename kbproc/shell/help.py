@@ -34,7 +34,7 @@ from kbproc.shell.commands import (
 WIDTH = 80
 OF_RETRYABLE = {True: "yes", False: "no", None: "it depends, see detail"}
 _BEGIN = (
-    ("add FOLDER", "Read files and folders; again later: only what has changed."),
+    ("add FOLDER", "Read files and folders; later again what has changed."),
     ('search "install git"', "Find passages by words and by meaning."),
     ("list", "List the documents; info ID shows one, tags all tags."),
     ("status", "Count what is there; doctor tells what is wrong."),

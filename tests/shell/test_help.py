@@ -54,6 +54,12 @@ def test_the_overview_names_every_command(run: Run) -> None:
     assert max(len(line) for line in out.splitlines()) <= 80
 
 
+def test_help_begins_with_what_is_wanted_most(run: Run) -> None:
+    lines = run("--help")[1].splitlines()
+    begin = lines[lines.index("Begin with") + 1 :]
+    assert [line.split()[0] for line in begin[:4]] == ["add", "search", "list", "status"]
+
+
 def test_help_of_nouns_and_of_the_shells_own_commands(run: Run) -> None:
     assert "doc list" in run("doc", "--help")[1]
     for name in ("call", "serve", "exit-codes", "completion", "help"):
@@ -67,7 +73,9 @@ def test_help_for_agents_is_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("KBPROC_AGENT_HELP", "1")
     described = json.loads(run("describe", "search")[1])["data"]
     assert json.loads(run("search", "--help")[1]) == described
-    assert "methods" in json.loads(run("--help")[1])
+    root = run("--help")[1]
+    assert {"methods", "commands", "profiles"} <= set(json.loads(root))
+    assert len(root.encode()) <= 10_000
     assert {one["name"] for one in json.loads(run("tag", "--help")[1])} == {"tag.list"}
     assert json.loads(run("serve", "--help")[1])["name"] == "serve"
 

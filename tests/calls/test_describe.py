@@ -1,0 +1,63 @@
+"""What describe tells, and how much of it an agent has to read."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kbproc.calls import describe
+from kbproc.calls.method import Method
+from kbproc.calls.registry import ALIASES
+from kbproc.methods.all import registry
+from tests.kit.talk import Session
+
+REGISTRY = registry()
+METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
+INDEX_BYTES = 10_000
+
+
+def test_the_index_is_cheap_and_whole() -> None:
+    index = describe.index(REGISTRY)
+    assert len(msgspec.json.encode(index)) <= INDEX_BYTES
+    assert [line["name"] for line in index["methods"]] == list(REGISTRY.methods)
+    assert index["aliases"] == ALIASES
+    for line in index["methods"]:
+        method = REGISTRY.methods[line["name"]]
+        assert (line["summary"], line["kind"]) == (method.summary, method.kind)
+    required = {line["name"]: line.get("required") for line in index["methods"]}
+    assert required["search"] == ["query"] and required["ping"] is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_method_is_cheap_and_whole(method: Method) -> None:
+    told = describe.brief(method)
+    assert len(msgspec.json.encode(told)) <= describe.BRIEF_BYTES
+    assert set(method.params.__struct_fields__) <= set(told["params"])
+    named = [name for names in told["errors"].values() for name in names]
+    assert sorted(named) == sorted(method.all_errors)
+    assert told["usage"].startswith(f"kbproc {method.name.replace('.', ' ')}")
+    assert told["examples"]
+    for example in told["examples"]:
+        assert shlex.split(example["command"])[0] == "kbproc"
+        assert example["params"] in [one.params for one in method.examples]
+        assert {"what", "exit"} <= set(example)
+
+
+def test_params_are_told_in_short() -> None:
+    params = describe.brief(REGISTRY.methods["search"])["params"]
+    assert params["query"].startswith("required string")
+    assert params["limit"].startswith("integer 1..100 = 10")
+    assert params["mode"].startswith("hybrid|fts|vector = hybrid")
+
+
+def test_everything_is_told_in_full(tmp_path: Path) -> None:
+    session = Session(tmp_path / "store", cwd=tmp_path, model="hash")
+    full = session.data("describe", full=True)
+    assert [one["name"] for one in full["methods"]] == list(REGISTRY.methods)
+    one = session.data("describe", method="search", full=True)
+    assert one in full["methods"] and {"safety", "flags", "result"} <= set(one)
+    assert session.data("describe") == describe.index(REGISTRY)
+    assert session.data("describe", method="search") == describe.brief(REGISTRY.methods["search"])

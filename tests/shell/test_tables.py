@@ -1,0 +1,181 @@
+"""Answers as people see them: narrow terminals, many columns, explanations, times."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbproc.settings import config
+from tests.kit.shell import ANSI, Run, in_process, on_terminal, write_docs
+
+COLUMNS = "select id, title, type, kb, path, sha256, created_at, updated_at from documents"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    run = in_process(tmp_path, monkeypatch, capsys)
+    run("add", str(write_docs(tmp_path)))
+    return run
+
+
+def text(run: Run, *argv: str) -> str:
+    code, out, err = run(*argv, "--format", "text")
+    assert code == 0, err
+    return out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize(
+    "argv", [["list"], ["sql", "query", COLUMNS], ["kb", "list"], ["chunk", "list", "1"]]
+)
+def test_no_name_and_no_title_is_lost(
+    run: Run, monkeypatch: pytest.MonkeyPatch, width: int, argv: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    heads = re.split(r" {2,}", text(run, *argv).splitlines()[0].strip())
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = text(run, *argv)
+    assert max(len(line) for line in out.splitlines()) <= width
+    words = " ".join(out.split())
+    for head in heads:
+        assert re.search(rf"(?:^|\s){re.escape(head)}(?:\s|$)", out), head
+    if argv == ["list"]:
+        assert "Git Admin Guide" in words or ("Git" in words and "Guide" in words)
+
+
+def test_a_row_that_does_not_fit_is_a_block(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    first, second = text(run, "list").split("\n\n")
+    assert first.splitlines()[:3] == [
+        "id          1",
+        "title       Git Admin Guide",
+        "kb          default",
+    ]
+    assert "Setup" in second
+
+
+def test_the_list_names_the_knowledge_base(run: Run) -> None:
+    head = text(run, "list").splitlines()[0].split()
+    assert head[:3] == ["id", "title", "kb"]
+
+
+def test_times_say_that_they_are_utc(run: Run) -> None:
+    assert re.search(r"created at +\d{4}-\d\d-\d\d \d\d:\d\dZ", text(run, "info", "1"))
+
+
+def test_tags_come_by_their_counts(run: Run) -> None:
+    for title, tags in (("A", "zebra"), ("B", "zebra,yak"), ("C", "zebra,yak")):
+        run("doc", "create", "--title", title, "--text", "x", "--tags", tags)
+
+    def names(*more: str) -> list[str]:
+        return run("tags", "--jq", ".data[].name", *more)[1].split()
+
+    assert names() == ["zebra", "yak", "admin", "git"]
+    assert names("--order", "name") == ["admin", "git", "yak", "zebra"]
+    paged, cursor = list[str](), [""]
+    while cursor:
+        more = ["--cursor", cursor[0]] if cursor[0] else []
+        paged += names("--limit", "1", *more)
+        cursor = run("tags", "--limit", "1", *more, "--jq", ".meta.next_cursor // empty")[1].split()
+    assert paged == names()
+
+
+def test_explanations_are_shown(run: Run) -> None:
+    argv = ["search", "install git", "--fts-only"]
+    plain, explained = text(run, *argv), text(run, *argv, "--explain")
+    assert set(plain.splitlines()) < set(explained.splitlines())
+    more = "\n".join(line for line in explained.splitlines() if line not in plain.splitlines())
+    assert "fts" in more and "rank" in more and "instal" in more
+
+
+@pytest.mark.parametrize("prefix", ["docs", "./docs", "docs/git"])
+def test_a_path_begins_where_one_stands(run: Run, tmp_path: Path, prefix: str) -> None:
+    def titles(prefix: str) -> str:
+        return run("list", "--path-prefix", prefix, "--jq", ".data[].title")[1]
+
+    whole = titles(str((tmp_path / prefix).resolve()))
+    assert titles(prefix) == whole and "Git Admin Guide" in whole
+    found = run("search", "git", "--path-prefix", prefix, "--jq", ".data.returned > 0")[1]
+    plan = run("doc", "delete", "--where.path-prefix", prefix, "--dry-run")[1]
+    assert found == "true\n" and "Git Admin Guide" in plan
+    assert titles("nowhere") == ""
+
+
+def test_a_dumb_terminal_gets_plain_text(tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    for argv in (["add", "docs"], ["list"], ["search", "git"]):
+        code, seen = on_terminal(tmp_path, *argv, env={"TERM": "dumb"})
+        assert (code, ANSI.search(seen)) == (0, None), seen
+    assert config.bare({"HOME": "/", "TERM": "dumb"}).color is False
+
+
+# ------------------------------------------------------------------- what is said besides
+
+
+def test_debug_says_what_was_done(run: Run) -> None:
+    assert run("search", "git")[2] == ""
+    _, _, err = run("search", "git", "--log-level", "debug")
+    assert re.search(r'"level":"info","msg":"opened ', err)
+    assert re.search(r'"level":"debug","msg":"search answered in [\d.]+ ms at position \d+"', err)
+    assert set(re.findall(r'"logger":"(\w+)', err)) == {"kbproc"}
+    _, _, err = run("ping", "--log-level", "debug", "--format", "text")
+    assert "DEBUG: ping answered in" in err
+
+
+def test_the_doctor_says_at_which_position(run: Run) -> None:
+    at = run("ping", "--jq", ".data.seq")[1]
+    assert run("doctor", "--jq", ".meta.seq")[1] == at != "0\n"
+
+
+def test_the_doctor_asks_the_endpoint(run: Run, tmp_path: Path) -> None:
+    settings = (
+        'format = 1\n[model]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9"\ndim = 8\n'
+    )
+    (tmp_path / "store" / "store.toml").write_text(settings)
+    row = run("doctor", "--jq", '.data.findings[] | select(.name == "model") | .status')[1]
+    assert row == "warn\n"
+
+
+def test_no_model_is_not_called_ready(run: Run) -> None:
+    status = '.data[] | select(.kind == "none") | .status'
+    assert run("model", "list", "--jq", status)[1] == "words only\n"
+
+
+# -------------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_ask_for_what_there_is(run: Run, shell: str) -> None:
+    script = run("completion", shell)[1]
+    for asked in ("kb list", "agent list", "profile list", "schema", "describe"):
+        assert f"kbproc {asked} --" in script, asked
+    assert "($(kbproc" not in script.replace("compgen -W", ""), "only when it is wanted"
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("kb get bo", "books"),
+        ("search x --kb ga", "games"),
+        ("profile use bo", "books"),
+        ("schema ga", "games"),
+        ("kb stat", "status"),
+    ],
+)
+def test_bash_completes(run: Run, tmp_path: Path, typed: str, found: str) -> None:
+    words = ["kbproc", *typed.split()]
+    (tmp_path / "script").write_text(run("completion", "bash")[1])
+    lines = [
+        "kbproc() { echo books; echo games; }",  # whatever it is asked for
+        "source ./script",
+        f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1}",
+        f"_shtab_kbproc kbproc {words[-1]} {words[-2]}",
+        'echo "${COMPREPLY[@]}"',
+    ]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [found], done.stderr
