@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
-from kbproc.base.pipes import claim, leave
+from kbproc.base.pipes import claim, complete, leave
 
 
 def main() -> None:
     """The `kbproc` command."""
+    complete()
     argv = sys.argv[1:]
     os.umask(0o077)  # libraries that write views ask for no mode
     pipes = None

@@ -7,9 +7,29 @@ Refuses to know: what travels over them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import NoReturn
+
+
+def complete() -> None:
+    """Puts something in the place of descriptors that are closed, before a file can take it.
+
+    stdin reads as empty, what goes to stderr is lost, and writing to stdout fails, as an
+    answer that nobody gets must be noticed.
+    """
+    for fd, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest number that is free, which is `fd`
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, "r", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def claim() -> tuple[int, int]:
@@ -27,6 +47,8 @@ def claim() -> tuple[int, int]:
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
+    # The stream made for what fd 1 was before may believe that it can seek.
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     return reader, writer
 
 
@@ -39,6 +61,7 @@ def leave(code: int) -> NoReturn:
     import logging
 
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody reads, or the disk is full: it was said
+            stream.flush()
     os._exit(code)

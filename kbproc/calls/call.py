@@ -64,11 +64,14 @@ class Call:
         emit: Emit,
         now: str,
         cancelled: Callable[[], bool] = lambda: False,
+        begin_turn: Callable[[], None] = lambda: None,
         crowded: Callable[[], bool] = lambda: False,
         max_line_bytes: int = sys.maxsize,
         folder: Path | None = None,
     ) -> None:
-        """`crowded`, `max_line_bytes`: what the way to the client can take.
+        """`begin_turn` is called when a short write has its turn, and raises if it is too late.
+
+        `crowded`, `max_line_bytes`: what the way to the client can take.
 
         `folder`: where the store lies, for a command in a process of its own, which has
         not opened the store yet.
@@ -79,6 +82,7 @@ class Call:
         self.emit = emit
         self.now = now
         self.cancelled = cancelled
+        self.begin_turn = begin_turn
         self.crowded = crowded
         self.max_line_bytes = max_line_bytes
         self.folder = folder

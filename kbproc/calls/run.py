@@ -172,6 +172,7 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
         destructive=method.kind == "destructive",
         now=call.now,
         sight=call.sight,
+        begin=call.begin_turn,
     )
     if method.plan is None:
         return _of(pipeline.write(call.store, request, method.handler(call, params)))

@@ -200,7 +200,7 @@ class FileLog:
                 yield batch
             finally:
                 batch.end()
-                if known:  # whatever has changed since is ours
+                if known and self._tail.is_untouched():  # what has changed since is ours
                     self._marks.put(self._tail.path, look_at(self._tail.path))
 
     def _make_room(self) -> None:

@@ -8,22 +8,32 @@ Light: a process that attaches to the owner imports this and no log.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kbproc.base.errors import KbprocError
 
+_MOST_BYTES = 1 << 13  # of the file `lock`: two short lines and a path
+# Network file systems, and some others, lock files and no folders.
+_NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
 
 class Holder(NamedTuple):
-    """The process that took the lease last, which may have ended since.
+    """The process that took the lease last, which may have died since.
 
     `pid` is empty and `address` None where nothing is known of it.
     """
 
     pid: str
     address: Path | None
+
+
+NOBODY = Holder("", None)
 
 
 class Lease(Protocol):
@@ -39,7 +49,10 @@ class Lease(Protocol):
         """Tells where its holder listens. Only while it is held."""
 
     def holder(self) -> Holder:
-        """Whether it is held or not."""
+        """NOBODY once it was released; whoever has died with it is still named."""
+
+    def check(self) -> None:
+        """Raises store.io if what was taken is no longer the store. Only while it is held."""
 
     def release(self) -> None:
         """Only while it is held."""
@@ -55,41 +68,115 @@ def locked(store: Path | str, pid: str) -> KbprocError:
 
 
 class FileLease:
-    """The lock on the file `lock` in a store's folder; the file names the holder."""
+    """The lock on a store's folder, and on the file `lock` in it, which names the holder.
+
+    The folder's own lock can't be removed beside its holder, as the file can. The file is
+    locked too: older versions look there, and some file systems lock no folders. What the
+    file says counts for the folder it was written in only: a copy says nothing of its own.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / "lock"
         self._pid = 0
-        self._fd = -1
+        self._fds: list[int] = []
 
     def take(self, pid: int) -> None:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fds: list[int] = []
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(fd)
-            raise locked(self._folder, self.holder().pid) from error
-        self._fd, self._pid = fd, pid
+            fds.append(os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            _lock(fds[0], unless=_NO_FOLDER_LOCKS)
+            fds.append(_open(self._path))
+            _lock(fds[1])
+        except BaseException as error:
+            for fd in fds:
+                os.close(fd)
+            if isinstance(error, BlockingIOError):
+                raise locked(self._folder, self.holder().pid) from error
+            raise
+        self._fds, self._pid = fds, pid
         self._write(b"")
 
     def announce(self, address: Path) -> None:
-        self._write(os.fsencode(address) + b"\n")
+        inside = address.is_relative_to(self._folder)
+        self._write(os.fsencode(address.relative_to(self._folder) if inside else address) + b"\n")
 
     def _write(self, address: bytes) -> None:
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{self._pid}\n".encode() + address, 0)
+        self._put(f"{self._pid}\n{identity(self._folder)}\n".encode() + address)
+
+    def _put(self, text: bytes) -> None:
+        os.ftruncate(self._fds[1], 0)
+        os.pwrite(self._fds[1], text, 0)
 
     def holder(self) -> Holder:
         try:
-            pid, _, rest = self._path.read_bytes().partition(b"\n")
+            pid, _, rest = _read(self._path).partition(b"\n")
+            folder, _, rest = rest.partition(b"\n")
+            if folder.decode("ascii", "replace") != identity(self._folder):
+                return NOBODY
         except OSError:
-            return Holder("", None)
+            return NOBODY
         address, ended, _ = rest.partition(b"\n")
         return Holder(
-            pid.decode("ascii", "replace").strip(), Path(os.fsdecode(address)) if ended else None
+            pid.decode("ascii", "replace").strip(),
+            self._folder / os.fsdecode(address) if ended else None,
         )
 
+    def check(self) -> None:
+        try:
+            is_ours = os.path.samestat(self._folder.stat(), os.fstat(self._fds[0]))
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            raise KbprocError(
+                "store.io",
+                f"The store is no longer at {self._folder}: the folder was moved or replaced "
+                "while it was open.",
+                hint="End this process and open the store where it lies now.",
+            )
+
     def release(self) -> None:
-        fd, self._fd = self._fd, -1
+        fds, self._fds = self._fds, []
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from leaving
+            os.ftruncate(fds[1], 0)
+        for fd in fds:
+            os.close(fd)
+
+
+def identity(folder: Path) -> str:
+    """The folder itself, wherever it is moved; a copy of it is another. Raises OSError."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _lock(fd: int, unless: Container[int | None] = ()) -> None:
+    """Raises BlockingIOError if another has it, OSError. `unless`: errors that are no matter."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in unless:
+            raise
+
+
+def _open(path: Path) -> int:
+    """Raises OSError, and store.io for a file that is somebody else's, too."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.fstat(fd).st_nlink > 1:
+        os.close(fd)
+        raise KbprocError(
+            "store.io",
+            f"{path} is a hard link to a file elsewhere: two stores would share one log.",
+            hint="Copy a store with cp -r, not with links.",
+        )
+    return fd
+
+
+def _read(path: Path) -> bytes:
+    """Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(fd, _MOST_BYTES)
+    finally:
         os.close(fd)

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
 from kbproc.log.interface import Batch, Change, LogFile, Survey
-from kbproc.log.lease import Holder, locked
+from kbproc.log.lease import NOBODY, Holder, locked
 from kbproc.log.record import START, Draft, Position, Record
 from kbproc.log.segment import name_of
 
@@ -144,7 +144,7 @@ class Seat:
         """`store`: its name, for whoever is refused."""
         self.store = store
         self.taken = threading.Lock()
-        self.holder = Holder("", None)
+        self.holder = NOBODY
 
 
 class MemoryLease:
@@ -164,5 +164,9 @@ class MemoryLease:
     def holder(self) -> Holder:
         return self._seat.holder
 
+    def check(self) -> None:
+        """What is kept in memory can't be moved away."""
+
     def release(self) -> None:
+        self._seat.holder = NOBODY
         self._seat.taken.release()

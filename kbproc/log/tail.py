@@ -34,6 +34,25 @@ class Tail:
         if self._failed is not None:
             raise _refused(self._failed)
 
+    def is_untouched(self) -> bool:
+        """False once another process has cut, appended to or replaced the file."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return False
+        held = os.fstat(self._fd)
+        return held.st_size == self.size and os.path.samestat(held, found)
+
+    def _check_untouched(self) -> None:
+        """What is written to a file that another has changed may be lost."""
+        if not self.is_untouched():
+            raise KbprocError(
+                "store.io",
+                f"Another process has changed {self.path}: nothing is written to it any more.",
+                hint="End this process and run kbproc doctor; what was acknowledged is there as "
+                "far as the other process has left it.",
+            )
+
     def open(self, path: Path) -> None:
         """Appends to `path` from here on; its name is durable."""
         self.close()
@@ -41,7 +60,8 @@ class Tail:
         try:
             if not path.exists():
                 reach("log.segment")
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, how, 0o600)
             self.size = os.fstat(self._fd).st_size
             sync_folder(path.parent)
         except OSError as error:
@@ -51,6 +71,7 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Appends all of `data`, or nothing."""
         self.check()
+        self._check_untouched()
         try:
             reach("log.write")
             rest = memoryview(data)

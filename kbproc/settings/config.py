@@ -26,6 +26,7 @@ DEFAULT_ACTOR = "user"
 MAX_LINE_BYTES = 16 << 20
 MAX_IN_FLIGHT = 64
 MAX_ID = 256  # characters of a request's id; a longer one is refused under no id
+MAX_BATCH = 1000
 LOG_LEVELS = profiles.CHOICES["log_level"]
 FORMATS = ("json", "ndjson", "text")
 

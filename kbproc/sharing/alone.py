@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import msgspec
@@ -27,6 +29,7 @@ from kbproc.settings.config import Config
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
 from kbproc.wire import messages
+from kbproc.wire.in_flight import late
 from kbproc.wire.stream import Stream
 
 OnEvent = Callable[[dict[str, Any]], None]
@@ -67,6 +70,9 @@ class InProcess:
         self._listening = listening
         self._owner: Owner | None = None
         self._cancelled = False
+        self._is_expired = self._is_abandoned = False
+        self._works = False  # it may be changing something
+        self._changing = threading.Lock()
         self._wire = messages.Wire(sys.maxsize)
         self._peer = Peer(
             actor=config.actor,
@@ -80,6 +86,42 @@ class InProcess:
         )
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+        timeout_ms = params.get("timeout_ms")
+        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
+            return self._asked(name, params, on_event)
+        return self._asked_in_time(name, params, on_event, timeout_ms)
+
+    def _asked_in_time(
+        self, name: str, params: dict[str, Any], on_event: OnEvent, timeout_ms: int
+    ) -> dict[str, Any]:
+        """Asks on another thread, and gives up in time.
+
+        What may be changing something is waited for: it ends at its next step.
+        """
+        answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+        def ask() -> None:
+            answers.put(self._asked(name, params, on_event))
+
+        threading.Thread(target=ask, name="request", daemon=True).start()
+        try:
+            return answers.get(timeout=timeout_ms / 1000)
+        except Empty:
+            pass
+        with self._changing:
+            self._is_expired = self._cancelled = True
+            self._is_abandoned = not self._works
+        if self._is_abandoned:
+            return self.refused(late(name, timeout_ms))
+        return answers.get()
+
+    def _begin_turn(self) -> None:
+        with self._changing:
+            if self._is_expired:
+                raise KbprocError("operation.cancelled", "Nobody waits for it any more.")
+            self._works = True
+
+    def _asked(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         try:
             found = self._registry.find(name)
             emit = Stream(
@@ -92,6 +134,8 @@ class InProcess:
                 emit("init", {})
             line = self._wire.result(_ID, found, self._answer(name, params, emit))
         except KbprocError as error:
+            if self._is_expired and error.type == "operation.cancelled":
+                error = late(name, params["timeout_ms"], **error.detail)
             return self.refused(led_on(error, self._registry, name, msgspec.json.encode(params)))
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             return self.refused(messages.unexpected(error))
@@ -115,6 +159,8 @@ class InProcess:
         return library.embedding.pending_count
 
     def close(self) -> None:
+        if self._is_abandoned:
+            return  # a thread still uses what is open; the process ends, and the lease with it
         if self._owner is not None:
             self._owner.close()
         elif self._listening is not None:
@@ -135,8 +181,13 @@ class InProcess:
             emit=emit,
             now=self._host.now(),
             cancelled=lambda: self._cancelled,
+            begin_turn=self._begin_turn,
             folder=self._config.store,
         )
+        method = self._registry.find(name)
+        if method.streams and method.needs_store:
+            self.open()
+            self._begin_turn()
         reached = run(call, name, msgspec.json.encode(params))
         while isinstance(reached, Parked):
             self._wait(call.library, reached, for_files=name.startswith("note."))
@@ -152,6 +203,10 @@ class InProcess:
         if not for_files:
             library.embedding.start()
         while not parked.ready():
+            if self._cancelled:
+                raise KbprocError(
+                    "operation.cancelled", "The request was cancelled.", detail=parked.detail()
+                )
             passed = self._host.monotonic_ms() - started
             if parked.timeout_ms is not None and passed >= parked.timeout_ms:
                 raise parked.expired()

@@ -24,20 +24,26 @@ from kbproc.sharing import reach
 from kbproc.sharing.alone import InProcess, OnEvent
 from kbproc.sharing.listening import reach_or_listen
 from kbproc.sharing.reach import Gone, Hello, Link
+from kbproc.sharing.waiting import Waiting
 from kbproc.store.folder import is_store
 
 
 class Attached:
     """A backend that asks the owner of the store. Any method may raise Gone."""
 
-    def __init__(self, connection: socket.socket, hello: Hello) -> None:
-        """Raises what the owner refuses with."""
-        self._link = Link(connection, hello)
+    def __init__(self, connection: socket.socket, hello: Hello, waiting: Waiting) -> None:
+        """Raises what the owner refuses with, and what `waiting` raises."""
+        self._link = Link(connection, hello, waiting)
         # Counted, as a request that Ctrl-C has left in flight may still be answered.
         self._ids = itertools.count(1)
         self._id = 0
 
-    def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+    def ask(
+        self, name: str, params: dict[str, Any], on_event: OnEvent, waiting: Waiting | None = None
+    ) -> dict[str, Any]:
+        """`waiting`: how long the owner may keep silent; without it as long as before."""
+        if waiting is not None:
+            self._link.waiting = waiting
         self._id = next(self._ids)
         self._link.send({"jsonrpc": "2.0", "id": self._id, "method": name, "params": params})
         while True:
@@ -90,13 +96,16 @@ class Anywhere:
         if name == "doctor" and not is_store(self._config.store):  # it makes none
             return self._alone.ask(name, params, on_event)
         writes = method.kind != "read" and not params.get("dry_run")
+        waiting = Waiting(self._config.store, params.get("timeout_ms"))
         while True:
             try:
-                backend = self._reached()
-                if writes and isinstance(backend, Attached) and "client_token" not in params:
+                backend = self._reached(waiting)
+                if isinstance(backend, InProcess):
+                    return backend.ask(name, params, on_event)
+                if writes and params.get("client_token") is None:
                     # The next owner must know what the one before has done.
-                    params = {"client_token": f"attached-{os.urandom(12).hex()}", **params}
-                return backend.ask(name, params, on_event)
+                    params = {**params, "client_token": f"attached-{os.urandom(12).hex()}"}
+                return backend.ask(name, params, on_event, waiting)
             except Gone:
                 self._drop()
             except KbprocError as error:
@@ -127,12 +136,13 @@ class Anywhere:
             self._backend.close()
         self._backend = None
 
-    def _reached(self) -> InProcess | Attached:
+    def _reached(self, waiting: Waiting) -> InProcess | Attached:
         """Raises KbprocError, Gone."""
         if self._backend is None:
-            found = reach_or_listen(self._config, self._host.pid())
+            found = reach_or_listen(self._config, self._host.pid(), waiting.for_owner)
             if isinstance(found, socket.socket):
-                self._backend = Attached(found, reach.hello(self._config, self._host.cwd()))
+                hello = reach.hello(self._config, self._host.cwd())
+                self._backend = Attached(found, hello, waiting)
             else:
                 self._backend = InProcess(
                     config=self._config, registry=self._registry, host=self._host, listening=found

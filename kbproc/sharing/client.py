@@ -28,14 +28,16 @@ from kbproc.wire.service import Service
 def connection_of(
     service: Service, hello: Hello, outbox: Outbox, *, profiles: tuple[str, ...] = ()
 ) -> Connection:
-    """`profiles`: the names that `describe` lists."""
-    return Connection(
+    """A connection whose requests wait for `begin`. `profiles`: the names `describe` lists."""
+    connection = Connection(
         service,
         _peer_of(hello, frozenset(service.registry.scopes), profiles),
         outbox,
         wire=service.wire.limited(hello.max_line_bytes),
         max_in_flight=hello.max_in_flight,
     )
+    connection.hold()
+    return connection
 
 
 def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> Peer:
@@ -54,13 +56,14 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
 
 
 def begin(opened: Opened, connection: Connection) -> None:
-    """Tells the client that the store is ready, or why it is not; background work begins."""
+    """Tells the client that the store is ready, or why it is not; work begins."""
     wire, library = connection.wire, opened.library
     if library is None:
         connection.outbox.send(_error(wire, opened.why_not()))
-        return
-    connection.outbox.send(_ready(library.store, wire, connection.peer))
-    library.start()
+    else:
+        connection.outbox.send(_ready(library.store, wire, connection.peer))
+        library.start()
+    connection.begin()
 
 
 def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:

@@ -6,7 +6,6 @@ Refuses to know: how a connection works (wire/), and the first line (serve.py).
 
 from __future__ import annotations
 
-import functools
 import threading
 
 from kbproc.base.errors import KbprocError
@@ -16,7 +15,7 @@ from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
 from kbproc.sharing.serving import Serving
 from kbproc.wire.connection import serve_lines
-from kbproc.wire.lines import Lines, Stop
+from kbproc.wire.lines import Lines
 from kbproc.wire.outbox import Outbox
 
 _SIGNAL_SECONDS = 0.05
@@ -37,20 +36,23 @@ def run(
     """
     hello = serving.hello(host)
     owner = Owner(serving.config, host, model=serving.model)
-    # Not in this thread: DuckDB takes a signal that raises for the end of its query.
-    opening = threading.Thread(target=functools.partial(owner.open, listening), daemon=True)
+    connection = connection_of(owner.service, hello, outbox, profiles=serving.config.profile_names)
+
+    def open_store() -> None:
+        owner.open(listening)
+        begin(owner.opened, connection)
+
+    # Not in this thread: lines are read meanwhile, and DuckDB takes a signal that raises for
+    # the end of its query.
+    opening = threading.Thread(target=open_store, name="opening", daemon=True)
     opening.start()
-    try:
+
+    def wait_for_store() -> None:
         while opening.is_alive():
             opening.join(_SIGNAL_SECONDS)
             lines.signals.check()
-        connection = connection_of(
-            owner.service, hello, outbox, profiles=serving.config.profile_names
-        )
-        begin(owner.opened, connection)
-        code = serve_lines(connection, lines)
-    except Stop as stop:  # before the first request could be read
-        code = stop.exit_code
+
+    code = serve_lines(connection, lines, wait_for_store)
     if not opening.is_alive():
         owner.close()
     outbox.close()

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.sharing import reach
 from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.opened import Opened
-from kbproc.sharing.reach import SHARE, Hello, Welcome
+from kbproc.sharing.reach import SHARE, Check, Gone, Hello, Welcome
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection, serve_lines
 from kbproc.wire.lines import Lines, Signals
@@ -42,8 +43,11 @@ class Guest:
         service: Service,
         opened: Opened,
         left: Callable[[Guest], None],
+        *,
+        folder: str,
     ) -> None:
-        """`left` is called once, when the process is served no more."""
+        """`left` is called once, when the process is served no more; `folder`: see Hello."""
+        self._folder = folder
         self._socket = connection
         self._service = service
         self._opened = opened
@@ -54,9 +58,9 @@ class Guest:
 
     def run(self) -> None:
         try:
-            if reach.peer_uid(self._socket) == os.getuid():
+            if reach.peer(self._socket).uid == os.getuid():
                 self._serve()
-        except OSError:
+        except (OSError, Gone):
             pass  # the process has gone
         except Exception:
             _logger.exception("a connection failed")
@@ -76,22 +80,23 @@ class Guest:
             if self._handed_over:
                 return
             self._connection = connection
-        begin(self._opened, connection)
+        threading.Thread(target=self._begin, args=(connection,), name="begin", daemon=True).start()
         lines = Lines(self._socket.fileno(), hello.max_line_bytes, Signals(), rest)
         serve_lines(connection, lines)
         outbox.close()
 
+    def _begin(self, connection: Connection) -> None:
+        """Lines are read before the store is open, so that their time can run out."""
+        self._opened.settled.wait()
+        begin(self._opened, connection)
+
     def _admit(self) -> tuple[Hello, bytes] | None:
         """The hello, and what came after it; None for a process that is not let in."""
-        self._socket.settimeout(_HELLO_SECONDS)
-        line, rest = reach.first_line(self._socket)
+        line, rest = reach.first_line(self._socket, _until(time.monotonic() + _HELLO_SECONDS))
         if not line:
             return None
-        self._socket.settimeout(None)
-        self._opened.settled.wait()
         try:
             hello = self._checked(line)
-            self._opened.get()
         except KbprocError as error:
             data = msgspec.to_builtins(messages.error_data(error))
             self._say(Welcome(share=SHARE, ok=False, error=data))
@@ -113,11 +118,11 @@ class Guest:
         self._socket.sendall(msgspec.json.encode(welcome) + b"\n")
 
     def _checked(self, line: bytes) -> Hello:
-        """Raises store.incompatible, input.invalid_params."""
+        """Raises store.incompatible, store.locked, input.invalid_json."""
         try:
             number = msgspec.json.decode(line, type=dict[str, Any]).get("share")
             if number == SHARE:
-                return reach.decode_hello(line)
+                return self._of_this_store(reach.decode_hello(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise KbprocError("input.invalid_json", f"That was no hello: {error}.") from None
         raise KbprocError(
@@ -126,6 +131,17 @@ class Guest:
             f"shares it by protocol {SHARE}, not {number!r}.",
             hint="Use the same version of kbproc everywhere, or end that process first.",
         )
+
+    def _of_this_store(self, hello: Hello) -> Hello:
+        """Raises store.locked for a process that has come here from another folder."""
+        if hello.folder not in ("", self._folder):
+            raise KbprocError(
+                "store.locked",
+                f"Process {self._service.host.pid()} listens here for another store.",
+                hint="Remove the file kbproc.sock in the store that you named, if no process of "
+                "its own has it open.",
+            )
+        return hello
 
     def hand_over(self) -> None:
         """Answers what is nearly done; the process asks the next owner for the rest."""
@@ -136,3 +152,13 @@ class Guest:
             connection.hand_over(_HAND_OVER_SECONDS)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _until(deadline: float) -> Check:
+    """Raises Gone once that moment has passed."""
+
+    def check() -> None:
+        if time.monotonic() > deadline:
+            raise Gone
+
+    return check

@@ -7,54 +7,104 @@ imported, so that other processes wait for the store instead of giving up.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-
-from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.lease import Lease
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
+from kbproc.sharing.reach import Check
 
 _BACKLOG = 512
+_LOOK_MS = 1000  # how often the owner looks whether its socket is still there
 _LONGEST_PATH = 100  # bytes; the kernel takes 107
 
 
-class Listening(Struct, frozen=True, kw_only=True):
+class Listening:
     """The lease of a store, and the socket at which its owner listens."""
 
-    lease: Lease
-    socket: socket.socket
-    path: Path
+    def __init__(self, lease: Lease, config: Config) -> None:
+        """Raises store.io where no socket can be had; then the lease is let go of."""
+        self.lease = lease
+        self._config = config
+        self._looks = True  # whether the socket's file is still there
+        try:
+            self._listen()
+        except BaseException:
+            lease.release()
+            raise
+
+    def _listen(self) -> None:
+        self._socket, self.path = _bound(self._config)
+        self._inode = _inode(self.path)
+        self.lease.announce(self.path)
+
+    def accept(self) -> socket.socket | None:
+        """The next process that wants in; None if none came for a while. Raises OSError.
+
+        A socket whose file was removed meanwhile is made anew, or nobody could come any more.
+        """
+        if not self._asked():
+            if self._looks and _inode(self.path) != self._inode:
+                self._renew()
+            return None
+        return self._socket.accept()[0]
+
+    def _asked(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(_LOOK_MS))
+
+    def _renew(self) -> None:
+        import logging  # where nobody removes anything, nothing waits for it
+
+        logger = logging.getLogger(__name__)
+        removed = self._socket
+        try:
+            self.lease.check()  # in the place of a store that was moved another may lie
+            self._listen()
+        except KbprocError as error:
+            logger.warning("the store's socket was removed: %s", error.message)
+            self._looks = False
+            return
+        logger.warning("the store's socket was removed: it was made again")
+        removed.close()
+
+    def stop(self) -> None:
+        """Lets nobody in any more."""
+        self._looks = False
+        if _inode(self.path) == self._inode:  # another store may lie there by now
+            self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
     def close(self) -> None:
         """Only where no store was opened under the lease, which a store closes itself."""
-        self.path.unlink(missing_ok=True)
-        self.socket.close()
+        self.stop()
         self.lease.release()
 
 
-def reach_or_listen(config: Config, pid: int) -> socket.socket | Listening | None:
+def _inode(path: Path) -> int:
+    """0 where there is nothing."""
+    with contextlib.suppress(OSError):
+        return path.lstat().st_ino
+    return 0
+
+
+def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | Listening | None:
     """A connection to the owner, or a place to listen as the owner.
 
-    None: the store is read-only, and every process opens it for itself.
-    Raises store.io; store.locked if a process holds the lease for long and does not listen.
+    None: the store is read-only, and every process opens it for itself. `check` and errors:
+    see `reach.reach`.
     """
-    found = reach.reach(config.store, pid)
-    return found if found is None or isinstance(found, socket.socket) else _listen(config, found)
-
-
-def _listen(config: Config, lease: Lease) -> Listening:
-    try:
-        bound, path = _bound(config)
-    except BaseException:
-        lease.release()
-        raise
-    lease.announce(path)
-    return Listening(lease=lease, socket=bound, path=path)
+    found = reach.reach(config.store, pid, check)
+    return found if found is None or isinstance(found, socket.socket) else Listening(found, config)
 
 
 def _bound(config: Config) -> tuple[socket.socket, Path]:
@@ -78,7 +128,7 @@ def _paths(store: Path, runtime: Path) -> Iterator[Path]:
     That is the store, unless its path is too long or its file system has no sockets.
     Raises OSError and store.io once it comes to another place.
     """
-    path = store / "kbproc.sock"
+    path = store / reach.SOCKET
     if len(os.fsencode(path)) <= _LONGEST_PATH:
         yield path
     yield _other_path(store, runtime)

@@ -8,7 +8,6 @@ process listens (listening.py).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 import threading
@@ -23,6 +22,7 @@ from kbproc.settings.config import MAX_LINE_BYTES, Config
 from kbproc.sharing.guest import Guest
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.opened import Opened
+from kbproc.sharing.reach import folder_number
 from kbproc.wire import messages
 from kbproc.wire.service import Service
 
@@ -87,12 +87,12 @@ class Owner:
 
 
 class Listener:
-    """Lets other processes in; each is served once the store is open."""
+    """Lets other processes in; their requests wait until the store is open."""
 
     def __init__(self, owner: Owner, listening: Listening) -> None:
         self._owner = owner
-        self._socket = listening.socket
-        self._path = listening.path
+        self._listening = listening
+        self._folder = folder_number(owner.config.store)
         self._closing = False
         self._guests: set[Guest] = set()
         self._changing = threading.Lock()
@@ -101,16 +101,21 @@ class Listener:
     def _run(self) -> None:
         while not self._closing:
             try:
-                connection, _ = self._socket.accept()
+                connection = self._listening.accept()
             except OSError:
                 return
-            guest = Guest(connection, self._owner.service, self._owner.opened, self._left)
-            with self._changing:
-                if self._closing:
-                    connection.close()
-                    return
-                self._guests.add(guest)
-            threading.Thread(target=guest.run, name="guest", daemon=True).start()
+            if connection is not None:
+                self._let_in(connection)
+
+    def _let_in(self, connection: socket.socket) -> None:
+        owner = self._owner
+        guest = Guest(connection, owner.service, owner.opened, self._left, folder=self._folder)
+        with self._changing:
+            if self._closing:
+                connection.close()
+                return
+            self._guests.add(guest)
+        threading.Thread(target=guest.run, name="guest", daemon=True).start()
 
     def _left(self, guest: Guest) -> None:
         with self._changing:
@@ -121,10 +126,7 @@ class Listener:
         with self._changing:
             self._closing = True
             guests = list(self._guests)
-        self._path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._listening.stop()
         leaving = [threading.Thread(target=guest.hand_over) for guest in guests]
         for thread in leaving:
             thread.start()

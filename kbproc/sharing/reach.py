@@ -2,19 +2,23 @@
 
 Owns: connecting to the owner, the first line in each direction, whole lines after it,
 and taking the lease where nobody listens.
-Refuses to know: what is said after the first lines. Light: an attached process imports
-no more.
+Refuses to know: what is said after the first lines, and how long one waits (waiting.py).
+Light: an attached process imports no more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
+import stat
 import struct
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -24,23 +28,30 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
+from kbproc.sharing.waiting import TICK_SECONDS, Waiting
 from kbproc.store.folder import is_read_only, take_folder
 
+SOCKET = "kbproc.sock"
 SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
-_PATIENCE = 30.0  # for an owner that has named its socket and does not answer: it is ending
-_SHORT_PATIENCE = 2.0  # for one that has named none, which every kbproc does at once
 _PAUSE = 0.01
 _BLOCK = 1 << 16
 
+# Called again and again while one waits; it ends the waiting by raising.
+Check = Callable[[], None]
+
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """A client and its limits; relative paths mean `cwd`."""
+    """A client and its limits; relative paths mean `cwd`.
+
+    `folder`: the identity of the store's folder as the client has found it; see `folder_number`.
+    """
 
     share: int
     version: str
     surface: str
+    folder: str = ""
     cwd: str
     actor: str
     kb: str
@@ -82,6 +93,7 @@ def hello(config: Config, cwd: Path) -> Hello:
         share=SHARE,
         version=__version__,
         surface="call",
+        folder=folder_number(config.store),
         cwd=str(cwd),
         actor=config.actor,
         kb=config.kb,
@@ -92,13 +104,19 @@ def hello(config: Config, cwd: Path) -> Hello:
     )
 
 
+def folder_number(store: Path) -> str:
+    """What a folder has in common with itself alone, also where it is mounted elsewhere."""
+    with contextlib.suppress(OSError):
+        return str(store.stat().st_ino)
+    return ""
+
+
 def connect(store: Path) -> socket.socket | None:
     """A connection to the owner; None if nobody listens.
 
     Raises store.locked if the owner is another user's: it would let nobody in.
     """
-    path = FileLease(store).holder().address
-    connection = None if path is None else connect_to(path)
+    connection = next(filter(None, map(connect_to, _addresses(store))), None)
     if connection is not None and not _is_ours(connection):
         connection.close()
         raise KbprocError(
@@ -109,10 +127,19 @@ def connect(store: Path) -> socket.socket | None:
     return connection
 
 
+def _addresses(store: Path) -> Iterator[Path]:
+    """Where the owner of this very folder may listen, whatever name the folder has."""
+    inside = store / SOCKET
+    yield inside
+    announced = FileLease(store).holder().address
+    if announced is not None and announced != inside:
+        yield announced
+
+
 def _is_ours(connection: socket.socket) -> bool:
     """True, too, for an owner that has just gone: its end is noticed soon enough."""
     try:
-        return peer_uid(connection) == os.getuid()
+        return peer(connection).uid == os.getuid()
     except OSError:
         return True
 
@@ -120,6 +147,9 @@ def _is_ours(connection: socket.socket) -> bool:
 def connect_to(path: Path) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        found = path.lstat()
+        if not stat.S_ISSOCK(found.st_mode) or found.st_nlink > 1:  # a link of another store's
+            raise FileNotFoundError
         connection.connect(str(path))
     except OSError:
         connection.close()
@@ -127,13 +157,13 @@ def connect_to(path: Path) -> socket.socket | None:
     return connection
 
 
-def reach(store: Path, pid: int) -> socket.socket | Lease | None:
+def reach(store: Path, pid: int, check: Check) -> socket.socket | Lease | None:
     """A connection to the owner, or the lease, with which this process may be the owner.
 
     None: the store is read-only, and every process opens it for itself.
-    Raises store.io; store.locked if somebody holds the lease for long and does not listen.
+    While another process holds the lease and does not listen, `check` is called again and
+    again, and may raise. Raises store.io.
     """
-    known, since = None, 0.0
     while True:
         connection = connect(store)
         if connection is not None:
@@ -143,49 +173,75 @@ def reach(store: Path, pid: int) -> socket.socket | Lease | None:
         try:
             return take_folder(store, pid)
         except KbprocError as error:
-            found, now = FileLease(store).holder(), time.monotonic()
-            if found != known:  # each owner gets its time
-                known, since = found, now
-            patience = _PATIENCE if found.address else _SHORT_PATIENCE
-            if error.type != "store.locked" or now > since + patience:
+            if error.type != "store.locked":
                 raise
+        check()
         time.sleep(_PAUSE)
 
 
-def greet(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
+def greet(connection: socket.socket, hello: Hello, check: Check) -> tuple[Welcome, bytes]:
     """The owner's welcome, and the bytes that came after it.
 
-    Raises Gone, and what the owner refused with; then the connection is closed.
+    Raises Gone, and what the owner refused with or `check` raises; then the connection is
+    closed.
     """
     try:
-        return _greeted(connection, hello)
+        send(connection, msgspec.json.encode(hello) + b"\n", check)
+        line, rest = first_line(connection, check)
+        if not line:
+            raise Gone
+        welcome = _decode_welcome(line)
+        if not welcome.ok:
+            raise _refusal(welcome.error or {})
     except BaseException:
         connection.close()
         raise
-
-
-def _greeted(connection: socket.socket, hello: Hello) -> tuple[Welcome, bytes]:
-    try:
-        connection.sendall(msgspec.json.encode(hello) + b"\n")
-        line, rest = first_line(connection)
-    except OSError as error:
-        raise Gone from error
-    if not line:
-        raise Gone
-    welcome = _decode_welcome(line)
-    if not welcome.ok:
-        raise _refusal(welcome.error or {})
     return welcome, rest
 
 
-def first_line(connection: socket.socket) -> tuple[bytes, bytes]:
+def send(connection: socket.socket, data: bytes, check: Check) -> None:
+    """All of `data`; `check` is called while the other side reads nothing, and may raise.
+
+    Raises Gone.
+    """
+    rest = memoryview(data)
+    while rest:
+        _wait(connection, select.POLLOUT, check)
+        try:
+            rest = rest[connection.send(rest, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise Gone from error
+
+
+def receive(connection: socket.socket, check: Check, most: int = _BLOCK) -> bytes:
+    """The next bytes, none at the end; `check` is called while none come, and may raise.
+
+    Raises Gone.
+    """
+    _wait(connection, select.POLLIN, check)
+    try:
+        return connection.recv(most)
+    except OSError as error:
+        raise Gone from error
+
+
+def _wait(connection: socket.socket, event: int, check: Check) -> None:
+    poll = select.poll()
+    poll.register(connection, event)
+    while not poll.poll(TICK_SECONDS * 1000):
+        check()
+
+
+def first_line(connection: socket.socket, check: Check) -> tuple[bytes, bytes]:
     """The line without its newline, and what came after it.
 
-    Both are empty at the end of the connection, and after too many bytes.
+    Both are empty at the end of the connection, and after too many bytes. Raises Gone.
     """
     data = b""
     while b"\n" not in data:
-        block = connection.recv(HELLO_BYTES)
+        block = receive(connection, check, HELLO_BYTES)
         data += block
         if not block or len(data) > HELLO_BYTES:
             return b"", b""
@@ -193,28 +249,37 @@ def first_line(connection: socket.socket) -> tuple[bytes, bytes]:
     return line, rest
 
 
-class Link:
-    """A connection to an owner that has let this process in. Any method may raise Gone."""
+def peer_pid(connection: socket.socket) -> int:
+    """0 where it has gone, or is not told."""
+    with contextlib.suppress(OSError):
+        return peer(connection).pid
+    return 0
 
-    def __init__(self, connection: socket.socket, hello: Hello) -> None:
+
+class Link:
+    """A connection to an owner that has let this process in. Any method may raise Gone.
+
+    `waiting` says for how long the owner may keep silent; a method raises what that raises.
+    """
+
+    def __init__(self, connection: socket.socket, hello: Hello, waiting: Waiting) -> None:
         """Raises what the owner refuses with."""
         self._socket = connection
-        self.welcome, rest = greet(connection, hello)
+        self._pid = peer_pid(connection)
+        self.waiting = waiting
+        self.welcome, rest = greet(connection, hello, self._check)
         self._parts = [rest]
 
+    def _check(self) -> None:
+        self.waiting.for_answer(self._pid)
+
     def send(self, message: dict[str, Any]) -> None:
-        try:
-            self._socket.sendall(msgspec.json.encode(message) + b"\n")
-        except OSError as error:
-            raise Gone from error
+        send(self._socket, msgspec.json.encode(message) + b"\n", self._check)
 
     def line(self) -> bytes:
         """The next line, without its newline."""
         while b"\n" not in self._parts[-1]:
-            try:
-                block = self._socket.recv(_BLOCK)
-            except OSError as error:
-                raise Gone from error
+            block = receive(self._socket, self._check)
             if not block:
                 raise Gone
             self._parts.append(block)
@@ -237,11 +302,23 @@ def _refusal(error: dict[str, Any]) -> KbprocError:
     )
 
 
-def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end. Raises OSError."""
+class Peer(NamedTuple):
+    """The process at the other end; `pid` is 0 where the system does not tell it."""
+
+    pid: int
+    uid: int
+
+
+def peer(connection: socket.socket) -> Peer:
+    """Of a connection to a listening socket: the process that has begun to listen there.
+
+    Raises OSError.
+    """
     if sys.platform == "linux":
         ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", ucred)[1])
-    # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid.
+        pid, uid, _ = struct.unpack("3i", ucred)
+        return Peer(pid, uid)
+    # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid; LOCAL_PEERPID.
     xucred = connection.getsockopt(0, 1, 76)
-    return int(struct.unpack_from("2I", xucred)[1])
+    pid = connection.getsockopt(0, 2)
+    return Peer(pid, struct.unpack_from("2I", xucred)[1])

@@ -1,31 +1,41 @@
 """An attached `kbproc serve`: its client's lines to the owner, and the owner's back.
 
-Owns: the connection to the owner, the order of lines in both directions, and asking the
-next owner what the last one has not answered.
-Refuses to know: what lines mean (unanswered.py), and how the next owner is found
-(takeover.py). As long as another process owns the store, nothing heavy is imported here.
+Owns: the connection to the owner, the order of lines in both directions, asking the next
+owner what the last one has not answered, and answering for an owner that does not.
+Refuses to know: what lines mean (unanswered.py), how long an owner is waited for
+(waiting.py), and how the next owner is found (takeover.py). As long as another process
+owns the store, nothing heavy is imported here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
+import time
 
 from kbproc.base.errors import KbprocError
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone, Hello
 from kbproc.sharing.takeover import Takeover
-from kbproc.sharing.unanswered import Unanswered
+from kbproc.sharing.unanswered import Key, Unanswered
+from kbproc.sharing.waiting import TICK_SECONDS, late
 from kbproc.wire.lines import Lines, Stop, skipped
 from kbproc.wire.outbox import Outbox
 
-_BLOCK = 1 << 16
 END_SECONDS = 12.0  # for the owner to answer what is in flight at the end
+_MOST_HELD = 1000  # lines that wait for an owner; no more are read meanwhile
+
+
+class _Over(Exception):
+    """The client has gone, and nobody waits for an answer any more."""
 
 
 class Relay:
-    """The client on one side, the owner of the store on the other."""
+    """The client on one side, the owner of the store on the other.
+
+    One thread reads the client's lines, another finds the owner and reads its answers. The
+    client's lines are taken, and their time runs, whether there is an owner or not.
+    """
 
     def __init__(self, outbox: Outbox, hello: Hello, takeover: Takeover) -> None:
         self._outbox = outbox
@@ -33,78 +43,136 @@ class Relay:
         self._takeover = takeover
         self._unanswered = Unanswered()
         self._owner: socket.socket | None = None
+        self._pid = 0
+        self._attached = False  # whether the owner has all lines that came before
+        self._held: list[bytes] = []  # lines without an answer that came meanwhile
         self._sending = threading.Lock()
+        self._came = threading.Event()
         self._ending = False
+        self._deadline = float("inf")
         self._ended = threading.Event()
-        self._asked_again = threading.Event()
-        self._asked_again.set()
-        self._failed: KbprocError | None = None
+        self._waiting = takeover.waiting()
+        self._looked = 0.0
 
-    def run(self, owner: socket.socket, lines: Lines) -> int:
+    def run(self, owner: socket.socket | None, lines: Lines) -> int:
         """Serves until the client's last line or a signal; returns the exit code.
 
-        Raises what the first owner refused with; no line has been read then.
+        `owner`: a connection to the first owner; None looks for it.
         """
-        try:
-            rest = self._attach(owner)
-        except Gone:
-            rest = self._attach_to_next()
-        threading.Thread(target=self._listen, args=(rest,), name="relay", daemon=True).start()
+        threading.Thread(target=self._serve, args=(owner,), name="relay", daemon=True).start()
         code = 0
         try:
             for line in lines:
                 self._outbox.wait_until_not_full(lines.ended)
-                self._send(skipped(line) if isinstance(line, int) else line)
+                self._send(skipped(line) if isinstance(line, int) else line, lines)
         except Stop as stop:
             code = stop.exit_code
-        with self._sending:
-            self._ending = True
+        self._deadline = time.monotonic() + END_SECONDS
+        self._ending = True
+        self._came.set()
+        if self._sending.acquire(timeout=END_SECONDS):
             self._send_end()
-        self._ended.wait(END_SECONDS)
+            self._sending.release()
+        while not self._ended.wait(TICK_SECONDS):
+            if lines.signals.hurried or time.monotonic() > self._deadline:
+                break
         self._outbox.flush(1.0)
         return code
 
     # ------------------------------------------------------------------ to the owner
 
-    def _send(self, line: bytes) -> None:
-        """After whatever has to be asked again: writes commit in the order they came."""
-        while True:
-            self._asked_again.wait()
-            with self._sending:
-                if self._asked_again.is_set():
-                    self._push(self._unanswered.from_client(line))
-                    break
-        if self._failed is not None:
-            self._fail(self._failed)
+    def _send(self, line: bytes, lines: Lines) -> None:
+        """In the order in which lines came; what has to be asked again goes first."""
+        while not self._attached and len(self._unanswered) + len(self._held) > _MOST_HELD:
+            if lines.ended():
+                break
+            time.sleep(TICK_SECONDS)
+        with self._sending:
+            line, is_kept = self._unanswered.from_client(line)
+            if self._attached:
+                self._push(line, lines.signals.check)
+            elif not is_kept:
+                self._held.append(line)
+        self._came.set()
 
-    def _push(self, line: bytes) -> None:
-        if self._owner is not None:
-            with contextlib.suppress(OSError):  # the thread that listens notices the end
-                self._owner.sendall(line + b"\n")
+    def _push(self, line: bytes, check: reach.Check) -> None:
+        """The thread that listens notices if the owner has gone."""
+        if self._owner is None:
+            return
+        try:
+            reach.send(self._owner, line + b"\n", check)
+        except Gone:
+            self._attached = False
 
     def _send_end(self) -> None:
-        if self._owner is not None:
-            with contextlib.suppress(OSError):
+        if self._owner is not None and self._attached:
+            try:
                 self._owner.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._attached = False
 
     # ---------------------------------------------------------------- from the owner
 
-    def _listen(self, rest: bytes) -> None:
-        while True:
-            self._pass_on(rest)
-            if self._ending and not self._unanswered:
-                break
-            try:
-                rest = self._take_over()
-            except KbprocError as error:
-                self._failed = error
-                self._asked_again.set()
-                self._fail(error)
-                break
-        self._ended.set()
+    def _serve(self, owner: socket.socket | None) -> None:
+        """One owner after the other, until the client has gone and has all its answers."""
+        try:
+            while not (self._ending and not self._unanswered):
+                try:
+                    found = owner or self._takeover.reach_owner(self._look)
+                    owner = None
+                    self._pass_on(self._attach(found))
+                except Gone:
+                    self._lose()
+                except KbprocError as error:
+                    self._lose()
+                    self._refuse(error)
+        except _Over:
+            pass
+        finally:
+            self._ended.set()
+
+    def _lose(self) -> None:
+        with self._sending:
+            if self._owner is not None:
+                self._owner.close()
+            self._owner, self._pid, self._attached = None, 0, False
+        self._waiting = self._takeover.waiting()
+
+    def _attach(self, owner: socket.socket) -> bytes:
+        """Returns the bytes that came after the owner's welcome.
+
+        Raises Gone, and what the owner refuses with or `_look` raises.
+        """
+        with self._sending:
+            self._owner = owner
+        self._pid = reach.peer_pid(owner)
+        welcome, rest = reach.greet(owner, self._hello, self._look)
+        self._unanswered.writes = frozenset(welcome.writes)
+        # Another thread: the owner may not read on before its answers are read.
+        threading.Thread(target=self._ask_again, args=(owner,), daemon=True).start()
+        return rest
+
+    def _ask_again(self, owner: socket.socket) -> None:
+        with self._sending:
+            if owner is not self._owner:  # it has gone, and another was found meanwhile
+                return
+            self._attached = True
+            held, self._held = self._held, []
+            for line in [*self._unanswered.to_ask_again(), *held]:
+                self._push(line, self._in_time)
+            if self._ending:
+                self._send_end()
+
+    def _in_time(self) -> None:
+        """Raises Gone once nobody waits any more."""
+        if time.monotonic() > self._deadline:
+            raise Gone
 
     def _pass_on(self, data: bytes) -> None:
-        """Whole lines only: a line that the owner's death has torn was never answered."""
+        """Until the owner ends, with Gone.
+
+        Whole lines only: a line that the owner's death has torn was never answered.
+        """
         owner = self._owner
         while owner is not None:
             *lines, data = data.split(b"\n")
@@ -112,60 +180,57 @@ class Relay:
                 for passed in self._unanswered.from_owner(line):
                     self._outbox.send(passed)
             self._outbox.wait_until_not_full(lambda: self._ending)
-            try:
-                block = owner.recv(_BLOCK)
-            except OSError:
-                return
+            block = reach.receive(owner, self._watch)
             if not block:
-                return
+                raise Gone
             data += block
 
-    # ------------------------------------------------------------------- the next owner
+    # ------------------------------------------------- for an owner that does not answer
 
-    def _attach(self, owner: socket.socket) -> bytes:
-        """Returns the bytes that came after the owner's welcome."""
-        welcome, rest = reach.greet(owner, self._hello)
-        self._unanswered.writes = frozenset(welcome.writes)
-        self._owner = owner
-        return rest
+    def _look(self) -> None:
+        """While no owner is attached. Raises store.locked, _Over."""
+        now = time.monotonic()
+        if now - self._looked < TICK_SECONDS:
+            return
+        self._looked = now
+        if self._ending and (not self._unanswered or now > self._deadline):
+            raise _Over
+        self._answer_late()
+        if self._owner is None:
+            self._waiting.for_owner()
+        else:
+            self._waiting.for_answer(self._pid)
 
-    def _attach_to_next(self) -> bytes:
-        """Owners may come and go while one is looked for."""
-        while True:
-            try:
-                return self._attach(self._takeover.reach_owner())
-            except Gone:
-                continue
+    def _watch(self) -> None:
+        """While an owner is attached: it may be stopped, and go on later."""
+        self._answer_late()
+        if self._ending and time.monotonic() > self._deadline:
+            raise _Over
+        try:
+            self._waiting.for_answer(self._pid)
+        except KbprocError as error:
+            self._answer(self._unanswered.give_up(), error)
 
-    def _take_over(self) -> bytes:
-        """Attaches to the next owner and asks it again what was not answered.
+    def _answer_late(self) -> None:
+        for key, timeout_ms in self._unanswered.due():
+            self._answer([key], late(self._pid, timeout_ms))
 
-        Raises KbprocError if the store can't be had any more.
-        """
-        with self._sending:
-            self._asked_again.clear()
-            if self._owner is not None:
-                self._owner.close()
-            rest = self._attach_to_next()
-            again = self._unanswered.to_ask_again()
-            # Another thread: the owner may not read on before its answers are read.
-            threading.Thread(target=self._ask_again, args=(again,), daemon=True).start()
-        return rest
+    def _refuse(self, error: KbprocError) -> None:
+        """Nobody can open the store now: this process answers, and the next line tries again."""
+        self._came.clear()
+        connection = self._takeover.without_store(error, self._hello, self._outbox)
+        for line in self._unanswered.take():
+            connection.receive(line)
+        self._came.wait()
+        self._waiting = self._takeover.waiting()
 
-    def _ask_again(self, lines: list[bytes]) -> None:
-        with self._sending:
-            for line in lines:
-                self._push(line)
-            if self._ending:
-                self._send_end()
-            self._asked_again.set()
-
-    def _fail(self, error: KbprocError) -> None:
-        """Nobody can open the store: every request is answered with the error."""
+    def _answer(self, keys: list[Key], error: KbprocError) -> None:
+        if not keys:
+            return
         from kbproc.wire.messages import Wire
 
         wire = Wire(self._hello.max_line_bytes)
-        for key in self._unanswered.give_up():
+        for key in keys:
             if isinstance(key, tuple):
                 self._outbox.send(b"[" + b",".join(wire.error(id, error) for id in key) + b"]")
             else:

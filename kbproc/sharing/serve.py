@@ -7,8 +7,10 @@ Refuses to know: how requests are answered or passed on.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterable
+from enum import Enum
 
 import msgspec
 
@@ -27,6 +29,7 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     host = host or Host()
     config = serving.config
     reader, writer = pipes
+    parent = os.getppid()
     outbox = Outbox(writer)
     try:
         serving.check()
@@ -35,13 +38,11 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     signals = Signals()
     signals.install()
     outbox.send(first_line(config, parse_scopes(serving.scopes), host))
-    lines = Lines(reader, serving.max_line_bytes, signals)
+    lines = Lines(reader, serving.max_line_bytes, signals, answers=writer, parent=parent)
     found = _reach_or_listen(config, host)
-    if isinstance(found, socket.socket):
-        try:
-            return _serve_attached(serving, found, lines, outbox, host)
-        except KbprocError as error:
-            found = error
+    if found is HELD or isinstance(found, socket.socket):
+        owner = found if isinstance(found, socket.socket) else None
+        return _serve_attached(serving, owner, lines, outbox, host)
     from kbproc.sharing import coprocess
     from kbproc.wire.logs import log_to_stderr
 
@@ -49,18 +50,38 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     return coprocess.run(serving, lines, outbox, listening=found, host=host)
 
 
-def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | KbprocError | None:
-    """What `reach_or_listen` finds, or why it finds nothing."""
+class Held(Enum):
+    """A process holds the lease and does not listen: it begins, ends, or mends the store."""
+
+    HELD = "held"
+
+
+HELD = Held.HELD
+
+
+class _Waits(Exception):
+    """Whoever looks on would have to wait."""
+
+
+def _reach_or_listen(
+    config: Config, host: Host
+) -> socket.socket | Listening | KbprocError | Held | None:
+    """What `reach_or_listen` finds at once, or why it finds nothing; HELD if it would wait."""
+
+    def held() -> None:
+        raise _Waits
+
     try:
-        return reach_or_listen(config, host.pid())
+        return reach_or_listen(config, host.pid(), held)
+    except _Waits:
+        return HELD
     except KbprocError as error:
         return error
 
 
 def _serve_attached(
-    serving: Serving, owner: socket.socket, lines: Lines, outbox: Outbox, host: Host
+    serving: Serving, owner: socket.socket | None, lines: Lines, outbox: Outbox, host: Host
 ) -> int:
-    """Raises what the owner refused with; no line of the client has been read then."""
     from kbproc.sharing.relay import Relay
     from kbproc.sharing.takeover import Takeover
 

@@ -1,7 +1,8 @@
 """What the client of an attached process has asked and not been answered yet.
 
 Owns: the requests that the next owner is asked again if this one ends, the tokens of
-writes that have none, and one unbroken stream of events for each request.
+writes that have none, one unbroken stream of events for each request, and which requests
+have waited long enough.
 Refuses to know: sockets and threads, and who owns the store. Light: an attached process
 imports no more.
 """
@@ -11,14 +12,18 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.values import decoder
-from kbproc.settings.config import MAX_ID
+from kbproc.settings.config import MAX_BATCH, MAX_ID
+from kbproc.sharing.waiting import GRACE_MS
+from kbproc.wire.deadlines import timeout_of
 
 _SUBSCRIBE = "events.subscribe"
 _NEXT_OWNER = "The process that owned the store has ended; another goes on."
@@ -29,6 +34,7 @@ class _ClientLine(Struct):
 
     id: int | str | UnsetType | None = UNSET
     method: str = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _Item(Struct):
@@ -51,6 +57,7 @@ class _OwnerLine(Struct):
 
 
 _client_line = decoder(_ClientLine).decode
+_client_batch = decoder(list[msgspec.Raw]).decode
 _owner_line = decoder(_OwnerLine).decode
 _owner_batch = decoder(list[_OwnerLine]).decode
 _item = decoder(_Item).decode
@@ -60,12 +67,18 @@ Key = int | str | tuple[Any, ...] | None
 
 
 class Asked:
-    """One line that waits for its answer, and what of its stream the client has got."""
+    """One line that waits for its answer, and what of its stream the client has got.
 
-    def __init__(self, line: bytes, method: str) -> None:
+    `given_up`: the client has been answered already; what the owner still says is dropped.
+    """
+
+    def __init__(self, line: bytes, method: str, timeout_ms: int | None = None) -> None:
         self.line = line
         self.method = method
+        self.timeout_ms = timeout_ms
+        self.since = time.monotonic()
         self.cancelled: bytes | None = None
+        self.given_up = False
         self.seq = 0
         self._next_index = 0
         self._items = 0
@@ -85,6 +98,13 @@ class Asked:
         after = params.get("after_seq")
         params["after_seq"] = max(self.seq, after if isinstance(after, int) else known_seq)
         return msgspec.json.encode(message)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the owner has had the time that the request gives it, and some more."""
+        if self.timeout_ms is None or self.given_up:
+            return False
+        return time.monotonic() - self.since > (self.timeout_ms + GRACE_MS) / 1000
 
     def take_event(self, line: bytes, params: _Params) -> list[bytes]:
         """What the client gets of an event, whose stream another owner may have begun."""
@@ -131,43 +151,56 @@ class Unanswered:
         self._was_ready = False
 
     def __bool__(self) -> bool:
-        return bool(self._asked)
+        return len(self) > 0
+
+    def __len__(self) -> int:
+        """How many lines the client still has to hear of."""
+        with self._lock:
+            return sum(not asked.given_up for asked in self._all())
+
+    def _all(self) -> Iterator[Asked]:
+        return (asked for waiting in self._asked.values() for asked in waiting)
 
     # ---------------------------------------------------------------- from the client
 
-    def from_client(self, line: bytes) -> bytes:
-        """The line as the owner gets it: with a token, if it writes and has none."""
+    def from_client(self, line: bytes) -> tuple[bytes, bool]:
+        """The line as the owner gets it, and whether it waits for an answer here.
+
+        A write that has no token gets one, as soon as it is known which methods write.
+        """
         try:
             if line.lstrip()[:1] == b"[":
                 return self._take_batch(line)
             asked = _client_line(line)
             if asked.method == "$/cancel":
                 self._take_cancel(line)
-            if asked.id is UNSET or asked.id is None:
-                return line
-            line = self._with_token(line, asked.method)
+            line = self._with_token(line, asked)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return line  # the owner refuses such a line, under an id that is not known here
-        if isinstance(asked.id, int) or len(asked.id) <= MAX_ID:
-            self._add(asked.id, line, asked.method)
-        return line
+            return line, False  # the owner refuses such a line, under an id that is not known here
+        if asked.id is UNSET or _answered_id(asked.id) is None:
+            return line, False
+        self._add(asked.id, Asked(line, asked.method, timeout_of(asked.params)))
+        return line, True
 
-    def _take_batch(self, line: bytes) -> bytes:
-        members = msgspec.json.decode(line, type=list[msgspec.Raw])
+    def _take_batch(self, line: bytes) -> tuple[bytes, bool]:
+        members = _client_batch(line)
+        if len(members) > MAX_BATCH:
+            return line, False  # it is refused as a whole
         asked = [_client_line(member) for member in members]
-        given = [
-            self._with_token(bytes(member), one.method)
-            for member, one in zip(members, asked, strict=True)
-        ]
-        line = b"[" + b",".join(given) + b"]"
-        key = tuple(one.id for one in asked if one.id is not UNSET)
+        key = tuple(_answered_id(one.id) for one in asked if one.id is not UNSET)
+        line = self._batch_with_tokens(line)
         if key:
-            self._add(key, line, "")
-        return line
+            self._add(key, Asked(line, "", _longest([timeout_of(one.params) for one in asked])))
+        return line, bool(key)
 
-    def _add(self, key: Key, line: bytes, method: str) -> None:
+    def _add(self, key: Key, asked: Asked) -> None:
         with self._lock:
-            self._asked.setdefault(key, deque()).append(Asked(line, method))
+            self._asked.setdefault(key, deque()).append(asked)
+
+    def _batch_with_tokens(self, line: bytes) -> bytes:
+        members = [bytes(member) for member in _client_batch(line)]
+        given = [self._with_token(member, _client_line(member)) for member in members]
+        return line if given == members else b"[" + b",".join(given) + b"]"
 
     def _take_cancel(self, line: bytes) -> None:
         with contextlib.suppress(KeyError, TypeError), self._lock:
@@ -175,12 +208,14 @@ class Unanswered:
             for asked in self._asked.get(id, ()):
                 asked.cancelled = line
 
-    def _with_token(self, line: bytes, method: str) -> bytes:
-        if method not in self.writes:
+    def _with_token(self, line: bytes, asked: _ClientLine) -> bytes:
+        if asked.id is UNSET or asked.id is None or asked.method not in self.writes:
             return line
         message = msgspec.json.decode(line)
         params = message.setdefault("params", {})
-        if not isinstance(params, dict) or "client_token" in params or params.get("dry_run"):
+        if not isinstance(params, dict) or params.get("dry_run"):
+            return line
+        if params.get("client_token") is not None:
             return line
         self._tokens += 1
         params["client_token"] = f"{self._token}-{self._tokens}"
@@ -192,16 +227,16 @@ class Unanswered:
         """What the client gets of the line: it, another index in it, or nothing."""
         with self._lock:
             if line[:1] == b"[":
-                self._settle(tuple(answer.id for answer in _owner_batch(line)))
-                return [line]
+                return self._settled(line, tuple(answer.id for answer in _owner_batch(line)))
             read = _owner_line(line)
             if read.params is UNSET:
-                self._settle(None if read.id is UNSET else read.id)
-                return [line]
+                return self._settled(line, None if read.id is UNSET else read.id)
             if read.params.request_id is None:
                 return self._of_the_process(line, read.params)
             asked = self._asked.get(read.params.request_id)
-            return asked[0].take_event(line, read.params) if asked else [line]
+            if not asked:
+                return [line]
+            return [] if asked[0].given_up else asked[0].take_event(line, read.params)
 
     def _of_the_process(self, line: bytes, params: _Params) -> list[bytes]:
         """`ready` comes once, whichever owner sends it."""
@@ -211,29 +246,82 @@ class Unanswered:
         before, self._was_ready = self._was_ready, True
         return [] if before else [line]
 
-    def _settle(self, key: Key) -> None:
-        asked = self._asked.get(key)
-        if asked:
-            asked.popleft()
-            if not asked:
-                del self._asked[key]
+    def _settled(self, line: bytes, key: Key) -> list[bytes]:
+        waiting = self._asked.get(key)
+        if not waiting:
+            return [line]
+        asked = waiting.popleft()
+        if not waiting:
+            del self._asked[key]
+        return [] if asked.given_up else [line]
 
     # -------------------------------------------------------------- between two owners
 
+    def forget(self) -> None:
+        """What the owner has not answered and was given up: no other will answer it."""
+        with self._lock:
+            self._asked = {
+                key: deque(left)
+                for key, waiting in self._asked.items()
+                if (left := [asked for asked in waiting if not asked.given_up])
+            }
+
     def to_ask_again(self) -> list[bytes]:
         """The lines for the next owner, in the order in which each id was first used."""
+        self.forget()
         with self._lock:
+            for asked in self._all():  # some may have come before it was known what writes
+                is_batch = asked.line.lstrip()[:1] == b"["
+                asked.line = (
+                    self._batch_with_tokens(asked.line)
+                    if is_batch
+                    else self._with_token(asked.line, _client_line(asked.line))
+                )
             return [
                 line
-                for waiting in self._asked.values()
-                for asked in waiting
+                for asked in self._all()
                 for line in (asked.asked_again(self._known_seq), asked.cancelled)
                 if line
             ]
 
-    def give_up(self) -> list[Key]:
-        """Forgets every request; returns their keys."""
+    def take(self) -> list[bytes]:
+        """The lines, which are another's to answer from now on."""
         with self._lock:
-            keys = [key for key, waiting in self._asked.items() for _ in waiting]
+            lines = [asked.line for asked in self._all() if not asked.given_up]
             self._asked.clear()
-        return keys
+        return lines
+
+    # --------------------------------------------------- when the owner does not answer
+
+    def due(self) -> list[tuple[Key, int]]:
+        """Gives up what has had its time: the keys, and the time in milliseconds."""
+        return [(key, asked.timeout_ms or 0) for key, asked in self._give_up(only_due=True)]
+
+    def give_up(self) -> list[Key]:
+        """Gives up everything; returns the keys."""
+        return [key for key, _ in self._give_up(only_due=False)]
+
+    def _give_up(self, *, only_due: bool) -> list[tuple[Key, Asked]]:
+        with self._lock:
+            given = [
+                (key, asked)
+                for key, waiting in self._asked.items()
+                for asked in waiting
+                if (asked.is_due if only_due else not asked.given_up)
+            ]
+            for _, asked in given:
+                asked.given_up = True
+        return given
+
+
+def _answered_id(id: int | str | UnsetType | None) -> int | str | None:
+    """The id under which the owner answers; None for one that it refuses."""
+    if id is UNSET or (isinstance(id, str) and len(id) > MAX_ID):
+        return None
+    return id
+
+
+def _longest(timeouts: list[int | None]) -> int | None:
+    """A batch is answered as a whole: None as soon as one member may take for ever."""
+    given = [timeout for timeout in timeouts if timeout is not None]
+    return max(given) if given and len(given) == len(timeouts) else None

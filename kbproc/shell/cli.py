@@ -45,9 +45,6 @@ _STORELESS = frozenset({"help", "version", "describe", "schema", "exit-codes", "
 def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
     """Runs one command; `pipes`: the wire's descriptors, if they were claimed already."""
     _speak_utf8()
-    if argv == ["--version"]:
-        write(sys.stdout, f"kbproc {kbproc.__version__}\n")
-        return 0
     try:
         return _run(argv, pipes)
     except KeyboardInterrupt:
@@ -64,6 +61,9 @@ def _speak_utf8() -> None:
 def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
     output = Output(sys.stdout, sys.stderr)
     try:
+        if argv == ["--version"]:
+            write(sys.stdout, f"kbproc {kbproc.__version__}\n")
+            return 0
         _check_text(argv)
         format = format_in(argv)
         output = output_for(format, color=False)

@@ -20,6 +20,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.settings.config import Config, environment, load
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone, Link
+from kbproc.sharing.waiting import Waiting, state_of
 
 _LOCAL = frozenset({"version", "describe", "schema", "doctor"})
 _INTERRUPTED = 130
@@ -49,7 +50,7 @@ def _params(words: list[str]) -> bytes | None:
     """One JSON object, or nothing."""
     if not words:
         return b"{}"
-    if not words[0].startswith("{"):
+    if not words[0].startswith("{") or "timeout_ms" in words[0]:
         return None
     msgspec.json.decode(words[0].encode(), type=dict[str, Any])
     return words[0].encode()
@@ -59,7 +60,7 @@ def _asked(config: Config, method: str, params: bytes) -> int | None:
     connection = reach.connect(config.store)
     if connection is None:
         return None
-    link = Link(connection, reach.hello(config, Path.cwd()))
+    link = Link(connection, reach.hello(config, Path.cwd()), _Impatient(config.store))
     try:
         if method not in link.welcome.reads:
             return None
@@ -69,6 +70,14 @@ def _asked(config: Config, method: str, params: bytes) -> int | None:
         return _print(msgspec.json.decode(line), config.profile)
     finally:
         link.close()
+
+
+class _Impatient(Waiting):
+    """Leaves an owner that is stopped to the usual way, which says so."""
+
+    def for_answer(self, pid: int) -> None:
+        if state_of(pid) == "stopped":
+            raise Gone
 
 
 def _interrupted() -> int:

@@ -8,6 +8,7 @@ Refuses to know: how command lines are read, and formats.
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import sys
 import threading
@@ -33,6 +34,7 @@ from kbproc.store.folder import require_store
 from kbproc.wire.messages import error_data
 
 INTERRUPTED = 130
+_LOOK_MS = 250
 
 
 def data_of(error: KbprocError) -> dict[str, Any]:
@@ -107,6 +109,7 @@ class _Command:
         self._options = options
         self._backend = backend
         self._was_interrupted = False
+        self._nobody_reads = threading.Event()
 
     @property
     def _output(self) -> Output:
@@ -121,6 +124,8 @@ class _Command:
             error["hint"] = approval(self._method, self._params, error["plan"]["plan_hash"], again)
             if self._approved(error):
                 response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
+        if self._nobody_reads.is_set():
+            return 0
         code = self._answered(response)
         if self._options.wait and self._wrote(response):
             self._embed_the_rest()
@@ -139,7 +144,11 @@ class _Command:
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         endless = self._method.streams and self._method.result is None
         self._output.follows = self._method if endless else None
-        with _interrupts(self._backend, writes=self._method.kind != "read") as pressed:
+        writes = self._method.kind != "read"
+        with contextlib.ExitStack() as watches:
+            pressed = watches.enter_context(_interrupts(self._backend, writes=writes))
+            if endless:
+                watches.enter_context(_reader(self._backend, self._nobody_reads))
             response = self._backend.ask(self._method.name, params, self._output.event)
         self._was_interrupted = pressed.is_set()
         return response
@@ -223,6 +232,28 @@ def _interrupts(backend: Backend, *, writes: bool) -> Iterator[threading.Event]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+@contextlib.contextmanager
+def _reader(backend: Backend, gone: threading.Event) -> Iterator[None]:
+    """What never ends by itself ends once nobody reads stdout any more, as after `| head -1`."""
+    over = threading.Event()
+    watched = select.poll()
+    watched.register(1, 0)
+
+    def watch() -> None:
+        while not over.is_set():
+            if watched.poll(_LOOK_MS):
+                gone.set()
+                backend.cancel()
+                return
+
+    thread = threading.Thread(target=watch, name="reader", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _log(options: Options, host: Host) -> None:

@@ -68,7 +68,10 @@ Decide = Callable[[Here], Decision]
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A write as the pipeline sees it. `action` is the risk's noun.verb."""
+    """A write as the pipeline sees it.
+
+    `begin` is called when it has its turn in the lane; it raises if nobody waits any more.
+    """
 
     method: str
     actor: str
@@ -76,6 +79,7 @@ class Request(Struct, frozen=True, kw_only=True):
     destructive: bool
     now: str
     sight: Sight | None = None
+    begin: Callable[[], None] = lambda: None
 
     @property
     def params_hash(self) -> str:

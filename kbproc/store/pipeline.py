@@ -46,6 +46,7 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
         return preview(store, request, decide)
 
     def turn(lane: Lane) -> Outcome:
+        request.begin()
         if earlier := _earlier(lane.queries, request):
             return earlier
         decision = decide(_here(lane, request))

@@ -52,6 +52,10 @@ class Place:
                 "store.io", f"The store {self.origin} could not be opened: {error.strerror}."
             ) from error
 
+    def check(self) -> None:
+        """Raises store.io if the folder is no longer what was opened."""
+        self._lease.check()
+
     def leave(self) -> None:
         """The overlay goes, the folder is free."""
         if self.read_only:

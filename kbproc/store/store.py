@@ -130,7 +130,6 @@ class Store(Front):
         return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
 
     def _writer_queries(self) -> Queries:
-
         return Queries(self.catalog.writer)
 
     # --------------------------------------------------------------- upkeep
@@ -184,11 +183,15 @@ class Store(Front):
         return self.turns.take(work)
 
     def check_writable(self) -> None:
-        """Raises store.io for a store that is only read, store.corrupt for a damaged log."""
+        """Raises store.io for a store that is only read or not its own any more.
+
+        Raises store.corrupt for a damaged log.
+        """
         if self.read_only:
             raise readonly.refusal(self.origin)
         if self.log.damage is not None:
             raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
+        self._place.check()
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         if self.broken is not None:

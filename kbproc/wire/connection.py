@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -28,6 +29,7 @@ from kbproc.wire.pool import Pool
 from kbproc.wire.service import Service
 
 DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
+_SIGNAL_SECONDS = 0.05
 _logger = logging.getLogger(__name__)
 
 
@@ -57,7 +59,23 @@ class Connection:
         # Its own: streams that wait for a client to read must not hold up another's.
         self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
+        self._begun = threading.Event()
+        self._begun.set()
+        self._is_held = False
         outbox.on_room = service.parking.wake
+
+    def hold(self) -> None:
+        """Until `begin`, requests wait: the store is not open yet. Their time runs."""
+        self._is_held = True
+        self._begun.clear()
+
+    def begin(self) -> None:
+        self._is_held = False
+        self._begun.set()
+
+    def wait_until_begun(self) -> bool:
+        self._begun.wait()
+        return not self._is_held
 
     # ------------------------------------------------------------------ lines that come in
 
@@ -127,6 +145,8 @@ class Connection:
                 )
             self._in_flight[request.key] = request
             self._unanswered += 1
+        if request.timeout_ms:
+            self.service.deadlines.add(request, request.timeout_ms)
         self.submit(request, request.run)
         return None
 
@@ -146,12 +166,15 @@ class Connection:
 
     # -------------------------------------------------- what a request in flight asks for
 
-    def call(self, emit: Emit, cancelled: Callable[[], bool]) -> Call:
+    def call(
+        self, emit: Emit, cancelled: Callable[[], bool], begin_turn: Callable[[], None]
+    ) -> Call:
         """What a method may use while it answers one of this client's requests."""
         return self.service.call(
             self.peer,
             emit,
             cancelled,
+            begin_turn=begin_turn,
             crowded=self._is_crowded,
             max_line_bytes=self.wire.max_line_bytes,
         )
@@ -174,6 +197,8 @@ class Connection:
 
     def answer(self, request: InFlight, line: bytes | None) -> None:
         """The place is free before the answer can be read: the client may use the id again."""
+        if request.timeout_ms:
+            self.service.deadlines.remove(request)
         with self._changed:
             self._in_flight.pop(request.key, None)
         request.respond(line)
@@ -183,12 +208,19 @@ class Connection:
 
     # --------------------------------------------------------------------------- the end
 
-    def end(self, timeout_s: float) -> None:
-        """After the last line: waits end now, the rest gets `timeout_s`, then flush."""
+    def end(self, timeout_s: float, hurried: Callable[[], bool] = lambda: False) -> None:
+        """After the last line: waits end now, the rest gets `timeout_s`, then flush.
+
+        Once `hurried`, what is still in flight then is given up.
+        """
         self.ending = True
         self.service.parking.wake()
-        in_time = self.wait_until_idle(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        in_time = self.wait_until_idle(min(timeout_s, _SIGNAL_SECONDS))
+        while not in_time and not hurried() and time.monotonic() < deadline:
+            in_time = self.wait_until_idle(_SIGNAL_SECONDS)
         if not in_time:
+            self._begun.set()
             self._cancel_all()
             self.wait_until_idle(1.0)
         self._writer.close()
@@ -219,8 +251,14 @@ class Connection:
         self.end(0.0)
 
 
-def serve_lines(connection: Connection, lines: Lines) -> int:
-    """Serves until the client's last line or a signal; returns the exit code."""
+def serve_lines(
+    connection: Connection, lines: Lines, wait_for_store: Callable[[], None] = lambda: None
+) -> int:
+    """Serves until the client's last line or a signal; returns the exit code.
+
+    `wait_for_store`: what was asked before the store is open is answered once it is, even
+    if the client has sent its last line by then. It may raise Stop.
+    """
     code = 0
     try:
         for line in lines:
@@ -230,9 +268,10 @@ def serve_lines(connection: Connection, lines: Lines) -> int:
                 connection.outbox.send(too_large(connection.wire, size))
             elif isinstance(line, bytes):
                 connection.receive(line)
+        wait_for_store()
     except Stop as stop:
         code = stop.exit_code
-    connection.end(DRAIN_SECONDS)
+    connection.end(DRAIN_SECONDS, lines.signals.is_hurried)
     return code
 
 

@@ -7,6 +7,7 @@ Refuses to know: who else is in flight, which thread runs a request, and what a 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from kbproc.calls.reply import Answer, Parked
 from kbproc.calls.retry import led_on
 from kbproc.calls.run import run
 from kbproc.wire import messages
+from kbproc.wire.deadlines import timeout_of
 from kbproc.wire.outbox import Outbox
 from kbproc.wire.stream import Stream
 
@@ -35,8 +37,14 @@ class Client(Protocol):
         """True once the client has sent its last line: nothing waits for it any more."""
         ...
 
-    def call(self, emit: Emit, cancelled: Callable[[], bool]) -> Call:
+    def call(
+        self, emit: Emit, cancelled: Callable[[], bool], begin_turn: Callable[[], None]
+    ) -> Call:
         """What a method may use while it answers one of the client's requests."""
+        ...
+
+    def wait_until_begun(self) -> bool:
+        """Until the store is open, or why it is not is known; False if the client goes before."""
         ...
 
     def submit(self, request: InFlight, job: Callable[[], None]) -> None:
@@ -67,11 +75,17 @@ class InFlight:
         self._message = message
         self._parked: Parked | None = None
         self._cancelled = False
+        self._is_expired = False
+        self._is_answered = False
+        self._works = False  # it may be changing something, or telling of it
+        self._changing = threading.Lock()
         self.respond = respond
         self.id = id
         self.key: messages.Id | InFlight = self if id is None else id
         self.method = message.method
-        self._call = client.call(self._emit, self.is_cancelled)
+        self._call = client.call(self._emit, self.is_cancelled, self._begin_turn)
+        self.timeout_ms = timeout_of(message.params)
+        self._arrived = self._call.host.monotonic_ms()
         self._stream = None if id is None else self._make_stream(id)
 
     def _make_stream(self, id: messages.Id) -> Stream:
@@ -94,16 +108,45 @@ class InFlight:
         self._cancelled = True
 
     def is_cancelled(self) -> bool:
-        return self._cancelled
+        """Whether to stop at the next step, for whichever reason."""
+        return self._cancelled or self._is_expired
+
+    def expire(self) -> None:
+        """Its time is up: it is answered now, or at its next step if it may be changing something.
+
+        What waits is told by whoever polls it.
+        """
+        with self._changing:
+            if self._is_answered or self.is_parked:
+                return
+            self._is_expired = True
+            if self._works:
+                return
+        self._fail(self._late())
+
+    def _begin_turn(self) -> None:
+        """From here on a short write is done. Raises operation.timeout if it is too late."""
+        with self._changing:
+            if self._is_answered:
+                raise self._late()
+            self._works = True
+
+    def _late(self) -> KbprocError:
+        return late(self.method, self.timeout_ms)
 
     def run(self) -> None:
         """Begins the request, on the thread that it was given."""
         self._settle(self._begin)
 
     def _begin(self) -> Answer | Parked:
+        if not self._client.wait_until_begun():
+            raise KbprocError(
+                "operation.cancelled", "The connection ended before the store was open."
+            )
         self._call.check_cancelled()
         found = self._call.registry.find(self.method)
         if found.streams:
+            self._begin_turn()
             self._emit("init", {})
         return run(self._call, self.method, self._message.params)
 
@@ -117,9 +160,15 @@ class InFlight:
         else:
             if isinstance(reached, Parked):
                 self._parked = reached
-                self._client.park(self, reached.timeout_ms)
+                self._client.park(self, self._left_of(reached.timeout_ms))
             else:
                 self._succeed(reached)
+
+    def _left_of(self, timeout_ms: int | None) -> int | None:
+        """The time counts from the request's arrival."""
+        if timeout_ms is None:
+            return None
+        return max(0, round(timeout_ms - (self._call.host.monotonic_ms() - self._arrived)))
 
     # ------------------------------------------------------------------------- events
 
@@ -189,9 +238,28 @@ class InFlight:
         if self.id is not None:
             method = self._call.registry.methods[self.method]
             line = self._client.wire.result(self.id, method, answer)
-        self._client.answer(self, line)
+        self._answer(line)
 
     def _fail(self, error: KbprocError) -> None:
+        if error.type == "operation.cancelled" and self._is_expired and not self._cancelled:
+            error = late(self.method, self.timeout_ms, **error.detail)
         led_on(error, self._call.registry, self.method, self._message.params)
-        line = None if self.id is None else self._client.wire.error(self.id, error)
+        self._answer(None if self.id is None else self._client.wire.error(self.id, error))
+
+    def _answer(self, line: bytes | None) -> None:
+        """Once: what comes of a request whose time was up is dropped."""
+        with self._changing:
+            if self._is_answered:
+                return
+            self._is_answered = True
         self._client.answer(self, line)
+
+
+def late(method: str, timeout_ms: int | None, **detail: Any) -> KbprocError:
+    """A request's time is up; `detail` says what it has done by then, which stays."""
+    return KbprocError(
+        "operation.timeout",
+        f"{method} was not done in {timeout_ms} ms.",
+        field="$.params.timeout_ms",
+        detail=detail,
+    )

@@ -1,7 +1,7 @@
 """What comes in: lines, and the signals that end them.
 
-Owns: splitting what a descriptor holds into lines of limited length, and the moments
-at which SIGTERM and SIGINT may interrupt.
+Owns: splitting what a descriptor holds into lines of limited length, noticing that the
+client has gone, and the moments at which a signal may interrupt.
 Refuses to know: what the lines say.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 _SKIPPED = b"\x00too large "
 _MOST_DIGITS = 20
+_LOOK_MS = 1000  # how often one looks whether the parent is still there
 
 
 class Stop(BaseException):
-    """SIGTERM or SIGINT, raised in the main thread and only where nothing can be torn."""
+    """SIGTERM, SIGINT or SIGHUP, raised in the main thread and only where nothing can be torn."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -29,27 +30,35 @@ class Stop(BaseException):
 
 
 class Signals:
-    """SIGTERM and SIGINT: the first one counts, and it waits until it can tear nothing.
+    """SIGTERM, SIGINT and SIGHUP: the first one counts, and waits until it can tear nothing.
 
     A request must not be cut between taking its place and being run. `woken` can be
     read once a signal has come: one that arrives just before a blocking call would
-    else be noticed only after it.
+    else be noticed only after it. `hurried`: another one has come since.
     """
 
     def __init__(self) -> None:
         self.pending: int | None = None
+        self.hurried = False
         self.woken = -1
 
     def install(self) -> None:
         self.woken, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, self._handle)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # nohup
+                signal.signal(signum, self._handle)
 
     def _handle(self, signum: int, frame: object) -> None:
         if self.pending is None:
             self.pending = signum
+        else:
+            self.hurried = True
+
+    def is_hurried(self) -> bool:
+        """Whether what is in flight at the end is to be given up."""
+        return self.hurried
 
     def check(self) -> None:
         """Raises Stop for a signal that has come."""
@@ -60,29 +69,51 @@ class Signals:
 class Lines:
     """The lines of a descriptor; a line over the limit is dropped, not kept in memory."""
 
-    def __init__(self, fd: int, limit: int, signals: Signals, first: bytes = b"") -> None:
-        """`first`: bytes that were read already."""
+    def __init__(
+        self,
+        fd: int,
+        limit: int,
+        signals: Signals,
+        first: bytes = b"",
+        *,
+        answers: int | None = None,
+        parent: int | None = None,
+    ) -> None:
+        """`first`: bytes that were read already.
+
+        The lines end, too, once nobody reads the descriptor `answers` any more, and once the
+        process `parent`, which had started this one, has gone.
+        """
         self._first = first
         self._fd = fd
         self._limit = limit
+        self._parent = parent
         self.signals = signals
         self._hangup = select.poll()
         self._hangup.register(fd, 0)
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
+        self._unread = select.poll()
+        if answers is not None:
+            for poll in (self._hangup, self._poll, self._unread):
+                poll.register(answers, 0)
         if signals.woken >= 0:
             self._poll.register(signals.woken, select.POLLIN)
 
     def ended(self) -> bool:
-        """True if the client has closed its end, or a signal has come."""
+        """True if the client has closed an end, or a signal has come."""
         return self.signals.pending is not None or bool(self._hangup.poll(0))
 
     def _read(self) -> bytes:
         if self._first:
             first, self._first = self._first, b""
             return first
-        self._poll.poll()
+        while not self._poll.poll(_LOOK_MS):
+            if self._parent is not None and os.getppid() != self._parent:
+                return b""
         self.signals.check()
+        if self._unread.poll(0):
+            return b""
         return os.read(self._fd, 1 << 16)
 
     def __iter__(self) -> Iterator[bytes | int]:

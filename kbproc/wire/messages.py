@@ -23,12 +23,11 @@ from kbproc.base.values import decoder
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer
 from kbproc.calls.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
-from kbproc.settings.config import MAX_ID
+from kbproc.settings.config import MAX_BATCH, MAX_ID
 
 _logger = logging.getLogger(__name__)
 
 Id = int | str
-MAX_BATCH = 1000
 _MOST_SHOWN = 100
 
 

@@ -1,7 +1,7 @@
 """What all connections of one process share.
 
-Owns: the methods, the way to the store, the threads for reads, the parking, and what
-each request's `Call` is made of.
+Owns: the methods, the way to the store, the threads for reads, the parking, the
+deadlines, and what each request's `Call` is made of.
 Refuses to know: connections, and how a request is answered.
 """
 
@@ -15,6 +15,7 @@ from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.settings.config import MAX_IN_FLIGHT
 from kbproc.wire import messages
+from kbproc.wire.deadlines import Deadlines
 from kbproc.wire.parking import Parking
 from kbproc.wire.pool import Pool
 
@@ -40,12 +41,13 @@ class Service:
         self.max_in_flight = max_in_flight
         self.pool = Pool(WORKERS)
         self.parking = Parking(host, self._on_change)
+        self.deadlines = Deadlines(host)
 
     def _on_change(self, wake: Callable[[], None]) -> None:
         self.open_library().store.on_change(wake)
 
     def close(self) -> None:
-        for part in (self.parking, self.pool):
+        for part in (self.parking, self.deadlines, self.pool):
             part.close()
 
     def call(
@@ -54,6 +56,7 @@ class Service:
         emit: Emit,
         cancelled: Callable[[], bool],
         *,
+        begin_turn: Callable[[], None],
         crowded: Callable[[], bool],
         max_line_bytes: int,
     ) -> Call:
@@ -65,6 +68,7 @@ class Service:
             emit=emit,
             now=self.host.now(),
             cancelled=cancelled,
+            begin_turn=begin_turn,
             crowded=crowded,
             max_line_bytes=max_line_bytes,
         )

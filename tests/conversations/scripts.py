@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbproc.calls.registry import Registry
+from kbproc.log.lease import identity
 from tests.kit import toys
 from tests.kit.talk import Message, Session, Step, cancel, request
 
@@ -203,7 +204,7 @@ def held(folder: Path) -> Iterator[None]:
     (folder / "store").mkdir()
     with (folder / "store" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("1234\n")
+        lock.write(f"1234\n{identity(folder / 'store')}\n")
         lock.flush()
         yield
 

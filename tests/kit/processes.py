@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbproc.log.lease import FileLease
 from kbproc.settings.config import SCOPES
 from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.talk import REPO, Message, Process, as_bytes, request
@@ -269,7 +270,9 @@ def holders(store: Path) -> list[int]:
 
 def socket_of(store: Path) -> Path:
     """Where the store's owner says that it listens."""
-    return Path((store / "lock").read_text().splitlines()[1])
+    address = FileLease(store).holder().address
+    assert address is not None, "nobody has said where it listens"
+    return address
 
 
 def processes_in(folder: Path) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from msgspec import Struct
 
@@ -215,6 +216,24 @@ def follow(call: Call, params: Nothing) -> Wait:
 )
 def blob(call: Call, params: Nothing) -> Reply:
     return Reply(data="x" * (1 << 20))
+
+
+RELEASED = threading.Event()
+
+
+@method(
+    "hold",
+    params=Nothing,
+    result=int,
+    summary="Answer once it is let go.",
+    when_to_use="Never.",
+    scope="admin",
+    needs_store=False,
+    examples=EXAMPLES,
+)
+def hold(call: Call, params: Nothing) -> Reply:
+    RELEASED.wait()
+    return Reply(data=1)
 
 
 def registry() -> Registry:

@@ -18,9 +18,8 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.log.lease import FileLease
 from kbproc.settings import config
-from kbproc.sharing import reach
+from kbproc.sharing import reach, waiting
 from kbproc.sharing.reach import Gone
 from kbproc.sharing.unanswered import Asked
 from kbproc.store import folder
@@ -46,7 +45,6 @@ class Scripted:
     def __init__(self, store: Path, answer: Answer, **welcome: Any) -> None:
         store.mkdir(mode=0o700, exist_ok=True)
         path = store / "kbproc.sock"
-        (store / "lock").write_text(f"1\n{path}\n")
         self._welcome = {"share": 1, "ok": True, "pid": 1, **welcome}
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX)
@@ -113,6 +111,7 @@ def test_what_the_quick_way_may_ask(crowd: Crowd) -> None:
         welcome, _ = reach.greet(
             connection,
             reach.hello(config.Config(store=crowd.store, cache=crowd.folder), crowd.folder),
+            lambda: None,
         )
     assert {"ping", "search", "doc.get", "events.read"} <= set(welcome.reads)
     assert not {"events.subscribe", "doc.wait", "store.export"} & set(welcome.reads)
@@ -191,12 +190,12 @@ def test_the_socket_is_closed_where_the_owner_refuses(
     assert connection is not None
     asked = config.Config(store=crowd.store, cache=crowd.folder)
     with pytest.raises(KbprocError, match="no"):
-        reach.greet(connection, reach.hello(asked, crowd.folder))
+        reach.greet(connection, reach.hello(asked, crowd.folder), lambda: None)
     assert connection.fileno() == -1
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(Gone):
-        reach.greet(ours, reach.hello(asked, crowd.folder))
+        reach.greet(ours, reach.hello(asked, crowd.folder), lambda: None)
     assert ours.fileno() == -1
 
 
@@ -205,7 +204,6 @@ def test_an_owner_of_another_user(crowd: Crowd) -> None:
     """It lets nobody in: whoever asks is told so, and does not ask for ever."""
     crowd.store.mkdir()
     path = crowd.store / "kbproc.sock"
-    (crowd.store / "lock").write_text(f"1\n{path}\n")
     listening = socket.socket(socket.AF_UNIX)
     with listening:
         listening.bind(str(path))
@@ -272,38 +270,31 @@ def test_strange_lines(crowd: Crowd) -> None:
 
 
 class Clock:
-    """Each time somebody sleeps, a second passes and `after` is told how many have."""
+    """Says what time it is; a second passes each time it is asked."""
 
-    def __init__(self, after: Callable[[int], None]) -> None:
-        self._after = after
-        self._now = 0
+    def __init__(self) -> None:
+        self.now = 0.0
 
     def monotonic(self) -> float:
-        return float(self._now)
-
-    def sleep(self, seconds: float) -> None:
-        self._now += 1
-        self._after(self._now)
+        self.now += 1
+        return self.now
 
 
 def test_each_owner_gets_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that ends slowly is followed by one that has not said yet where it listens."""
-    lease = folder.take_folder(tmp_path, 1)
+    monkeypatch.setattr(waiting, "time", Clock())
+    lease = folder.take_folder(tmp_path, 0)
+    wait = waiting.Waiting(tmp_path)
     lease.announce(tmp_path / "kbproc.sock")
-
-    def after(seconds: int) -> None:
-        if seconds == 20:
-            (tmp_path / "lock").write_text("2\n")
-        if seconds == 22:
-            lease.release()
-
-    monkeypatch.setattr(reach, "time", Clock(after))
-    taken = reach.reach(tmp_path, 3)
-    assert isinstance(taken, FileLease)
-    monkeypatch.setattr(reach, "time", Clock(lambda seconds: None))
+    for _ in range(14):  # two looks at the clock each
+        wait.for_owner()
+    lease.release()
+    lease = folder.take_folder(tmp_path, 0)
+    wait.for_owner()
     with pytest.raises(KbprocError, match="open in another process"):
-        reach.reach(tmp_path, 4)  # whoever never says is not waited for
-    taken.release()
+        for _ in range(4):  # whoever never says is not waited for
+            wait.for_owner()
+    lease.release()
 
 
 @pytest.mark.parametrize(("said", "seen", "after"), [(0, 0, 0), (None, 0, 7), (3, 0, 3), (3, 5, 5)])

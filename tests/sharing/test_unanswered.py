@@ -23,7 +23,7 @@ def line(**message: Any) -> bytes:
 
 def ask(unanswered: Unanswered, id: int | str, method: str, **params: Any) -> dict[str, Any]:
     """The params as the owner gets them."""
-    sent = unanswered.from_client(line(id=id, method=method, params=params))
+    sent, _ = unanswered.from_client(line(id=id, method=method, params=params))
     return json.loads(sent)["params"]  # type: ignore[no-any-return]
 
 
@@ -56,7 +56,7 @@ def test_what_is_answered_is_not_asked_again(unanswered: Unanswered) -> None:
 
 def test_a_batch_is_one_question(unanswered: Unanswered) -> None:
     members = [{"jsonrpc": "2.0", "id": id, "method": "kb.create", "params": {}} for id in "ab"]
-    sent = json.loads(unanswered.from_client(json.dumps(members).encode()))
+    sent = json.loads(unanswered.from_client(json.dumps(members).encode())[0])
     assert all("client_token" in member["params"] for member in sent)
     assert [json.loads(one) for one in unanswered.to_ask_again()] == [sent]
     assert unanswered.give_up() == [("a", "b")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
@@ -51,15 +52,24 @@ def _bad_jq(error: ValueError, what: str) -> Exception:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Writes at once; a reader that has gone away is no error."""
+    """Writes at once; a reader that has gone away is no error.
+
+    Raises store.io for an answer that could not be written for another reason.
+    """
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         with contextlib.suppress(OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, stream.fileno())
             os.close(null)
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise KbprocError(
+                "store.io",
+                f"The answer could not be written to stdout: {error.strerror}.",
+                hint="What was asked for has been done; only its answer is lost.",
+            ) from None
 
 
 class Output:

@@ -1,0 +1,171 @@
+"""An owner that does not answer: stopped, slow to begin, or gone; and the time of a request."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbproc.log.lease import identity
+from kbproc.sharing import waiting
+from tests.kit.patience import until
+from tests.kit.processes import Client, Crowd, check_answers, check_once, held_at, holding, titles
+
+pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    with Crowd(tmp_path) as crowd:
+        yield crowd
+
+
+@pytest.fixture
+def stopped(crowd: Crowd) -> Client:
+    """An owner that was stopped, as by Ctrl-Z."""
+    owner = crowd.join()
+    owner.answer(owner.create("before"))
+    owner.kill(signal.SIGSTOP)
+    until(lambda: waiting.state_of(owner.pid) == "stopped", "a stopped owner")
+    return owner
+
+
+def test_the_time_of_a_command(crowd: Crowd, stopped: Client) -> None:
+    for words in (
+        ["ping", '{"timeout_ms": 300}'],
+        ["doc.create", "title=x", "text=y", "timeout_ms=300"],
+    ):
+        done = crowd.run("call", *words)
+        error = json.loads(done.err)["error"]
+        assert (done.code, error["type"]) == (4, "operation.timeout"), done
+        assert error["detail"] == {"pid": stopped.pid, "state": "stopped"}
+        assert f"kill -CONT {stopped.pid}" in error["hint"]
+
+
+def test_a_command_without_a_time(crowd: Crowd, stopped: Client) -> None:
+    """Nobody waits for ever for a process that can't answer."""
+    done = crowd.run("call", "ping", "{}")
+    error = json.loads(done.err)["error"]
+    assert (done.code, error["type"], error["retryable"]) == (2, "store.locked", True), done
+    assert error["detail"] == {"pid": stopped.pid, "state": "stopped"}
+    assert "is stopped" in error["message"]
+
+
+def test_an_attached_serve_answers_in_time_and_goes_on(crowd: Crowd) -> None:
+    owner, guest = crowd.join(), crowd.join()
+    owner.kill(signal.SIGSTOP)
+    until(lambda: waiting.state_of(owner.pid) == "stopped", "a stopped owner")
+    in_time = guest.start("doc.create", title="late", text="words", timeout_ms=200)
+    batch = [
+        {"jsonrpc": "2.0", "id": f"b{n}", "method": "ping", "params": {"timeout_ms": 200}}
+        for n in range(2)
+    ]
+    guest.send(batch)
+    error = guest.answer(in_time)["error"]["data"]
+    assert error["type"] == "operation.timeout"
+    assert error["detail"] == {"pid": owner.pid, "state": "stopped"}
+    guest.wait_for(lambda: guest.batches, "the batch's answers")
+    assert [one["error"]["data"]["type"] for one in guest.batches[0]] == ["operation.timeout"] * 2
+    refused = guest.error("ping")
+    assert (refused["type"], refused["detail"]["state"]) == ("store.locked", "stopped")
+    owner.kill(signal.SIGCONT)
+    assert guest.data("ping")["seq"] >= 1
+    check_answers(guest)
+    assert sum(titles(guest).values()) <= 1, "a late write may be done, and once"
+    assert (guest.end(), owner.end()) == (0, 0)
+
+
+def test_a_stopped_owner_that_dies_is_followed(crowd: Crowd, stopped: Client) -> None:
+    guest = crowd.spawn()
+    created = guest.create("after")
+    stopped.kill(signal.SIGKILL)
+    assert "result" in guest.answer(created)
+    assert titles(guest) == {"before": 1, "after": 1}
+
+
+def test_the_end_beside_a_stopped_owner(crowd: Crowd, stopped: Client) -> None:
+    for signum in (None, signal.SIGTERM):
+        guest = crowd.spawn(drain_seconds=0.2)
+        guest.wait_for(lambda client=guest: "init" in client.types(), "init")
+        guest.create("never")
+        if signum is None:
+            guest.leave()
+        else:
+            guest.kill(signum)
+        assert guest.gone() == 0
+
+
+# ------------------------------------------------------------ a lease whose holder is silent
+
+
+def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
+    """`store.locked` is retryable, and so it is."""
+    crowd.store.mkdir()
+    with (crowd.store / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"1234\n{identity(crowd.store)}\n")
+        lock.flush()
+        client = crowd.spawn()
+        refused = client.error("ping")
+        assert (refused["type"], refused["retryable"]) == ("store.locked", True)
+        timed = client.error("ping", timeout_ms=100)
+        assert timed["type"] in {"operation.timeout", "store.locked"}
+    assert client.data("ping")["seq"] == 1
+    assert client.types() == ["init", "error", "ready"]
+
+
+def test_the_end_while_somebody_holds_the_lease(crowd: Crowd) -> None:
+    crowd.store.mkdir()
+    with (crowd.store / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for signum in (None, signal.SIGTERM, signal.SIGINT):
+            client = crowd.spawn()
+            client.wait_for(lambda client=client: "init" in client.types(), "init")
+            if signum is None:
+                client.leave()
+            else:
+                client.kill(signum)
+            assert client.gone() == (130 if signum == signal.SIGINT else 0)
+
+
+# --------------------------------------------------------- an owner that takes its time
+
+
+def test_a_store_that_opens_slowly(crowd: Crowd) -> None:
+    """Requests are taken before it is open, and their time runs, for the owner as for others."""
+    with holding(crowd) as held:
+        (crowd.folder / "hold").touch()
+        owner = crowd.spawn(program=held_at("log.synced"))
+        first = owner.start("ping", timeout_ms=200)
+        until(held, "a store that is being opened")
+        guest = crowd.spawn()
+        second = guest.start("ping", timeout_ms=200)
+        third = guest.create("queued")
+        for client, id in ((owner, first), (guest, second)):
+            error = client.answer(id)["error"]["data"]
+            assert error["type"] == "operation.timeout", error
+        assert guest.answers[third] == []
+    assert "result" in guest.answer(third)
+    assert owner.types() == guest.types() == ["init", "ready"]
+    check_once(owner, acknowledged=["queued"], sent=["queued"])
+
+
+def test_many_writers_while_owners_die(crowd: Crowd) -> None:
+    """Whoever waits for the next owner waits as long as it takes."""
+    clients = crowd.together(6)
+    ids: dict[Client, list[int]] = {client: [] for client in clients}
+    for round in range(4):
+        for client in crowd.living:
+            ids[client].append(client.create(f"{client.pid} {round}"))
+        owner = crowd.owner()
+        owner.kill()
+        owner.gone()
+        for client in crowd.living:
+            for id in ids[client]:
+                assert "result" in client.answer(id), client.answer(id)
+    assert len(crowd.living) == 2
+    assert "store.locked" not in crowd.told()

@@ -1,0 +1,205 @@
+"""`timeout_ms` holds whatever happens, and what is being changed is not torn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base import failpoints
+from kbproc.base.host import Host
+from kbproc.methods.all import registry
+from kbproc.settings.config import Config
+from kbproc.sharing.alone import InProcess
+from tests.conftest import OpenSession
+from tests.kit import toys
+from tests.kit.fixed import FixedHost
+from tests.kit.patience import PATIENCE
+from tests.kit.talk import Session, as_bytes, parsed, request
+
+LONG = 86_400_000  # milliseconds that no test takes
+
+
+@pytest.fixture(autouse=True)
+def time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FixedHost, "monotonic_ms", Host.monotonic_ms)
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    toys.RELEASED.clear()
+    yield toys.RELEASED
+    toys.RELEASED.set()
+
+
+class Held:
+    """Whoever comes to this failpoint waits until it is let go."""
+
+    def __init__(self, point: str) -> None:
+        self.reached, self._go_on = threading.Event(), threading.Event()
+        self._point = point
+        failpoints.arm(self._hold)
+
+    def _hold(self, point: str) -> None:
+        if point == self._point:
+            self.reached.set()
+            assert self._go_on.wait(PATIENCE)
+
+    def let_go(self) -> None:
+        self._go_on.set()
+
+
+def answer(session: Session, id: int) -> Any:
+    while (message := parsed(session.receive())).get("id") != id:
+        pass
+    return message
+
+
+def late(session: Session, id: int) -> Any:
+    message = answer(session, id)
+    assert message["error"]["data"]["type"] == "operation.timeout", message
+    return message["error"]["data"]
+
+
+def titles(session: Session) -> list[str]:
+    return [document["title"] for document in session.data("doc.list")]
+
+
+def test_a_read_that_takes_too_long(open_session: OpenSession, released: threading.Event) -> None:
+    """Its answer comes in time; what comes of it later is dropped, and its place is free."""
+    session = open_session(registry=toys.registry(), max_in_flight=1)
+    for id in (1, 2):
+        session.send(as_bytes(request(id, "hold", timeout_ms=20)))
+        assert late(session, id)["message"] == "hold was not done in 20 ms."
+    released.set()
+    assert session.data("get_data") == ["hello", 5]
+    assert [line for line in session.close() if b'"id":1' in line or b'"id":2' in line] == []
+
+
+def test_a_read_in_time(open_session: OpenSession) -> None:
+    session = open_session()
+    assert session.data("ping", timeout_ms=60_000) == {"seq": 1}
+    assert session.service.deadlines._due == {}
+
+
+def test_a_read_behind_others(open_session: OpenSession, released: threading.Event) -> None:
+    """The time counts from the request's arrival, not from its turn."""
+    session = open_session(registry=toys.registry())
+    for id in range(10, 18):
+        session.send(as_bytes(request(id, "hold")))
+    session.send(as_bytes(request(1, "get_data", timeout_ms=20)))
+    late(session, 1)
+    released.set()
+    session.idle()
+    assert sorted(parsed(line)["id"] for line in session.close()) == list(range(10, 18))
+
+
+def test_a_write_that_waits_for_its_turn_is_not_done_later(open_session: OpenSession) -> None:
+    session = open_session()
+    with session.store.lane():
+        session.send(as_bytes(request(1, "doc.create", title="late", text="x", timeout_ms=20)))
+        late(session, 1)
+    session.idle()
+    session.data("doc.create", title="in time", text="x")
+    assert titles(session) == ["in time"]
+
+
+def test_a_write_in_its_turn_is_done(open_session: OpenSession) -> None:
+    """Nobody is told that it was too late for what is written."""
+    session = open_session()
+    held = Held("log.sync")
+    session.send(as_bytes(request(1, "doc.create", title="just", text="x", timeout_ms=LONG)))
+    assert held.reached.wait(PATIENCE)
+    session.connection._in_flight[1].expire()
+    held.let_go()
+    assert answer(session, 1)["result"]["data"]["title"] == "just"
+    assert titles(session) == ["just"]
+
+
+def test_a_long_write_ends_at_its_next_step(open_session: OpenSession, tmp_path: Path) -> None:
+    """What it had committed stays, and the answer says what that was."""
+    for n in range(3):
+        (tmp_path / f"{n}.md").write_text(f"# Document {n}\n\nwords\n")
+    session = open_session()
+    held = Held("blob.write")
+    session.send(as_bytes(request(1, "doc.ingest", paths=["."], glob="*.md", timeout_ms=LONG)))
+    assert held.reached.wait(PATIENCE)
+    session.connection._in_flight[1].expire()
+    held.let_go()
+    error = late(session, 1)
+    assert error["detail"]["added"] == len(titles(session))
+
+
+def test_a_wait_counts_from_its_arrival(open_session: OpenSession) -> None:
+    session = open_session()
+    session.send(as_bytes(request(1, "ping", min_seq=99, timeout_ms=30)))
+    assert "Position 99" in late(session, 1)["message"]
+
+
+# ------------------------------------------------------- a command in a process of its own
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
+    made: list[InProcess] = []
+
+    def make(methods: Any) -> InProcess:
+        settings = Config(store=tmp_path / "store", cache=tmp_path / "cache")
+        made.append(InProcess(config=settings, registry=methods, host=Host()))
+        return made[-1]
+
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "store.toml").write_text(
+        'format = 1\n[model]\nkind = "hash"\nname = "x"\n'
+    )
+    yield make
+    for backend in made:
+        backend.close()
+
+
+def test_a_command_gives_up_a_read(
+    command: Callable[..., InProcess], released: threading.Event
+) -> None:
+    backend = command(toys.registry())
+    answered = backend.ask("hold", {"timeout_ms": 20}, lambda event: None)
+    assert answered["error"]["data"]["type"] == "operation.timeout"
+
+
+def test_a_command_gives_up_a_store_that_opens_slowly(command: Callable[..., InProcess]) -> None:
+    held = Held("log.synced")
+    backend = command(registry())
+    answered = backend.ask("ping", {"timeout_ms": 20}, lambda event: None)
+    assert answered["error"]["data"]["type"] == "operation.timeout"
+    held.let_go()
+
+
+def test_a_command_ends_a_long_write_at_its_next_step(
+    command: Callable[..., InProcess], tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for n in range(3):
+        (docs / f"{n}.md").write_text(f"# Document {n}\n\nwords\n")
+    backend = command(registry())
+    backend.ask("ping", {}, lambda event: None)
+    held = Held("blob.write")
+    answers: list[Any] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(
+            backend.ask(
+                "doc.ingest", {"paths": [str(docs)], "timeout_ms": 2000}, lambda event: None
+            )
+        )
+    )
+    asking.start()
+    assert held.reached.wait(PATIENCE)
+    while not backend._cancelled:
+        pass
+    held.let_go()
+    asking.join(PATIENCE)
+    error = answers[0]["error"]["data"]
+    assert error["type"] == "operation.timeout"
+    assert error["detail"]["added"] >= 1
