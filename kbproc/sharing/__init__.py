@@ -2,7 +2,7 @@
 
 Refuses to know: what requests mean.
 
-Offers: alone · attached · reach · serve · serving
+Offers: alone · attached · reach · serve · serving · waiting
 May import: base · settings · log · store · agents · library · calls · methods · wire
 Light: yes
 """

@@ -1,12 +1,13 @@
 """One client of the store that this process owns.
 
-Owns: what a hello means for a connection, and the event that tells a client that the
-store is ready.
+Owns: the store of this process, which is open or is not, what a hello means for a
+connection, and the event that tells a client that the store is ready.
 Refuses to know: over which descriptors a client speaks, and when it leaves.
 """
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from kbproc.agents.access import require_agent, scopes_of, visible_to
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Peer
-from kbproc.sharing.opened import Opened
+from kbproc.library.library import Library
 from kbproc.sharing.reach import Hello
 from kbproc.store.state import SeenStore
 from kbproc.store.visible import narrowed
@@ -23,6 +24,24 @@ from kbproc.wire import messages
 from kbproc.wire.connection import Connection
 from kbproc.wire.outbox import Outbox
 from kbproc.wire.service import Service
+
+
+class Opened:
+    """The store, once it is open, or why it could not be."""
+
+    def __init__(self) -> None:
+        self.library: Library | None = None
+        self.error: KbprocError | None = None
+        self.settled = threading.Event()
+
+    def get(self) -> Library:
+        """Raises why there is no store."""
+        if self.library is None:
+            raise self.why_not()
+        return self.library
+
+    def why_not(self) -> KbprocError:
+        return self.error or KbprocError("internal.error", "The store is not open.")
 
 
 def connection_of(
@@ -36,7 +55,7 @@ def connection_of(
         wire=service.wire.limited(hello.max_line_bytes),
         max_in_flight=hello.max_in_flight,
     )
-    connection.hold()
+    connection.opening.hold()
     return connection
 
 
@@ -63,7 +82,7 @@ def begin(opened: Opened, connection: Connection) -> None:
     else:
         connection.outbox.send(_ready(library.store, wire, connection.peer))
         library.start()
-    connection.begin()
+    connection.opening.end()
 
 
 def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:

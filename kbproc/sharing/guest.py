@@ -20,8 +20,7 @@ import msgspec
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.sharing import reach
-from kbproc.sharing.client import begin, connection_of
-from kbproc.sharing.opened import Opened
+from kbproc.sharing.client import Opened, begin, connection_of
 from kbproc.sharing.reach import SHARE, Check, Gone, Hello, Welcome
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection, serve_lines

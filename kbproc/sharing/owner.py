@@ -19,9 +19,9 @@ from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.methods.all import registry as all_methods
 from kbproc.settings.config import MAX_LINE_BYTES, Config
+from kbproc.sharing.client import Opened
 from kbproc.sharing.guest import Guest
 from kbproc.sharing.listening import Listening
-from kbproc.sharing.opened import Opened
 from kbproc.sharing.reach import folder_number
 from kbproc.wire import messages
 from kbproc.wire.service import Service

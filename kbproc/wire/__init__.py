@@ -2,7 +2,7 @@
 
 Refuses to know: what a method does, and which process owns the store.
 
-Offers: connection · lines · logs · messages · outbox · service · stream
+Offers: connection · deadlines · in_flight · lines · logs · messages · outbox · service · stream
 May import: base · settings · library · calls
 Light: yes
 """

@@ -22,7 +22,7 @@ from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.retry import led_on
 from kbproc.wire import messages
 from kbproc.wire.batch import Batch
-from kbproc.wire.in_flight import InFlight, Respond
+from kbproc.wire.in_flight import InFlight, Opening, Respond
 from kbproc.wire.lines import Lines, Stop, size_skipped
 from kbproc.wire.outbox import Outbox
 from kbproc.wire.pool import Pool
@@ -59,23 +59,8 @@ class Connection:
         # Its own: streams that wait for a client to read must not hold up another's.
         self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
-        self._begun = threading.Event()
-        self._begun.set()
-        self._is_held = False
+        self.opening = Opening()
         outbox.on_room = service.parking.wake
-
-    def hold(self) -> None:
-        """Until `begin`, requests wait: the store is not open yet. Their time runs."""
-        self._is_held = True
-        self._begun.clear()
-
-    def begin(self) -> None:
-        self._is_held = False
-        self._begun.set()
-
-    def wait_until_begun(self) -> bool:
-        self._begun.wait()
-        return not self._is_held
 
     # ------------------------------------------------------------------ lines that come in
 
@@ -220,7 +205,7 @@ class Connection:
         while not in_time and not hurried() and time.monotonic() < deadline:
             in_time = self.wait_until_idle(_SIGNAL_SECONDS)
         if not in_time:
-            self._begun.set()
+            self.opening.give_up()
             self._cancel_all()
             self.wait_until_idle(1.0)
         self._writer.close()

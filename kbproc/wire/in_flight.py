@@ -25,6 +25,32 @@ Respond = Callable[[bytes | None], None]
 Step = Callable[[], Answer | Parked]
 
 
+class Opening:
+    """Requests wait until the store is open, or why it is not is known. Their time runs."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._is_over.set()
+        self._is_held = False
+
+    def hold(self) -> None:
+        self._is_held = True
+        self._is_over.clear()
+
+    def end(self) -> None:
+        self._is_held = False
+        self._is_over.set()
+
+    def give_up(self) -> None:
+        """The client goes before the store is open."""
+        self._is_over.set()
+
+    def wait(self) -> bool:
+        """False if it was given up."""
+        self._is_over.wait()
+        return not self._is_held
+
+
 class Client(Protocol):
     """The client that has sent a request, as the request knows it."""
 
@@ -32,6 +58,8 @@ class Client(Protocol):
     def wire(self) -> messages.Wire: ...
     @property
     def outbox(self) -> Outbox: ...
+    @property
+    def opening(self) -> Opening: ...
     @property
     def ending(self) -> bool:
         """True once the client has sent its last line: nothing waits for it any more."""
@@ -41,10 +69,6 @@ class Client(Protocol):
         self, emit: Emit, cancelled: Callable[[], bool], begin_turn: Callable[[], None]
     ) -> Call:
         """What a method may use while it answers one of the client's requests."""
-        ...
-
-    def wait_until_begun(self) -> bool:
-        """Until the store is open, or why it is not is known; False if the client goes before."""
         ...
 
     def submit(self, request: InFlight, job: Callable[[], None]) -> None:
@@ -86,17 +110,16 @@ class InFlight:
         self._call = client.call(self._emit, self.is_cancelled, self._begin_turn)
         self.timeout_ms = timeout_of(message.params)
         self._arrived = self._call.host.monotonic_ms()
-        self._stream = None if id is None else self._make_stream(id)
-
-    def _make_stream(self, id: messages.Id) -> Stream:
-        return Stream(
-            wire=self._client.wire,
-            id=id,
-            host=self._call.host,
-            send=self._client.outbox.send,
-            crowded=self._is_crowded,
-            wait=self._wait_for_room,
-        )
+        self._stream: Stream | None = None
+        if id is not None:
+            self._stream = Stream(
+                wire=client.wire,
+                id=id,
+                host=self._call.host,
+                send=client.outbox.send,
+                crowded=self._is_crowded,
+                wait=self._wait_for_room,
+            )
 
     @property
     def is_parked(self) -> bool:
@@ -122,24 +145,21 @@ class InFlight:
             self._is_expired = True
             if self._works:
                 return
-        self._fail(self._late())
+        self._fail(late(self.method, self.timeout_ms))
 
     def _begin_turn(self) -> None:
         """From here on a short write is done. Raises operation.timeout if it is too late."""
         with self._changing:
             if self._is_answered:
-                raise self._late()
+                raise late(self.method, self.timeout_ms)
             self._works = True
-
-    def _late(self) -> KbprocError:
-        return late(self.method, self.timeout_ms)
 
     def run(self) -> None:
         """Begins the request, on the thread that it was given."""
         self._settle(self._begin)
 
     def _begin(self) -> Answer | Parked:
-        if not self._client.wait_until_begun():
+        if not self._client.opening.wait():
             raise KbprocError(
                 "operation.cancelled", "The connection ended before the store was open."
             )
@@ -160,15 +180,10 @@ class InFlight:
         else:
             if isinstance(reached, Parked):
                 self._parked = reached
-                self._client.park(self, self._left_of(reached.timeout_ms))
+                since = self._call.host.monotonic_ms() - self._arrived
+                self._client.park(self, _left(reached.timeout_ms, since))
             else:
                 self._succeed(reached)
-
-    def _left_of(self, timeout_ms: int | None) -> int | None:
-        """The time counts from the request's arrival."""
-        if timeout_ms is None:
-            return None
-        return max(0, round(timeout_ms - (self._call.host.monotonic_ms() - self._arrived)))
 
     # ------------------------------------------------------------------------- events
 
@@ -253,6 +268,11 @@ class InFlight:
                 return
             self._is_answered = True
         self._client.answer(self, line)
+
+
+def _left(timeout_ms: int | None, since: float) -> int | None:
+    """The time counts from the request's arrival, `since` milliseconds ago."""
+    return None if timeout_ms is None else max(0, round(timeout_ms - since))
 
 
 def late(method: str, timeout_ms: int | None, **detail: Any) -> KbprocError:
