@@ -45,6 +45,7 @@ class Scripted:
     def __init__(self, store: Path, answer: Answer, **welcome: Any) -> None:
         store.mkdir(mode=0o700, exist_ok=True)
         path = store / "kbproc.sock"
+        (store / "lock").touch()  # as of a store that is being made
         self._welcome = {"share": 1, "ok": True, "pid": 1, **welcome}
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX)
@@ -204,6 +205,7 @@ def test_an_owner_of_another_user(crowd: Crowd) -> None:
     """It lets nobody in: whoever asks is told so, and does not ask for ever."""
     crowd.store.mkdir()
     path = crowd.store / "kbproc.sock"
+    (crowd.store / "lock").touch()
     listening = socket.socket(socket.AF_UNIX)
     with listening:
         listening.bind(str(path))
