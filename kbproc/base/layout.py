@@ -34,13 +34,14 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One finding: `labels` stand behind its title, the snippet below, `more` below that."""
+    """One finding: `labels` stand behind its title; the snippet, `more` and `where` below."""
 
     score: float
     title: str
     labels: str
     snippet: str
     more: dict[str, Any] = {}
+    where: str = ""
 
 
 class Hits(Struct, frozen=True, kw_only=True):

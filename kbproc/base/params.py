@@ -35,7 +35,34 @@ class ReadParams(Params, kw_only=True, frozen=True):
     ) = None
 
 
-class ListParams(ReadParams, kw_only=True, frozen=True):
+BudgetTokens = Annotated[
+    int,
+    Meta(ge=1, le=1_000_000, description="about so many tokens at most, the rest on a next page"),
+]
+
+
+class LeanParams(ReadParams, kw_only=True, frozen=True):
+    """Of a read whose answer may be shortened."""
+
+    fields: (
+        Annotated[
+            list[Annotated[str, Meta(min_length=1, max_length=100)]],
+            Meta(
+                min_length=1,
+                max_length=50,
+                description="only these members of each item, such as title or source.cite",
+            ),
+        ]
+        | None
+    ) = None
+
+    def left_out(self) -> frozenset[str]:
+        """Members that the request does without, if it names no fields."""
+        return frozenset()
+
+
+class ListParams(LeanParams, kw_only=True, frozen=True):
+    budget_tokens: BudgetTokens | None = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="most items to return")] = 50
     cursor: Annotated[str, Meta(max_length=500, description="next_cursor of the page before")] | (
         None
@@ -48,7 +75,7 @@ AsOf = Annotated[
 ]
 
 
-class PastParams(ReadParams, kw_only=True, frozen=True):
+class PastParams(LeanParams, kw_only=True, frozen=True):
     """Of a read that can look back."""
 
     as_of: AsOf | None = None
@@ -149,7 +176,7 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
     hint: str | None = None
     if unknown := _UNKNOWN.search(said):
         name = unknown["name"][:_MOST_SHOWN]
-        members = [m for s in _structs_in(_type_at(params, path)) for m in s.__struct_fields__]
+        members = [m for s in structs_in(type_at(params, path)) for m in s.__struct_fields__]
         field += f".{name}"
         said = f"{field} is not a parameter of this method"
         valid = nearest(name, members)
@@ -162,7 +189,7 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
         said += f": {_IN_WORDS[pattern]}"
         hint = _HINTS.get(pattern)
     else:
-        valid = list(_literals_in(_type_at(params, path))) or None
+        valid = list(_literals_in(type_at(params, path))) or None
         given = _value_at(raw, path) if _LENGTH.search(said) else None
         said = f"{field}: {_in_plain_words(said)[:_MOST_SAID]}"
         if given is not None:
@@ -195,15 +222,15 @@ def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
     return value if isinstance(value, (str, list)) else None
 
 
-def _type_at(annotation: Any, path: str) -> Any:
+def type_at(annotation: Any, path: str) -> Any:
     """What is declared where a path such as `$.where.tags[0]` leads."""
     for name in _NAMES.findall(path):
-        fields = [info for s in _structs_in(annotation) for info in msgspec.structs.fields(s)]
+        fields = [info for s in structs_in(annotation) for info in msgspec.structs.fields(s)]
         annotation = next((info.type for info in fields if info.name == name), None)
     return annotation
 
 
-def _structs_in(annotation: Any) -> Iterable[type[Struct]]:
+def structs_in(annotation: Any) -> Iterable[type[Struct]]:
     for part in _parts(annotation):
         if isinstance(part, type) and issubclass(part, Struct):
             yield part

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import msgspec
 from msgspec import Meta, Struct, UnsetType
 
-from kbproc.base.params import DestructiveParams, ReadParams
+from kbproc.base.params import DestructiveParams, LeanParams
 from kbproc.settings.config import DEFAULT_KB, FORMATS, LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "json"]
 
 _KINDS: dict[Any, Kind] = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_COMMON = frozenset({*ReadParams.__struct_fields__, *DestructiveParams.__struct_fields__})
+_COMMON = frozenset(
+    {*LeanParams.__struct_fields__, *DestructiveParams.__struct_fields__, "budget_tokens"}
+)
 _KEPT = frozenset({"kb"})  # by profiles, of the params
 # Names of files, and what kbproc itself has given out, mean themselves.
 _NO_TEXTS = frozenset(

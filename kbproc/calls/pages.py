@@ -14,7 +14,9 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ListParams
+from kbproc.calls.lean import fitting
 from kbproc.calls.reply import Reply
+from kbproc.search.params import Search
 from kbproc.search.search import Answer
 
 K = TypeVar("K", int, str)
@@ -31,6 +33,7 @@ class Page(Generic[K]):
     def __init__(self, params: ListParams, kind: type[K]) -> None:
         """Raises input.invalid_params for a cursor that no list has given out."""
         self.after: K = decode_cursor(params.cursor, kind)
+        self.params = params
         self.limit = params.limit
         self.wanted = params.limit + 1
 
@@ -46,9 +49,10 @@ class Page(Generic[K]):
     ) -> Reply:
         """`found`: at most `wanted` items after `after`."""
         items = found[: self.limit]
-        last = key(items[-1]) if len(found) > self.limit else None
         data = [show(item) for item in items]
-        return page_reply(data, last=last, seq=seq, total=total, notice=notice)
+        count = fitting(self.params, self.params.budget_tokens, data)
+        last = key(items[count - 1]) if len(found) > count else None
+        return page_reply(data[:count], last=last, seq=seq, total=total, notice=notice)
 
 
 def page_reply(
@@ -71,15 +75,17 @@ def page_reply(
     )
 
 
-def found_reply(found: Answer) -> Reply:
+def found_reply(params: Search, found: Answer) -> Reply:
     """What a search answers, with its meta."""
     results = found.results
+    count = fitting(params, params.budget_tokens, results.results)
+    kept = msgspec.structs.replace(results, results=results.results[:count], returned=count)
     return Reply(
-        data=results,
+        data=kept,
         seq=found.freshness.seq,
-        count=results.returned,
+        count=count,
         total=results.total_matches,
-        has_more=found.has_more,
+        has_more=found.has_more or count < results.returned,
         hint=found.hint,
         notice=found.notice or None,
         freshness=found.freshness,

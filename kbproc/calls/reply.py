@@ -17,7 +17,7 @@ from kbproc.store.state import Freshness
 
 
 class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What every result says of itself."""
+    """What every result says of itself. `lean`: members were left out, as was asked for."""
 
     schema: str
     seq: int
@@ -32,6 +32,7 @@ class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
     duplicate: bool | UnsetType = UNSET
     notice: list[str] | UnsetType = UNSET
     freshness: Freshness | UnsetType = UNSET
+    lean: bool | UnsetType = UNSET
 
 
 class Reply(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,16 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.params import DestructiveParams, Params, ReadParams, WriteParams, decode_params
+from kbproc.base.params import (
+    DestructiveParams,
+    LeanParams,
+    Params,
+    ReadParams,
+    WriteParams,
+    decode_params,
+)
 from kbproc.calls.call import Call
+from kbproc.calls.lean import check_fields, is_lean, lean
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
 from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
@@ -38,6 +46,7 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     _check_scope(call, method, own=call.peer.actor != DEFAULT_ACTOR)
     params = _with_kb(decode_params(method.decoder, raw), raw, call.peer.kb)
     params = _located(params, call.peer.cwd)
+    check_fields(params, method.result)
     _bind(call, method)
     # An agent may hold fewer scopes than its process.
     _check_scope(call, method, own=call.agent is not None)
@@ -154,6 +163,8 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
         fields["dry_run"] = True
     if method.needs_store and (damage := call.library.store.log.damage) is not None:
         fields["notice"] = [*fields.get("notice", []), f"{damage} {_DAMAGED}"]
+    if isinstance(params, LeanParams) and is_lean(params):
+        data, fields["lean"] = lean(params, data), True
     took = round(call.host.monotonic_ms() - started, 3)
     _logger.debug("%s answered in %s ms at position %s", method.name, took, fields["seq"])
     return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))

@@ -171,6 +171,27 @@ def result_schema(method: Method) -> dict[str, Any]:
     return full
 
 
+def lean_schema(method: Method) -> dict[str, Any]:
+    """Of a result from which the caller has left out members: none of `data` must be there."""
+    full = result_schema(method)
+    meta = full["properties"]["meta"]
+    bare: dict[str, Any] = _without_required(full)
+    bare["properties"]["meta"] = meta
+    return bare
+
+
+def _without_required(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_required(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_required(part)
+        for name, part in schema.items()
+        if name != "required" or not isinstance(part, list)
+    }
+
+
 def event_schema(name: str) -> dict[str, Any]:
     """The `params` of an event notification."""
     kinds = [kinds[name] for kinds in (PROCESS_EVENTS, STREAM_EVENTS) if name in kinds]
@@ -216,13 +237,15 @@ class Checker:
     """Validates what goes out; a validator is compiled when first needed."""
 
     def __init__(self) -> None:
-        self._results: dict[str, Any] = {}
+        self._results: dict[tuple[str, bool], Any] = {}
 
     def result(self, method: Method, value: Any) -> str | None:
         """None, or where and how `value` breaks its schema."""
-        validator = self._results.get(method.name)
+        lean = bool(value["meta"].get("lean"))
+        validator = self._results.get((method.name, lean))
         if validator is None:
-            validator = self._results[method.name] = _compile(lambda: result_schema(method))
+            make = lean_schema if lean else result_schema
+            validator = self._results[method.name, lean] = _compile(lambda: make(method))
         return _complaint(validator, value)
 
     def event(self, name: str, value: Any) -> str | None:

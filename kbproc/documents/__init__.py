@@ -4,6 +4,6 @@ Refuses to know: the wire, agents and search.
 
 Offers: chains · chunk · content · deletion · document · entry · ingest · kb · lookup ·
     revision · selection
-May import: base · events · sources · views · store · embedding
+May import: base · text · events · sources · views · store · embedding
 Light: yes
 """

@@ -10,11 +10,15 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import there_is_no
-from kbproc.views.catalog.rows import ChunkRow
+from kbproc.text.passage import passage
+from kbproc.views.catalog.rows import ChunkRow, marks_of
 
 
 class ChunkView(Struct, kw_only=True, frozen=True):
-    """A chunk as it is shown: `chunk_index` counts from 0 within its document."""
+    """A chunk as it is shown: `chunk_index` counts from 0 within its document.
+
+    `start_line` and `end_line` where the source is text.
+    """
 
     id: int
     document_id: int
@@ -22,9 +26,13 @@ class ChunkView(Struct, kw_only=True, frozen=True):
     text: str
     page: int | None
     section: str | None
+    page_end: int | None
+    start_line: int | None
+    end_line: int | None
 
 
 def shown(row: ChunkRow) -> ChunkView:
+    where = passage(marks_of(row.marks), row.text, 0, len(row.text))
     return ChunkView(
         id=row.id,
         document_id=row.document_id,
@@ -32,6 +40,9 @@ def shown(row: ChunkRow) -> ChunkView:
         text=row.text,
         page=row.page,
         section=row.section,
+        page_end=where.page_end or row.page,
+        start_line=where.start_line,
+        end_line=where.end_line,
     )
 
 

@@ -1,7 +1,7 @@
 """From a source's bytes to a document's content.
 
 Owns: parsing in the pool, keeping the source, what of a document's own tags and
-metadata can be used, and cutting a document afresh.
+metadata can be used, the whole text of a document, and cutting it afresh.
 Refuses to know: formats (sources/parse/), files and folders (ingest.py).
 """
 
@@ -15,13 +15,16 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import check_metadata, clean_tags
+from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.embedding.parsers import Parsers
-from kbproc.events.document import ChunkText
+from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten
 from kbproc.sources.blobs import Blobs
+from kbproc.sources.parse.formats import is_text, source_text
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
+from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
@@ -75,10 +78,7 @@ def read_content(
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
-        chunks=[
-            ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
-            for c in parsed.chunks
-        ],
+        chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
         sha256=intake.blobs.put(data),
         size_bytes=len(data),
         tags=_usable_tags(parsed.tags),
@@ -122,6 +122,27 @@ def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> str:
+    """The source's own characters where it is a text, else what its parser read in it.
+
+    Where chunks of it are hidden, what the others hold. Raises store.corrupt if the source
+    is missing.
+    """
+    type = PARSED_AS.get(row.type, row.type)
+    if is_text(type) and not _hides_some(queries, row.id):
+        given = row.path is None and row.url is None  # by a method, and kept as UTF-8
+        data = blobs.get(row.sha256)
+        return data.decode() if given else source_text(data, type, row.title)
+    return whole_text(chunk.content for chunk in queries.chunks_of(row.id))
+
+
+def _hides_some(queries: Queries, id: int) -> bool:
+    """Whether chunks were hidden since the document was written last."""
+    kinds = [event.type for event in queries.events_of_document(id)]
+    since = kinds[::-1].index(DocWritten.tag()) if DocWritten.tag() in kinds else 0
+    return ChunkDeleted.tag() in kinds[len(kinds) - since :]
+
+
 def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongWrite) -> bool:
     """True if the chunks came out differently and are now a new revision."""
     name = Path(row.path).name if row.path else row.title
@@ -129,8 +150,8 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
     content = read_content(intake, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
     content = msgspec.structs.replace(content, doc_type=row.type)
     with store.reading() as snapshot:
-        old = [(c.text, c.page, c.section) for c in snapshot.queries.chunks_of(row.id)]
-    if old == [(c.text, c.page, c.section) for c in content.chunks]:
+        old = [chunk.content for chunk in snapshot.queries.chunks_of(row.id)]
+    if old == content.chunks:
         return False
 
     def decide(here: Here) -> Decision:

@@ -13,16 +13,24 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import Scalar
+from kbproc.events.document import ChunkText
 from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.rows import ChunkRow, DocumentRow
+from kbproc.views.catalog.rows import DocumentRow
+
+_GAP = "\n\n"
 
 
-def whole_text(chunks: Iterable[ChunkRow]) -> str:
+def whole_text(chunks: Iterable[ChunkText]) -> str:
     """The text that was cut into `chunks`, without what they repeat."""
     parts: list[str] = []
     for chunk in chunks:
-        parts.append(" " if chunk.overlap else "\n\n" if parts else "")
-        parts.append(chunk.text[chunk.overlap :].lstrip() if chunk.overlap else chunk.text)
+        new = chunk.text[chunk.overlap :]
+        if chunk.joint is not None:
+            parts += (chunk.joint if parts else "", new)
+        elif chunk.overlap:  # cut before joints were kept
+            parts += (" ", new.lstrip())
+        else:
+            parts += (_GAP if parts else "", new)
     return "".join(parts)
 
 

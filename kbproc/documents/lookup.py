@@ -105,8 +105,8 @@ def refuse_others(rows: Iterable[DocumentRow], *, method: str, field: str) -> No
     for row in rows:
         if row.type in _OWN_METHODS:
             what, instead = _OWN_METHODS[row.type]
-            if row.deleted_at is not None:
-                instead = "Undo its deletion with events.revert."
+            if row.deleted_at is not None or (row.type, method) == ("note", "doc.restore"):
+                instead = _way_back(row)
             raise KbprocError(
                 "input.invalid_params",
                 f"{row.id} is a{'n' * (what == 'entry')} {what}, and "
@@ -115,6 +115,14 @@ def refuse_others(rows: Iterable[DocumentRow], *, method: str, field: str) -> No
                 hint=instead,
                 detail={"id": row.id, "type": row.type},
             )
+
+
+def _way_back(row: DocumentRow) -> str:
+    """How an entry or a note becomes again what it was."""
+    if row.type == "note":
+        then = f"as_of {row.touched - 1}" if row.deleted_at else "as_of"
+        return f"note.get with {then} shows it as it was; note.put brings that back."
+    return f"events.revert with seqs [{row.touched}] undoes its deletion."
 
 
 def check_revision(row: DocumentRow, expected: int | None) -> None:

@@ -47,6 +47,7 @@ TitlePart = Annotated[
 ]
 CreatedAfter = Annotated[Instant, Meta(description="only what came later; RFC 3339")]
 CreatedBefore = Annotated[Instant, Meta(description="only what came earlier; RFC 3339")]
+UpdatedAfter = Annotated[Instant, Meta(description="only what was made or changed later; RFC 3339")]
 
 
 class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +90,7 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     given["kbs"] = kbs_of(getattr(selection, "kb", None))
     given["tags"] = clean_tags(given["tags"]) if given.get("tags") else None
     given["metadata"] = given.get("metadata") or None
-    for name in ("created_after", "created_before"):
+    for name in ("created_after", "created_before", "updated_after"):
         if given.get(name) is not None:
             given[name] = instant(given[name], field=f"$.params.{name}")
     return DocumentFilter(**{**given, **more})

@@ -3,6 +3,6 @@
 Refuses to know: records, positions, and how a view applies an event.
 
 Offers: agent · codec · document · entry · event · kb · upkeep
-May import: base
+May import: base · text
 Light: yes
 """

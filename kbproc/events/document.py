@@ -14,18 +14,23 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Concerned, Event
+from kbproc.text.passage import Mark
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A chunk as the parser of its day cut it: a later parser never changes history.
 
-    The first `overlap` characters of `text` repeat the chunk before.
+    The first `overlap` characters of `text` repeat the chunk before. `joint`: what stood
+    between the two; None: a blank line, or nobody knows. `marks`: where in its source each
+    part of `text` stands, if `page` and `section` do not say it for all of it.
     """
 
     text: str
     page: int | None = None
     section: str | None = None
     overlap: int = 0
+    joint: str | None = None
+    marks: list[Mark] = []
 
 
 class DocWritten(Event, frozen=True, tag="doc.written"):

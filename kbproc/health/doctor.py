@@ -285,7 +285,7 @@ def compare(store: Store) -> dict[str, list[str]]:
 
 
 def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
-    from kbproc.views.fulltext.digest import differing_chunks
+    from kbproc.health.fulltext import differing_chunks
     from kbproc.views.fulltext.index import FullText
     from kbproc.views.fulltext.search import FullTextSnapshot
 

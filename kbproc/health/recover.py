@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from kbproc.events.agent import AgentDeleted, AgentWritten
-from kbproc.events.document import ChunkText, DocDeleted, DocWritten, FileCleared, FileFailed
+from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
@@ -274,10 +274,7 @@ def _written(
         source_sha256=row.sha256,
         size_bytes=row.size_bytes,
         first_chunk=chunks[0].id if chunks and in_a_row else next_chunk,
-        chunks=[
-            ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
-            for c in chunks
-        ],
+        chunks=[chunk.content for chunk in chunks],
         parser=row.parser,
         path=row.path,
         url=row.url,

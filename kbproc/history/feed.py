@@ -83,9 +83,12 @@ class ShownRecord(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class Wanted(Struct, kw_only=True, frozen=True):
     """What a reader asks for; None lets everything through.
 
-    `most_bytes` is how long one shown record may be as JSON.
+    `since`, `until`: from that moment on, and before that one. `most_bytes` is how long one
+    shown record may be as JSON.
     """
 
+    since: str | None = None
+    until: str | None = None
     types: tuple[str, ...] | None = None
     actor: str | None = None
     document_id: int | None = None
@@ -144,6 +147,8 @@ def show(record: Record, wanted: Wanted) -> ShownRecord | None:
     if record.lost is not UNSET:
         return _record(record, [], lost=record.lost) if wanted.all else None
     if wanted.actor is not None and wanted.actor != record.actor:
+        return None
+    if wanted.since is not None and record.ts < wanted.since:
         return None
     events = codec.decode(record.events)
     kept = [index for index, event in enumerate(events) if wanted.fits(event)]
@@ -229,6 +234,8 @@ def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_b
     found: list[ShownRecord] = []
     scanned, size = after_seq, 0
     for record in records:
+        if wanted.until is not None and record.ts >= wanted.until:
+            return Page(records=found, scanned=seq, seq=seq)
         shown = show(record, wanted)
         if shown is not None:
             size += len(_encode(shown))

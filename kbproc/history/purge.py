@@ -282,8 +282,8 @@ def _erase_vectors(reached: Reach, trace: Trace) -> int:
 
 
 def _erase_views(store: Store) -> None:
-    query.remove_copies(store.folder)
     rebuild.rebuild(store)
+    query.remove_copies(store.folder)  # of the old catalog; nobody can copy that any more
 
 
 def resume(reached: Reach) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.gate import Gate
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.past import PastModel
 from kbproc.log.record import START, Position
@@ -60,12 +61,17 @@ class Past:
             self.fulltext.rebuild(follow.all_rows(self.catalog), position)
         self.vectors = _vectors_at(embedding, folder, self.catalog, position)
         self.model = PastModel(embedding, self.vectors, position.seq)
-        with contextlib.closing(self.readers.borrow()) as queries:
-            self.published = Published(queries.head(), self.fulltext.snapshot(), queries.roster())
-        self.users = 0
+        self.published = self._publish()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._embed_missing(embedding)
+
+    def _publish(self) -> Published:
+        queries = self.readers.borrow()
+        try:
+            return Published(queries.head(), self.fulltext.snapshot(), queries.roster())
+        finally:
+            self.readers.give_back(queries)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -129,19 +135,33 @@ class Past:
         self.fulltext.close()
 
 
+class _Moment:
+    """A position that is asked for; `making` is held while its past is opened or closed."""
+
+    def __init__(self) -> None:
+        self.making = threading.Lock()
+        self.past: Past | None = None
+        self.users = 0
+
+
 class Pasts:
-    """Those that are open, newest use last, and those that lie on disk."""
+    """Those that are open, newest use last, and those that lie on disk.
+
+    Whoever asks for one that is open waits for nobody; others wait for theirs to be made.
+    """
 
     def __init__(self, store: Store, embedding: Callable[[], Embedding]) -> None:
         """`embedding`: the store's, which may be another one by the next time."""
         self._store = store
         self._embedding = embedding
-        self._open: OrderedDict[int, Past] = OrderedDict()
-        self._lock = threading.Lock()
+        self._moments: OrderedDict[int, _Moment] = OrderedDict()
+        self._lock = threading.Lock()  # of the moments and their users; held for no work
+        self._gate = Gate()
 
     def __len__(self) -> int:
         """How many are open."""
-        return len(self._open)
+        with self._lock:
+            return sum(moment.past is not None for moment in self._moments.values())
 
     @property
     def folder(self) -> Path:
@@ -150,31 +170,59 @@ class Pasts:
     @contextlib.contextmanager
     def at(self, seq: int) -> Iterator[Past]:
         """The past at `seq`, made if need be. Raises store.*."""
-        with self._lock:
-            past = self._open.get(seq) or self._make(seq)
-            self._open.move_to_end(seq)
-            past.users += 1
-            self._forget_oldest()
-        try:
-            yield past
-        finally:
+        with self._gate.inside():
             with self._lock:
-                past.users -= 1
+                moment = self._moments.setdefault(seq, _Moment())
+                self._moments.move_to_end(seq)
+                moment.users += 1
+            try:
+                yield self._opened(moment, seq)
+            finally:
+                with self._lock:
+                    moment.users -= 1
                 self._forget_oldest()
+
+    def _opened(self, moment: _Moment, seq: int) -> Past:
+        if (past := moment.past) is not None:
+            return past
+        with moment.making:
+            if moment.past is None:
+                moment.past = self._make(seq)
+            return moment.past
 
     def _make(self, seq: int) -> Past:
         store, folder = self._store, self.folder / f"{seq:012d}"
         record = next(store.log.read(seq - 1, seq), None) if seq else None
         position = START if record is None else record.position
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        past = self._open[seq] = Past(store, self._embedding(), folder, position)
-        return past
+        return Past(store, self._embedding(), folder, position)
 
     def _forget_oldest(self) -> None:
-        unused = [seq for seq, past in self._open.items() if not past.users]
-        for seq in unused[: max(0, len(self._open) - OPEN)]:
-            self._open.pop(seq).close()
-        kept = {f"{seq:012d}" for seq in self._open}
+        """Closes what is open beyond OPEN, and removes what lies on disk beyond KEPT."""
+        for seq, moment, past in self._too_many():
+            if past is not None:
+                past.close()
+            with self._lock:
+                if not moment.users:  # else somebody waits for it to be opened again
+                    del self._moments[seq]
+            moment.making.release()
+        with self._lock:
+            self._remove_spare()
+
+    def _too_many(self) -> list[tuple[int, _Moment, Past | None]]:
+        """The oldest that nobody reads, each with its lock held: who comes now, waits."""
+        with self._lock:
+            unused = [(seq, m) for seq, m in self._moments.items() if not m.users]
+            spare = unused[: max(0, len(self._moments) - OPEN)]
+            taken = [(seq, m, m.past) for seq, m in spare if m.making.acquire(blocking=False)]
+            for _, moment, _ in taken:
+                moment.past = None
+            return taken
+
+    def _remove_spare(self) -> None:
+        if not self.folder.exists():
+            return
+        kept = {f"{seq:012d}" for seq in self._moments}
         folders = sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         spare = [path for path in folders if path.name not in kept]
         for path in spare[: max(0, len(folders) - KEPT)]:
@@ -182,21 +230,24 @@ class Pasts:
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        """Nothing of the past is left on disk, and nothing is made meanwhile."""
-        with self._lock:
-            self._close_all()
+        """Nothing of the past is left on disk, and nothing is made meanwhile.
+
+        Waits for whoever reads one.
+        """
+        with self._gate.closed():
+            self.close()
             shutil.rmtree(self.folder, ignore_errors=True)
             yield
 
     def close(self) -> None:
         with self._lock:
-            self._close_all()
-
-    def _close_all(self) -> None:
-        """Whoever reads one may end in peace."""
-        for past in self._open.values():
-            past.close()
-        self._open.clear()
+            moments = list(self._moments.values())
+            self._moments.clear()
+        for moment in moments:
+            with moment.making:
+                if moment.past is not None:
+                    moment.past.close()
+                    moment.past = None
 
 
 def _catalog_at(store: Store, folder: Path, position: Position) -> Catalog:

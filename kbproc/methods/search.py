@@ -18,11 +18,11 @@ from kbproc.search.params import Search
     result=Results,
     shown=as_hits,
     summary="Search by words and by meaning.",
-    when_to_use="To find passages that answer a question. Scores are absolute: a best hit above "
-    "0.5 is on the topic, one below 0.2 says that the store knows nothing of it.",
+    when_to_use="To find passages that answer a question. data.confidence none says that the "
+    "store knows nothing of it, related that the text has to be read first.",
     scope="doc:read",
     more_scopes=["knowledge:read", "note:read"],  # without them it shows no entries, no notes
-    errors=["resource.not_found"],
+    errors=["resource.not_found", "model.unavailable"],
     positional=["query"],
     examples=[
         Example(params={"query": "install git"}, what="words and meaning"),
@@ -33,4 +33,4 @@ from kbproc.search.params import Search
 def search(call: Call, params: Search) -> Reply:
     with call.state(params) as state:
         found = service.run(state, params, now=call.moment(params))
-    return found_reply(found)
+    return found_reply(params, found)

@@ -234,9 +234,7 @@ def _line_of(
         parser=row.parser,
         sha256=row.sha256,
         size_bytes=row.size_bytes,
-        chunks=[
-            Chunk(text=c.text, page=c.page, section=c.section, overlap=c.overlap) for c in chunks
-        ],
+        chunks=[Chunk(**msgspec.structs.asdict(row.content)) for row in chunks],
         pages=row.pages,
         source_base64=source,
         entry=entry,

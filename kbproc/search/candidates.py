@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kbproc.search.confidence import LEAST_SCORE
 from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.analysis import Query
@@ -101,15 +102,17 @@ class Mixed:
     def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
         """`wanted`: only so many of the blended best are asked for; None: every candidate.
 
-        The total counts all of them all the same.
+        The total counts all of them all the same, and every chunk that a word matches.
         """
-        words = self._by_word(size) if mode == "hybrid" else {}
+        words, matches = self._by_word(size) if mode == "hybrid" else ({}, 0)
         near = self._near(size, ef_search)
+        least = LEAST_SCORE / (VECTOR_WEIGHT if mode == "hybrid" else 1)
+        near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
         word_ranks = {id: rank for rank, id in enumerate(words, 1)}
         near_ranks = {id: rank for rank, id in enumerate(near, 1)}
         bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
         scores, cosines, kept = words, near, list({**words, **near})
-        total = len(kept)
+        total = max(matches, len(kept))
         if mode == "hybrid":
             cosines = near | self._missing_cosines([id for id in words if id not in near])
             # What words have not found among their best has no more than the last of those.
@@ -131,17 +134,17 @@ class Mixed:
         whole = len(words) < size and len(near) < size
         return Pool(candidates=candidates, bound=bound, total=total, exact=False, whole=whole)
 
-    def _by_word(self, size: int) -> dict[int, float]:
-        """chunk id → BM25, best first."""
+    def _by_word(self, size: int) -> tuple[dict[int, float], int]:
+        """chunk id → BM25, best first, and how many there are."""
         if self._query.reason:
-            return {}
+            return {}, 0
         hits = self._fulltext.search(self._query, size, restriction=self._restriction)
-        return dict(zip(hits.chunk_ids, hits.raw_scores, strict=True))
+        return dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)), hits.total
 
     def _near(self, size: int, ef_search: int) -> dict[int, float]:
         """chunk id → cosine, nearest first; phrases and excluded words bind here, too."""
         if self._query.phrases:
-            return self._near_among(list(self._by_word(size)))
+            return self._near_among(list(self._by_word(size)[0]))
         while True:
             ids, cosines = self._vectors.search(
                 self._vector, size, restriction=self._restriction, ef_search=ef_search
@@ -193,6 +196,11 @@ def _in_reach(
     last = best[-1] - _ROUNDING if len(best) == wanted else 0.0
     room = FULLTEXT_WEIGHT * most / bound
     return [id for id, low in least.items() if low + (0.0 if id in words else room) >= last]
+
+
+def everything(snapshot: Snapshot) -> Restriction:
+    """All that may be seen."""
+    return restriction_of(snapshot, DocumentFilter())
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:

@@ -1,53 +1,118 @@
-"""Why a search has found nothing.
+"""What a search says beside its hits: why there is none, what a low score means, and how
+the query was read.
 
-Owns: the sentence for `meta.hint`.
+Owns: the sentences for `meta.hint`, and phrases that are nowhere.
 Refuses to know: how candidates are found and scored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
 from kbproc.base.wording import plural
 from kbproc.search import fusion
-from kbproc.search.candidates import Pool, restriction_of
+from kbproc.search.candidates import Pool, everything
 from kbproc.search.params import Search
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.analysis import Query
 from kbproc.views.catalog.filters import DocumentFilter
 
+if TYPE_CHECKING:
+    from kbproc.search.hits import Results
+
 _INCLUDE = "include_superseded and include_expired show them."
 
 
-def why_nothing(
-    snapshot: Snapshot,
-    params: Search,
-    query: Query,
-    *,
-    mode: str,
-    filter: DocumentFilter,
-    pool: Pool,
-    notice: list[str],
-) -> str:
-    """One sentence that says what to change. `mode` is the one that could be served."""
-    if not _chunks(snapshot):
-        if params.types == ["knowledge"]:
-            return "No entry is there yet: store one with knowledge.store."
-        return "The store is empty: add documents with doc.ingest or doc.create."
-    greatest = _greatest_score(params.fusion, mode)
-    if params.min_score is not None and params.min_score > greatest:
-        return (
-            f"min_score {params.min_score:g} is above {greatest:g}, "
-            f"the greatest score of {params.fusion}."
-        )
-    if pool.total and params.narrows:
-        return f"{pool.total} candidates were left out by min_score or min_similarity."
-    if pool.total:
-        matches = plural(pool.total, "match", "matches")
-        return f"offset {params.offset} is beyond the last of {matches}."
-    if query.reason and mode == "fts":
-        return query.reason
-    if mode == "none":
-        return notice[0]
-    return _why_no_candidate(snapshot, query, filter)
+def loosen(snapshot: Snapshot, query: Query) -> tuple[Query, list[str]]:
+    """The query without phrases that no chunk holds: their words count; and what to say of it."""
+    if not query.phrases:
+        return query, []
+    seen = everything(snapshot)
+    kept = tuple(p for p in query.phrases if snapshot.fulltext.holds(Query(p, (p,)), seen))
+    lost = [_quoted(phrase) for phrase in query.phrases if phrase not in kept]
+    said = [f"No chunk holds the phrase {', nor '.join(lost)}: its words count."] if lost else []
+    return replace(query, phrases=kept), said
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return f"“{' '.join(words)}”"
+
+
+class Asked(Struct, frozen=True):
+    """A search that was run. `mode` is the one that could be served."""
+
+    snapshot: Snapshot
+    params: Search
+    query: Query
+    mode: fusion.Mode
+    filter: DocumentFilter
+
+    def remark(self, results: Results, best: float) -> str | None:
+        """What to know of the hits; None: nothing."""
+        return " ".join(self._remarks(results, best)) or None
+
+    def _remarks(self, results: Results, best: float) -> Iterator[str]:
+        if results.confidence != "likely":
+            yield _LOW[results.confidence].format(best=best)
+            if unknown := self._unknown():
+                yield f"No chunk holds {unknown}."
+        if self.query.excluded:
+            yield f"Chunks with {', '.join(map(_quoted, self.query.excluded))} are left out."
+
+    def why_nothing(self, pool: Pool) -> str:
+        """One sentence that says what to change."""
+        params = self.params
+        if not _chunks(self.snapshot):
+            if params.types == ["knowledge"]:
+                return "No entry is there yet: store one with knowledge.store."
+            return "The store is empty: add documents with doc.ingest or doc.create."
+        greatest = _greatest_score(params.fusion, self.mode)
+        if params.min_score is not None and params.min_score > greatest:
+            return (
+                f"min_score {params.min_score:g} is above {greatest:g}, "
+                f"the greatest score of {params.fusion}."
+            )
+        if pool.total and params.narrows:
+            return f"{pool.total} candidates were left out by min_score or min_similarity."
+        if pool.total and not params.offset:
+            return f"Only words that nearly all chunks hold were found, not {self._unknown()}."
+        if pool.total:
+            matches = plural(pool.total, "match", "matches")
+            return f"offset {params.offset} is beyond the last of {matches}."
+        if self.query.reason:
+            return self.query.reason
+        return self._why_no_candidate()
+
+    def _why_no_candidate(self) -> str:
+        snapshot, filter = self.snapshot, self.filter
+        if not filter.is_open and not snapshot.queries.count(filter):
+            what = "entry" if filter.types == ["knowledge"] else "document"
+            return f"No {what} matches the filters; leave some out."
+        seen = everything(snapshot)
+        matches = snapshot.fulltext.search(self.query, 1, restriction=seen).total
+        if matches and filter.is_open:
+            found = _all(matches, "match", "matches")
+            return f"The entries that hold {found} are superseded or have expired; " + _INCLUDE
+        if matches:
+            return f"The filters removed {_all(matches, 'match', 'matches')}; leave some out."
+        if unknown := self._unknown():
+            return f"No chunk holds {unknown}; try other words."
+        return "No chunk matches; try fewer phrases and excluded words."
+
+    def _unknown(self) -> str:
+        """The query's words that stand in no chunk that may be seen."""
+        seen = everything(self.snapshot)
+        return ", ".join(self.snapshot.fulltext.unknown_words(self.query, seen))
+
+
+_LOW = {
+    "none": "The best score is {best:.2f}: the store seems to know nothing of it.",
+    "related": "The best score is {best:.2f}: related, but perhaps no answer.",
+}
 
 
 def _chunks(snapshot: Snapshot) -> int:
@@ -65,20 +130,3 @@ def _greatest_score(kind: str, mode: str) -> float:
         return 1.0
     channels = 2 if mode == "hybrid" else 1
     return round(channels / (fusion.RRF_K + 1), fusion.PLACES)
-
-
-def _why_no_candidate(snapshot: Snapshot, query: Query, filter: DocumentFilter) -> str:
-    if not filter.is_open and not snapshot.queries.count(filter):
-        what = "entry" if filter.types == ["knowledge"] else "document"
-        return f"No {what} matches the filters; leave some out."
-
-    everything = restriction_of(snapshot, DocumentFilter())
-    matches = snapshot.fulltext.search(query, 1, restriction=everything).total
-    if matches and filter.is_open:
-        found = _all(matches, "match", "matches")
-        return f"The entries that hold {found} are superseded or have expired; " + _INCLUDE
-    if matches:
-        return f"The filters removed {_all(matches, 'match', 'matches')}; leave some out."
-    if snapshot.sight is None and (unknown := snapshot.fulltext.unknown_words(query)):
-        return f"No chunk holds {', '.join(unknown)}; try other words."
-    return "No chunk matches; try fewer phrases and excluded words."

@@ -14,12 +14,19 @@ from msgspec import Struct
 
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
+from kbproc.search.confidence import Confidence
+from kbproc.text.passage import Mark, Passage, passage
 from kbproc.text.snippet import Snippet
-from kbproc.views.catalog.rows import HitRow
+from kbproc.views.catalog.rows import HitRow, marks_of
 
 
 class HitSource(Struct, kw_only=True, frozen=True):
-    """Where a hit stands. `chunk_index` counts from 0."""
+    """Where a hit stands. `chunk_index` counts from 0.
+
+    Pages, section and lines are those of the passage in the chunk that answers best, or
+    of the whole chunk where no word of it matches; lines where the source is text.
+    `cite`: the source as it can be cited.
+    """
 
     document_id: int
     title: str
@@ -31,6 +38,10 @@ class HitSource(Struct, kw_only=True, frozen=True):
     total_chunks: int
     tags: list[str]
     kb: str
+    page_end: int | None
+    start_line: int | None
+    end_line: int | None
+    cite: str
 
 
 class Breakdown(Struct, kw_only=True, frozen=True):
@@ -61,11 +72,14 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Results(Struct, kw_only=True, frozen=True):
+    """`confidence`: whether the store knows an answer, by the best score of all matches."""
+
     query: str
     results: list[Hit]
     total_matches: int
     total_is_exact: bool
     returned: int
+    confidence: Confidence
 
 
 def hit_of(
@@ -83,24 +97,55 @@ def hit_of(
         text=row.text,
         snippet=short.text,
         highlights=short.highlights,
-        source=HitSource(
-            document_id=row.document_id,
-            title=row.title,
-            path=row.path or row.url,
-            type=row.type,
-            page=row.page,
-            section=row.section,
-            chunk_index=row.idx,
-            total_chunks=row.chunk_count,
-            tags=list(row.tags),
-            kb=row.kb,
-        ),
+        source=_source_of(row, short),
         confidence=row.confidence,
         expires_at=row.expires_at,
         superseded_by=row.superseded_by,
         head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
         explain=explain,
     )
+
+
+def _source_of(row: HitRow, short: Snippet) -> HitSource:
+    marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
+    where = passage(marks, row.text, *(short.best or (0, len(row.text))))
+    section = where.section if short.best else row.section
+    return HitSource(
+        document_id=row.document_id,
+        title=row.title,
+        path=row.path or row.url,
+        type=row.type,
+        page=where.page,
+        section=section,
+        chunk_index=row.idx,
+        total_chunks=row.chunk_count,
+        tags=list(row.tags),
+        kb=row.kb,
+        page_end=where.page_end,
+        start_line=where.start_line,
+        end_line=where.end_line,
+        cite=_cite(row, where, section),
+    )
+
+
+def _cite(row: HitRow, where: Passage, section: str | None) -> str:
+    """The title, and what helps most to find the passage: a page, else a section, else lines
+    of the file.
+    """
+    parts = [row.title]
+    if row.type == "knowledge":
+        return row.title
+    if where.page is not None:
+        parts.append(_range("p. ", "pp. ", where.page, where.page_end))
+    elif section is not None:
+        parts.append(f"§ {section}")
+    if row.path and where.start_line is not None and (len(parts) == 1 or row.type == "code"):
+        parts.append(_range("line ", "lines ", where.start_line, where.end_line))
+    return ", ".join(parts)
+
+
+def _range(one: str, many: str, first: int, last: int | None) -> str:
+    return f"{one}{first}" if last in (None, first) else f"{many}{first}–{last}"
 
 
 def explanation(

@@ -28,7 +28,7 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> Hit:
     source = hit["source"]
     tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
     labels = f" [{source['type']}]{tags}"
-    if source["type"] == "knowledge":  # whoever wants its text asks for it by its id
+    if source["type"] == "knowledge":
         labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
     return Hit(
         score=hit["score"],
@@ -36,7 +36,15 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> Hit:
         labels=labels,
         snippet=hit["snippet"],
         more=hit.get("explain") or {},
+        where=_where(hit),
     )
+
+
+def _where(hit: dict[str, Any]) -> str:
+    """What to ask for next: the ids, and the file or page."""
+    source = hit["source"]
+    path = f"  {source['path']}" if source["path"] else ""
+    return f"document {source['document_id']}, chunk {hit['chunk_id']}{path}"
 
 
 def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
@@ -48,7 +56,8 @@ def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
 
 def _head(results: dict[str, Any], first: int) -> str:
     total, shown = results["total_matches"], len(results["results"])
-    matches = plural(total, "match", "matches")
+    weak = "weak " if shown and results["confidence"] == "none" else ""
+    matches = plural(total, f"{weak}match", f"{weak}matches")
     last = first + shown - 1
     showing = f"top {shown}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
     tail = f", showing {showing}" if shown else ""
@@ -57,6 +66,9 @@ def _head(results: dict[str, Any], first: int) -> str:
 
 def title_of(source: dict[str, Any]) -> str:
     """With page and section, as it is cited."""
-    page = f" (p.{source['page']})" if source.get("page") is not None else ""
+    page = ""
+    if (first := source.get("page")) is not None:
+        last = source.get("page_end", first)
+        page = f" (p.{first})" if last == first else f" (p.{first}–{last})"
     section = f" §{source['section']}" if source["section"] else ""
     return f"{source['title']}{page}{section}"

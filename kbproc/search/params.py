@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import DocumentId, Tags
 from kbproc.documents import selection
 
@@ -51,6 +51,11 @@ Fusion = Annotated[
 SnippetChars = Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")]
 Explain = Annotated[bool, Meta(description="say how each score came about")]
 Highlight = Annotated[bool, Meta(description="where the snippet matches")]
+Text = Annotated[bool, Meta(description="the whole text of each hit, beside its snippet")]
+
+
+def without_text(text: bool) -> frozenset[str]:
+    return frozenset() if text else frozenset({"text"})
 
 
 class Search(PastParams, kw_only=True, frozen=True):
@@ -87,6 +92,11 @@ class Search(PastParams, kw_only=True, frozen=True):
     snippet_chars: SnippetChars = 240
     explain: Explain = False
     highlight: Highlight = True
+    text: Text = True
+    budget_tokens: BudgetTokens | None = None
+
+    def left_out(self) -> frozenset[str]:
+        return without_text(self.text)
 
     @property
     def narrows(self) -> bool:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.errors import KbprocError
 from kbproc.documents import lookup, selection
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
-from kbproc.search.hints import why_nothing
+from kbproc.search.confidence import LEAST_SCORE, confidence
+from kbproc.search.hints import Asked, loosen
 from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.params import Search
 from kbproc.store.snapshot import Moved, Snapshot
@@ -101,38 +103,43 @@ class _Searching:
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.queries, self.params.kb)
         mode = self._mode_and_vector()
+        self.query, loosened = loosen(self.snapshot, self.query)
         pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
         page, rows = self._page(ranked)
         hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
+        best = self._best(pool, ranked, mode)
         results = Results(
             query=self.params.query,
             results=hits,
             total_matches=len(ranked) if self.params.narrows else pool.total,
             total_is_exact=pool.exact,
             returned=len(hits),
+            confidence=confidence(best, mode),
         )
-        hint = None
-        if not hits:
-            hint = why_nothing(
-                self.snapshot,
-                self.params,
-                self.query,
-                mode=mode,
-                filter=self.filter,
-                pool=pool,
-                notice=self.notice,
-            )
-        freshness = self.state.freshness(self.snapshot)
+        asked = Asked(self.snapshot, self.params, self.query, mode, self.filter)
+        hint = asked.remark(results, best) if hits else asked.why_nothing(pool)
         return Answer(
             results=results,
             has_more=len(ranked) > self.wanted,
-            hint=hint,
+            hint=" ".join([*loosened, *([hint] if hint else [])]) or None,
             notice=self.notice,
-            freshness=freshness,
+            freshness=self.state.freshness(self.snapshot),
         )
 
+    def _best(self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode) -> float:
+        """The highest score that is absolute, whatever the hits are ranked by."""
+        if self.params.fusion == "blend":
+            return ranked[0][1].score if ranked else 0.0
+        kept = {id for id, _ in ranked}
+        scores = (
+            fusion.blend(bm25=c.bm25, cosine=c.cosine, bound=pool.bound, mode=mode).score
+            for c in pool.candidates
+            if c.chunk_id in kept
+        )
+        return max(scores, default=0.0)
+
     def _enough(
-        self, mode: str, restriction: Restriction
+        self, mode: fusion.Mode, restriction: Restriction
     ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
         """A pool, and its candidates, best first, of each document as many as are wanted.
 
@@ -150,8 +157,11 @@ class _Searching:
                 return pool, spread
             size *= 4
 
-    def _mode_and_vector(self) -> str:
-        """The mode that can be served; hybrid without a model is fts, and says so."""
+    def _mode_and_vector(self) -> fusion.Mode:
+        """The mode that can be served; hybrid without a model is fts, and says so.
+
+        Raises model.unavailable where meaning alone is asked for.
+        """
         self.vector: NDArray[np.float32] | None = None
         if self.params.mode == "fts":
             return "fts"
@@ -159,20 +169,19 @@ class _Searching:
         if self.vector is None or self.vectors is None:
             why = why or "No vector is there yet."
             if self.params.mode == "vector":
-                self.notice.append(f"Mode vector can't be served. {why}")
-                return "none"
+                message = f"Mode vector can't be served. {why}"
+                hint = "Use mode hybrid or fts, which search words; doctor tells of the model."
+                raise KbprocError("model.unavailable", message, field="$.params.mode", hint=hint)
             self.notice.append(f"Only words are searched. {why}")
             return "fts"
         return self.params.mode
 
-    def _pool(self, mode: str, restriction: Restriction, size: int) -> Pool:
+    def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> Pool:
         params, snapshot = self.params, self.snapshot
-        if mode == "fts":
+        if mode == "fts" or self.vector is None or self.vectors is None:
             limit = _MOST_FETCHED if params.narrows else self.wanted + 1
             limit = max(limit, size) if params.per_document else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
-        if self.vector is None or self.vectors is None:
-            return Pool(candidates=[], bound=0.0, total=0, exact=False)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
             vectors=self.vectors.snapshot(),
@@ -185,15 +194,12 @@ class _Searching:
 
     # -------------------------------------------------------------------- scores
 
-    def _ranked(self, pool: Pool, mode: str) -> list[tuple[int, fusion.Fused]]:
+    def _ranked(self, pool: Pool, mode: fusion.Mode) -> list[tuple[int, fusion.Fused]]:
         """Best first."""
-        channels: Any = "hybrid" if mode == "none" else mode
         candidates = self._near_enough(pool)
-        fused = {c.chunk_id: self._fused(c, pool.bound, channels) for c in candidates}
-        ranked = fusion.ordered(fused)
-        if self.params.min_score is not None:
-            ranked = [entry for entry in ranked if entry[1].score >= self.params.min_score]
-        return ranked
+        fused = {c.chunk_id: self._fused(c, pool.bound, mode) for c in candidates}
+        least = max(self.params.min_score or 0.0, LEAST_SCORE)
+        return [entry for entry in fusion.ordered(fused) if entry[1].score >= least]
 
     def _near_enough(self, pool: Pool) -> list[Candidate]:
         least = self.params.min_similarity
@@ -201,7 +207,7 @@ class _Searching:
             return pool.candidates
         return [c for c in pool.candidates if c.cosine is not None and c.cosine >= least]
 
-    def _fused(self, candidate: Candidate, bound: float, mode: Any) -> fusion.Fused:
+    def _fused(self, candidate: Candidate, bound: float, mode: fusion.Mode) -> fusion.Fused:
         if self.params.fusion == "rrf":
             return fusion.rrf(
                 fts_rank=candidate.fts_rank,

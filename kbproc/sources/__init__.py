@@ -3,6 +3,6 @@
 Refuses to know: documents, stores and events.
 
 Offers: blobs · chunk · parse.formats · parse.pool · parse.worker · walk · web
-May import: base
+May import: base · text
 Light: yes
 """

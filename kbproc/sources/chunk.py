@@ -7,16 +7,19 @@ Refuses to know: formats, models; a token counter is handed in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 import msgspec
 
 from kbproc.sources.parse.blocks import PATH, Block, Kind
+from kbproc.text.passage import Mark
 
 TokenCounter = Callable[[str], int]
 """Tokens of a text as the model reads it, its special tokens included."""
 
+# Between blocks.
+_GAP = "\n\n"
 MAX_TOKENS = 256
 MIN_TOKENS = 32
 # A wordpiece model takes a word of over 100 characters for one unknown token,
@@ -27,15 +30,19 @@ _TINY = 0.25
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One passage. `page` and `section` are those of its first new words.
+    """One passage. `page` is that of its first new words, `section` what its parts share.
 
-    The first `overlap` characters of `text` repeat the chunk before.
+    The first `overlap` characters of `text` repeat the chunk before. `joint`: what stood
+    between the two; None: a blank line. `marks`: where in the source each part of `text`
+    stands, if `page` and `section` do not say it for all of it.
     """
 
     text: str
     page: int | None = None
     section: str | None = None
     overlap: int = 0
+    joint: str | None = None
+    marks: list[Mark] = []
 
 
 def embed_text(
@@ -123,17 +130,21 @@ def chunk(
     for section, run in groupby(blocks, key=lambda block: block.section):
         pieces += _pack(list(run), budget.of(section), budget, overlap)
     joined = _join_tiny(pieces, budget)
-    return [chunk for piece in joined for chunk in _fitted(piece, budget)]
+    return list(_chunks(fit for piece in joined for fit in _fitted(piece, budget)))
 
 
 class _Atom(msgspec.Struct):
-    """A stretch of a block that is not cut further; `opens` where the block begins."""
+    """A stretch of a block that is not cut further, from the block's character `start` on."""
 
+    block: Block
+    start: int
     text: str
     cost: int
-    page: int | None
-    kind: Kind
-    opens: bool
+
+    @property
+    def opens(self) -> bool:
+        """Whether the block begins with it."""
+        return self.start == 0
 
 
 class _Piece(msgspec.Struct):
@@ -153,7 +164,7 @@ class _Piece(msgspec.Struct):
 
 
 def _text(atoms: list[_Atom]) -> str:
-    parts = [f"\n\n{a.text}" if a.opens and i else a.text for i, a in enumerate(atoms)]
+    parts = [_GAP + a.text if a.opens and i else a.text for i, a in enumerate(atoms)]
     return "".join(parts)
 
 
@@ -197,9 +208,9 @@ def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> lis
     pieces = [_Piece(section=section, atoms=[])]
     for block in blocks:
         piece = pieces[-1]
-        whole = _Atom(block.text, budget.cost(block.text), block.page, block.kind, True)
+        whole = _Atom(block, 0, block.text, budget.cost(block.text))
         used = piece.cost
-        turned = bool(piece.atoms) and piece.atoms[-1].page != block.page
+        turned = bool(piece.atoms) and piece.atoms[-1].block.page != block.page
         if used and (turned or used + whole.cost > limit) and used >= limit / 2:
             piece = _Piece(section=section, atoms=[])
             pieces.append(piece)
@@ -207,7 +218,7 @@ def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> lis
         if used + whole.cost <= limit:
             piece.atoms.append(whole)
         else:
-            _spill(pieces, _atoms(whole, limit, budget), limit, overlap)
+            _spill(pieces, _atoms(block, limit, budget), limit, overlap)
     return [piece for piece in pieces if piece.atoms]
 
 
@@ -229,7 +240,7 @@ def _overlap(atoms: list[_Atom], room: int) -> list[_Atom]:
     kept: list[_Atom] = []
     for atom in reversed(atoms[1:]):
         room -= atom.cost
-        if room < 0 or atom.kind != "prose":
+        if room < 0 or atom.block.kind != "prose":
             break
         kept.insert(0, atom)
         if atom.opens:
@@ -281,10 +292,13 @@ _FINER: dict[Kind, tuple[Callable[[str], list[str]], ...]] = {
 }
 
 
-def _atoms(block: _Atom, limit: int, budget: _Budget) -> list[_Atom]:
+def _atoms(block: Block, limit: int, budget: _Budget) -> list[_Atom]:
     """A block's sentences or lines; those over `limit` cut finer."""
-    texts = _finer(block.text, _FINER[block.kind], limit, budget)
-    return [_Atom(t, cost, block.page, block.kind, not i) for i, (t, cost) in enumerate(texts)]
+    atoms, start = [], 0
+    for text, cost in _finer(block.text, _FINER[block.kind], limit, budget):
+        atoms.append(_Atom(block, start, text, cost))
+        start += len(text)
+    return atoms
 
 
 def _finer(
@@ -349,15 +363,14 @@ def _shared(left: _Piece, right: _Piece) -> str | None:
     return PATH.join(larger if nested else a[:same]) or None
 
 
-def _fitted(piece: _Piece, budget: _Budget) -> Iterator[Chunk]:
-    """The piece as a chunk; halved where its tokens are more than the sum of its parts.
+def _fitted(piece: _Piece, budget: _Budget) -> Iterator[_Piece]:
+    """The piece; halved where its tokens are more than the sum of its parts.
 
     For wordpiece they never are; for tokenizers that see across white space they may be.
     """
-    text = piece.text
-    if budget.fits(piece.section, text.strip()) or len(text.strip()) < 2:
-        new = piece.atoms[piece.repeated :]
-        yield from _chunk(piece, text, new[0].page)
+    text = piece.text.strip()
+    if budget.fits(piece.section, text) or len(text) < 2:
+        yield piece
     elif len(piece.atoms) > 1:
         middle = max(1, len(piece.atoms) // 2)
         for atoms, repeated in (
@@ -369,9 +382,8 @@ def _fitted(piece: _Piece, budget: _Budget) -> Iterator[Chunk]:
     else:
         atom = piece.atoms[0]
         middle = _middle(atom.text)
-        halves = (atom.text[:middle], atom.text[middle:])
-        for half in halves:
-            part = _Atom(half, 0, atom.page, atom.kind, atom.opens)
+        for start, half in ((0, atom.text[:middle]), (middle, atom.text[middle:])):
+            part = _Atom(atom.block, atom.start + start, half, 0)
             yield from _fitted(_Piece(piece.section, [part]), budget)
 
 
@@ -381,11 +393,65 @@ def _middle(text: str) -> int:
     return min(ends, key=lambda end: abs(end - len(text) // 2), default=len(text) // 2)
 
 
-def _chunk(piece: _Piece, text: str, page: int | None) -> Iterator[Chunk]:
-    repeated = len(_text(piece.atoms[: piece.repeated]))
-    body = text.lstrip("\n") if piece.atoms[0].kind == "code" else text.lstrip()
-    body = body.rstrip()
-    if body.strip():
-        lead = len(text) - len(text.lstrip())
-        overlap = max(0, min(repeated - lead, len(body))) if repeated else 0
-        yield Chunk(text=body, page=page, section=piece.section, overlap=overlap)
+def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
+    """Chunks without the blank space at their ends, which goes into the next one's joint."""
+    gap: str | None = None
+    for piece in pieces:
+        text, repeated = piece.text, len(_text(piece.atoms[: piece.repeated]))
+        blank = "\n" if piece.atoms[0].block.kind == "code" else None
+        start = len(text) - len(text.lstrip(blank))
+        end = max(start, len(text.rstrip()))
+        joint = "" if gap is None else gap + _GAP * piece.atoms[piece.repeated].opens
+        if start == end:
+            gap = None if gap is None else joint + text[repeated:]
+            continue
+        overlap = max(0, min(repeated, end) - start)
+        joint += text[repeated:start]
+        yield Chunk(
+            text=text[start:end],
+            page=piece.atoms[piece.repeated].block.page,
+            section=piece.section,
+            overlap=overlap,
+            joint=None if gap is None or (joint == _GAP and not overlap) else joint,
+            marks=_marks(piece, text, start, end),
+        )
+        gap = text[max(end, repeated) :]
+
+
+def _marks(piece: _Piece, text: str, start: int, end: int) -> list[Mark]:
+    """Where the characters of `text` from `start` to before `end` stand in the source."""
+    marks: list[Mark] = []
+    shown = text[start:end]
+    for at, block, within in _stretches(piece, start, end):
+        line = None if block.line is None else block.line + block.text.count("\n", 0, within)
+        page = next((page for turn, page in reversed(block.turns) if turn <= within), block.page)
+        mark = Mark(at - start, page, block.section, line)
+        if not marks or not _goes_on(marks[-1], mark, shown):
+            marks.append(mark)
+    plain = Mark(0, piece.atoms[piece.repeated].block.page, piece.section)
+    return [] if marks == [plain] else marks
+
+
+def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, int]]:
+    """(character of the piece, block, character of the block), wherever a block begins or a
+    page turns, the first at `start`."""
+    found: list[tuple[int, Block, int]] = []
+    at = 0
+    for i, atom in enumerate(piece.atoms):
+        at += len(_GAP) if atom.opens and i else 0
+        turns = [turn for turn, _ in atom.block.turns if 0 <= turn - atom.start < len(atom.text)]
+        for within in [atom.start, *turns] if atom.opens or not i else turns:
+            place = at + within - atom.start
+            if place <= start:
+                found = [(start, atom.block, within + start - place)]
+            elif place < end:
+                found.append((place, atom.block, within))
+        at += len(atom.text)
+    return found
+
+
+def _goes_on(last: Mark, mark: Mark, text: str) -> bool:
+    """Whether `last` says all that `mark` says."""
+    if (last.page, last.section) != (mark.page, mark.section):
+        return False
+    return mark.line == last.line_at(text, mark.at)

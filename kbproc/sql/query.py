@@ -85,8 +85,12 @@ def copies_of(folder: Path) -> Path:
 
 
 def remove_copies(folder: Path) -> None:
-    """Removes every copy of the store's catalog; a query that runs keeps what it has opened."""
-    shutil.rmtree(copies_of(folder), ignore_errors=True)
+    """Removes every copy of the store's catalog; a query that runs keeps what it has opened.
+
+    Waits for one that is being made until its query has opened it.
+    """
+    with _copying:
+        shutil.rmtree(copies_of(folder), ignore_errors=True)
 
 
 def _never() -> bool:

@@ -21,7 +21,8 @@ VIEWS = (
 # From the catalog's tables to what docs/sql.md tells of. Nothing hidden stays behind.
 SHOW = """
 drop table tokens; drop table head; drop index chunks_id;
-alter table chunks drop column overlap; alter table chunks rename idx to chunk_index;
+alter table chunks drop column overlap; alter table chunks drop column joint;
+alter table chunks drop column marks; alter table chunks rename idx to chunk_index;
 alter table kbs rename to knowledge_bases;
 delete from documents where deleted_at is not null;
 alter table documents drop column parser; alter table documents drop column deleted_at;

@@ -2,7 +2,7 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · snippet
+Offers: analysis · passage · snippet
 May import: nothing
 Light: yes
 """

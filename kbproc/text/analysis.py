@@ -170,12 +170,14 @@ class Query:
 _QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
+_OPTION = re.compile(r"[A-Za-z0-9]{1,2}")
+
 
 def parse_query(text: str) -> Query:
     """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`; every string is a query.
 
-    An unbalanced quote counts as a space, and `--flag` is a plain word. Stop words
-    are left out unless nothing else remains.
+    An unbalanced quote counts as a space; `--flag` and a short option such as `-x` or
+    `-rf` are plain words. Stop words are left out unless nothing else remains.
     """
     said: list[str] = []
     sought: list[str] = []
@@ -183,7 +185,7 @@ def parse_query(text: str) -> Query:
     excluded: list[tuple[str, ...]] = []
     for minus, phrase, plain in _CLAUSE.findall(text.translate(_QUOTES)):
         found = tuple(words(phrase or plain))
-        if minus and found:
+        if minus and found and not _OPTION.fullmatch(plain):
             excluded.append(found)
             continue
         said += found

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from kbproc.text.analysis import UNSPACED, stems, words
 
 ELLIPSIS = "…"
+BEST_CHARS = 240  # a passage that answers is about so long
 _ODD = "\x01"
 _REACH = 40  # how far a cut looks for a word border; text without spaces has none
 _MOST_MATCHES = 200  # of one kind: a long text of one word stays cheap
@@ -25,10 +26,15 @@ Centre = Literal["densest", "first"]
 
 
 class Snippet(NamedTuple):
-    """`highlights` are (start, end) character offsets into `text`."""
+    """`highlights` are (start, end) character offsets into `text`.
+
+    `best`: where in the whole text most of the words stand together, as (start, end),
+    however long the snippet is and wherever it was cut; None where none matches.
+    """
 
     text: str
     highlights: list[tuple[int, int]]
+    best: tuple[int, int] | None = None
 
 
 class _Match(NamedTuple):
@@ -56,7 +62,8 @@ def snippet(
         for m in found
         if m.start < end and m.end > start
     ]
-    return Snippet(head + body + tail, _merge(inside))
+    best = _tight(found, _densest(found, BEST_CHARS)) if found else None
+    return Snippet(head + body + tail, _merge(inside), best)
 
 
 _BLANKS = dict.fromkeys([*range(32), 127], " ")
@@ -159,6 +166,17 @@ def _densest(found: list[_Match], room: int) -> tuple[int, int]:
         distinct = sum(count > 0 for count in inside.values())
         if distinct > best:
             best, span = distinct, (found[left].start, match.end)
+    return span
+
+
+def _tight(found: list[_Match], span: tuple[int, int]) -> tuple[int, int]:
+    """Without leading words that come again further on."""
+    inside = [match for match in found if span[0] <= match.start and match.end <= span[1]]
+    again = Counter(match.word for match in inside)
+    for match in inside:
+        if again[match.word] == 1:
+            return match.start, span[1]
+        again[match.word] -= 1
     return span
 
 

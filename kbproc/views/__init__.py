@@ -3,7 +3,7 @@
 Refuses to know: who asks, who may see, and when a view follows.
 
 Offers: catalog.catalog · catalog.filters · catalog.queries.all · catalog.reader ·
-    catalog.rows · follower · fulltext.digest · fulltext.index · fulltext.search · restriction ·
+    catalog.rows · follower · fulltext.index · fulltext.search · restriction ·
     soundness · vectors.check · vectors.search · vectors.view
 May import: base · text · log · events · models
 Light: no

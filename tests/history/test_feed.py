@@ -36,6 +36,30 @@ from tests.kit.talk import Kept, Message, Process, Session, as_bytes, cancel, re
 ITEM = b'"type":"item"'
 
 
+def test_what_happened_since_and_until(session: Session) -> None:
+    host: Any = session.store.host
+    host.pass_until("2026-01-01T10:00:00+00:00")
+    session.data("doc.create", title="A", text="alpha", client_token="a")
+    host.pass_until("2026-01-02T10:00:00+00:00")
+    session.data("doc.create", title="B", text="beta")
+    host.pass_until("2026-01-03T10:00:00+00:00")
+    session.data("doc.create", title="C", text="gamma")
+
+    def read(**params: Any) -> list[str]:
+        page = session.ask("events.read", types=["doc.written"], **params)["result"]
+        assert page["meta"]["has_more"] is False
+        return [record["ts"][:10] for record in page["data"]]
+
+    assert read(since="2026-01-02") == ["2026-01-02", "2026-01-03"]
+    assert read(since="2026-01-02T10:00:00Z", until="2026-01-03") == ["2026-01-02"]
+    assert read(until="2026-01-02T10:00:00Z") == ["2026-01-01"]
+    assert read(since="2026-01-04") == []
+    every = session.data("events.read", since="2026-01-02T00:00:00+01:00")
+    assert [record["ts"][:10] for record in every] == ["2026-01-02", "2026-01-03"]
+    error = session.error("events.read", since="yesterday")
+    assert error["field"] == "$.params.since"
+
+
 class Client:
     """A connection of its own to a session's service, which subscribes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from kbproc.health import doctor
 from kbproc.log import record
 from kbproc.store import lane
 from kbproc.store.decision import Request
+from kbproc.text.analysis import parse_query
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
 from tests.kit.faults import as_killed
 from tests.kit.knowledge import agent, check, entry, note, revive, supersede
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
 PHRASE = "xylophone quarantine"
@@ -158,6 +161,31 @@ def test_the_same_bytes_elsewhere_stay(session: Session) -> None:
     done = purge(session, one)
     assert done["sources"] == 0
     assert session.data("doc.download", id=two)["size_bytes"] == len("shared text")
+
+
+def test_whoever_reads_the_past_ends_in_peace(session: Session) -> None:
+    fill(session, 6)
+    session.embedded()
+    pasts, before = session.library.pasts, session.store.seq
+    plan = session.error("store.purge", document_ids=[1])["plan"]
+    purging = threading.Thread(
+        target=session.data,
+        args=("store.purge",),
+        kwargs={"document_ids": [1], "confirm": plan["plan_hash"]},
+    )
+    with pasts.at(before) as then:
+        purging.start()
+        until(lambda: session.store.seq > before, "the record of the purge")
+        for _ in range(100):
+            with then.reading() as snapshot:
+                assert snapshot.queries.chunk_total() >= 6
+                query = parse_query("git")
+                assert snapshot.fulltext.search(query, 10).total == len(
+                    snapshot.fulltext.search(query, 10).chunk_ids
+                )
+    purging.join(PATIENCE)
+    assert not purging.is_alive()
+    assert session.error("doc.get", id=1, as_of=before)["type"] == "resource.not_found"
 
 
 def test_the_plan_names_what_goes(session: Session) -> None:

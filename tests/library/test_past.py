@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from typing import Any
 
 import pytest
 
 from kbproc.library import past
+from kbproc.store import follow
+from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
 from tests.kit.corpus import QUESTIONS, change, confirmed, fill
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
 READS: list[tuple[str, dict[str, Any]]] = [
@@ -133,6 +136,56 @@ def test_one_that_is_read_stays(session: Session) -> None:
         for seq in range(4, 9):
             session.data("doc.list", as_of=seq)
         assert snapshot.queries.chunk_total() == 2
+
+
+def test_an_open_moment_waits_for_nobody(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(session, 3)
+    session.data("doc.list", as_of=4)
+    begun, goes_on = threading.Event(), threading.Event()
+    replay = follow.replay
+
+    def slow(*given: Any) -> None:
+        begun.set()
+        assert goes_on.wait(PATIENCE)
+        replay(*given)
+
+    monkeypatch.setattr(follow, "replay", slow)
+    making = threading.Thread(target=_opened, args=(session, 3))
+    making.start()
+    try:
+        assert begun.wait(PATIENCE)
+        assert len(session.data("doc.list", as_of=4)) == 2
+    finally:
+        goes_on.set()
+        making.join(PATIENCE)
+    assert len(session.data("doc.list", as_of=3)) == 1
+
+
+def _opened(session: Session, seq: int) -> None:
+    with session.library.pasts.at(seq):
+        pass
+
+
+def test_many_ask_for_many_moments(session: Session) -> None:
+    """Each is opened, read, closed and opened again while others are."""
+    fill(session, 6)
+    wrong: list[Any] = []
+
+    def ask(start: int) -> None:
+        for n in range(30):
+            seq = (start + n * 5) % 6 + 3  # the second record makes a knowledge base
+            with session.library.pasts.at(seq) as then, then.reading() as snapshot:
+                if len(snapshot.queries.documents(DocumentFilter())) != seq - 2:
+                    wrong.append(seq)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert wrong == []
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(session.library.pasts) <= past.OPEN
 
 
 def test_a_chunk_of_then_gets_its_vector(open_session: OpenSession) -> None:

@@ -605,3 +605,28 @@ def test_a_note_is_written_by_its_agent(session: Session) -> None:
     assert agent.data("note.get", slug="todo")["updated_by"] == "gitea"
     plan = agent.error("note.delete", slug="todo")["plan"]  # its own
     agent.data("note.delete", slug="todo", confirm=plan["plan_hash"])
+
+
+def test_the_way_back_of_a_note(session: Session) -> None:
+    """doc.restore brings back no note, and says what does."""
+    made = put(session, "todo", "# To do\n\nFirst.")
+    put(session, "todo", "# To do\n\nSecond.")
+    live = session.error("doc.restore", ids=[made["id"]], revision=1)
+    assert live["hint"] == "note.get with as_of shows it as it was; note.put brings that back."
+    before = session.store.seq
+    approved(session, "note.delete", agent="gitea", slug="todo")
+    hint = session.error("doc.restore", ids=[made["id"]])["hint"]
+    assert hint == f"note.get with as_of {before} shows it as it was; note.put brings that back."
+    then = get(session, "todo", as_of=before)
+    assert put(session, "todo", then["text"])["title"] == "To do"
+
+
+def test_notes_that_have_changed_since(session: Session) -> None:
+    host: Any = session.store.host
+    host.pass_until("2026-01-01T10:00:00+00:00")
+    put(session, "old", "old")
+    host.pass_until("2026-01-02T10:00:00+00:00")
+    put(session, "new", "new")
+    listed = session.ask("note.list", agent="gitea", updated_after="2026-01-02")["result"]
+    assert [note["slug"] for note in listed["data"]] == ["new"]
+    assert listed["meta"]["total"] == 1

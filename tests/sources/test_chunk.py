@@ -6,6 +6,7 @@ import importlib.util
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, embed_text, sentences
 from kbproc.sources.chunk import token_counter as load
 from kbproc.sources.parse.blocks import Block
+from kbproc.text.passage import Mark, Passage, passage
 
 SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river. "
 
@@ -46,8 +48,19 @@ def assert_sound(blocks: list[Block], chunks: list[Chunk], **rest: object) -> No
         assert one.text.strip()
         whole = embed_text(title, one.section, one.text, max_tokens=most)  # type: ignore[arg-type]
         assert count(whole) <= most  # type: ignore[operator]
-    again = "".join(solid(one.text[one.overlap :]) for one in chunks)
-    assert again == "".join(solid(block.text) for block in blocks)
+    assert joined(chunks).strip() == "\n\n".join(block.text for block in blocks).strip()
+    for one in chunks:
+        at = [mark.at for mark in one.marks]
+        assert at == sorted(set(at)) and at[:1] in ([], [0]) and max(at, default=0) < len(one.text)
+
+
+def joined(chunks: list[Chunk]) -> str:
+    """As a reader sees the text: no seam shows where it was cut."""
+    parts = [
+        ("\n\n" if one.joint is None and i else one.joint or "") + one.text[one.overlap :]
+        for i, one in enumerate(chunks)
+    ]
+    return "".join(parts)
 
 
 words = st.text(
@@ -88,6 +101,43 @@ def test_any_blocks_with_the_real_tokenizer(
     count = real_counter()
     chunks = cut(blocks, title=title, max_tokens=most, overlap=overlap, count=count)
     assert_sound(blocks, chunks, title=title, count=count, max_tokens=most)
+
+
+lines = st.lists(
+    st.sampled_from(["", "a.", "  b b b.", "word " * 30, "x" * 700, "中文。" * 20]), max_size=40
+)
+
+
+@given(lines, st.sampled_from(["prose", "code"]), st.sampled_from([0, 40]))
+def test_marks_name_the_lines_of_the_source(all: list[str], kind: Any, overlap: int) -> None:
+    """Blocks as parsers make them: lines that follow each other, blank ones between blocks."""
+    blocks, start = [], 0
+    for i in range(len(all) + 1):
+        if i == len(all) or not all[i]:
+            if text := "\n".join(all[start:i]):
+                blocks.append(Block(text=text, kind=kind, line=start + 1))
+            start = i + 1
+    for one in cut(blocks, max_tokens=64, overlap=overlap):
+        found = passage(one.marks, one.text, 0, len(one.text))
+        assert found.start_line and found.end_line
+        head, *_, tail = [*one.text.split("\n")] * 2
+        assert head in all[found.start_line - 1] and tail in all[found.end_line - 1]
+
+
+def test_marks_name_pages_and_sections() -> None:
+    chunks = cut(
+        [
+            Block(text="one", page=1, section="A"),
+            Block(text="two goes on", page=1, section="B", turns=((4, 2),)),
+            Block(text="three", page=2, section="B"),
+        ]
+    )
+    (only,) = chunks
+    assert (only.page, only.section) == (1, None)
+    assert only.marks == [Mark(0, 1, "A"), Mark(5, 1, "B"), Mark(9, 2, "B")]
+    at = only.text.index("goes")
+    assert passage(only.marks, only.text, at, at + 2) == Passage(page=2, page_end=2, section="B")
+    assert passage(only.marks, only.text, 0, 16) == Passage(page=1, page_end=2, section="A")
 
 
 @given(some_blocks)
@@ -140,7 +190,8 @@ def test_sections_that_can_stand_alone_are_not_mixed() -> None:
 
 def test_a_small_section_joins_its_neighbour_under_what_both_share() -> None:
     blocks = [Block(text="Tiny.", section="A > B"), Block(text="Small.", section="A > C")]
-    assert cut(blocks) == [Chunk(text="Tiny.\n\nSmall.", section="A")]
+    marks = [Mark(0, None, "A > B"), Mark(7, None, "A > C")]
+    assert cut(blocks) == [Chunk(text="Tiny.\n\nSmall.", section="A", marks=marks)]
 
 
 def test_an_intro_joins_the_larger_section_below_it() -> None:
@@ -183,7 +234,7 @@ def test_a_chunk_has_the_page_of_its_first_new_words() -> None:
 
 def test_short_pages_share_a_chunk() -> None:
     assert cut([Block(text="One.", page=1), Block(text="Two.", page=2)]) == [
-        Chunk(text="One.\n\nTwo.", page=1)
+        Chunk(text="One.\n\nTwo.", page=1, marks=[Mark(0, 1), Mark(6, 2)])
     ]
 
 

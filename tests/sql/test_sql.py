@@ -723,6 +723,27 @@ def test_a_copy_is_good_until_something_changes(session: Session) -> None:
     assert rows(session, "select title from documents") == [["New"]]
 
 
+def test_a_copy_stays_until_its_query_has_opened_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever removes all copies, a purge for one, waits so long."""
+    step, removing = sqlquery.Process.step, []
+
+    def slow(self: sqlquery.Process, name: str, *given: Any) -> Any:
+        if name == "open":
+            removing.append(
+                threading.Thread(target=sqlquery.remove_copies, args=(session.store.folder,))
+            )
+            removing[0].start()
+            removing[0].join(0.2)
+        return step(self, name, *given)
+
+    monkeypatch.setattr(sqlquery.Process, "step", slow)
+    assert session.data("sql.query", sql="select count(*) from documents")["rows"] == [[0]]
+    removing[0].join(PATIENCE)
+    assert not list(sqlquery.copies_of(session.store.folder).glob("*"))
+
+
 def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
     """In the lane, after another turn's rows have been folded in but not shown."""
     source = CatalogSource(

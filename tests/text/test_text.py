@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.text.analysis import STOP_WORDS, analyse, parse_query, stems, words
-from kbproc.text.snippet import ELLIPSIS, snippet
+from kbproc.text.snippet import ELLIPSIS, Centre, snippet
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
 
@@ -102,7 +102,9 @@ def test_stems_answer_word_for_word() -> None:
         ("git -state-of-the-art", ["git"], [], [("state", "of", "the", "art")]),
         ("git commit --amend", ["git", "commit", "amend"], [], []),
         ("well-known", ["well", "known"], [], []),
-        ('"unbalanced -x', ["unbalanced"], [], [("x",)]),
+        ('"unbalanced -xyz', ["unbalanced"], [], [("xyz",)]),
+        ("tar -x -rf", ["tar", "x", "rf"], [], []),
+        ('tar -"x"', ["tar"], [], [("x",)]),
         ("a AND (b OR c) NOT d", ["b", "c", "d"], [], []),
         ('"" -"" - + git', ["git"], [], []),
         ('say"this now"', ["say", "now"], [("this", "now")], []),
@@ -197,7 +199,16 @@ def test_without_a_match_a_snippet_is_the_beginning() -> None:
 
 
 def test_a_short_text_is_its_own_snippet_on_one_line() -> None:
-    assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)])
+    assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)], (4, 7))
+
+
+@pytest.mark.parametrize("chars", [20, 240, 2000])
+@pytest.mark.parametrize("centre", ["first", "densest"])
+def test_the_best_passage_does_not_depend_on_the_snippet(chars: int, centre: Centre) -> None:
+    text = "A backup. " + "Nothing of it. " * 50 + "Test each backup every night. " + "End. " * 50
+    found = snippet(text, ["test", "backup", "night"], chars, centre=centre).best
+    assert found and text[slice(*found)] == "Test each backup every night"
+    assert snippet(text, ["absent"], chars, centre=centre).best is None
 
 
 @given(
@@ -289,7 +300,7 @@ def test_the_first_match_stands_in_the_middle(
     pieces = [*before, gap, match, gap, *after]
     text, at = "".join(pieces), len("".join(before) + gap)
     terms = parse_query("git install cafe 防守").terms
-    shown, highlights = snippet(text, terms, chars, centre="first")
+    shown, highlights, _ = snippet(text, terms, chars, centre="first")
     assert len(shown) <= chars
 
     start, end = highlights[0]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from kbproc.base.params import PastListParams
 from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
@@ -14,6 +18,10 @@ from kbproc.documents.lookup import require
 
 class ListChunks(PastListParams, kw_only=True, frozen=True):
     document_id: DocumentId
+    text: Annotated[bool, Meta(description="the text of each chunk")] = True
+
+    def left_out(self) -> frozenset[str]:
+        return frozenset() if self.text else frozenset({"text"})
 
 
 @method(

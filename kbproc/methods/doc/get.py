@@ -6,12 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
+from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import document, lookup
+from kbproc.documents import content, document, lookup
 from kbproc.documents.document import Document
 
 
@@ -22,10 +23,13 @@ class Get(PastParams, kw_only=True, frozen=True):
     length: Annotated[int, Meta(ge=1, le=8 << 20, description="most characters of the text")] = (
         1 << 20
     )
+    budget_tokens: BudgetTokens | None = None
 
 
 class DocumentText(Document, kw_only=True, frozen=True):
-    """A document; `text` is its chunks, joined, from `offset` on."""
+    """A document; `text`, from `offset` on: of PDF and DOCX what was read in them, of every
+    other type the source's own characters.
+    """
 
     text: str | None = None
     text_length: int | None = None
@@ -51,8 +55,12 @@ def get(call: Call, params: Get) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         row = lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
+        more = None
         if params.text:
-            text = document.whole_text(snapshot.queries.chunks_of(row.id))
-            fields["text"] = text[params.offset : params.offset + params.length]
+            text = content.text_of(call.store.blobs, snapshot.queries, row)
+            part = text[params.offset : params.offset + params.length]
+            part = cut(part, params.budget_tokens)
+            fields["text"] = part
             fields["text_length"] = len(text)
-        return Reply(data=DocumentText(**fields), seq=snapshot.seq)
+            more = params.offset + len(part) < len(text)
+        return Reply(data=DocumentText(**fields), seq=snapshot.seq, has_more=more)

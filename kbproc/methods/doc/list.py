@@ -29,6 +29,7 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
     title_contains: selection.TitlePart | None = None
     created_after: selection.CreatedAfter | None = None
     created_before: selection.CreatedBefore | None = None
+    updated_after: selection.UpdatedAfter | None = None
 
 
 @method(
@@ -43,6 +44,7 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
     examples=[
         Example(params={"limit": 5}, what="the first five"),
         Example(params={"tags": ["release"]}, what="those with a tag"),
+        Example(params={"updated_after": "2026-01-31"}, what="what has changed since then"),
         Example(params={"limit": 0}, what="a limit out of range", exit=1),
     ],
 )

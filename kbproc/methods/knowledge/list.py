@@ -25,6 +25,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     min_confidence: asked.MinConfidence | None = None
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
+    updated_after: selection.UpdatedAfter | None = None
 
 
 def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
@@ -40,6 +40,11 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     snippet_chars: asked.SnippetChars = 240
     explain: asked.Explain = False
     highlight: asked.Highlight = True
+    text: asked.Text = True
+    budget_tokens: BudgetTokens | None = None
+
+    def left_out(self) -> frozenset[str]:
+        return asked.without_text(self.text)
 
 
 @method(
@@ -50,7 +55,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     summary="Search the knowledge entries by words and by meaning.",
     when_to_use="Before solving something again: has it been found out already? Hits are "
     "entries that hold now; superseded and expired ones come only when asked for.",
-    errors=["resource.not_found"],
+    errors=["resource.not_found", "model.unavailable"],
     positional=["query"],
     examples=[
         Example(params={"query": "ci cache"}, what="words and meaning"),
@@ -66,4 +71,4 @@ def search(call: Call, params: SearchEntries) -> Reply:
         found = service.run(
             state, wanted, now=call.moment(params), centre="first", task_id=task_id, owner=owner
         )
-    return found_reply(found)
+    return found_reply(wanted, found)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from kbproc.base.params import PastListParams
+from kbproc.base.values import instant
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply, Wait, once
+from kbproc.documents.selection import UpdatedAfter
 from kbproc.notes import note
 from kbproc.notes.note import AgentSlug, NoteHead
 
 
 class ListNotes(PastListParams, kw_only=True, frozen=True):
     agent: AgentSlug | None = None
+    updated_after: UpdatedAfter | None = None
 
 
 @method(
@@ -44,12 +47,14 @@ def _listed(call: Call, params: ListNotes) -> Reply:
     page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         agent = note.require_agent(state.published.roster, params.agent, call.agent)
-        found = snapshot.queries.notes(agent.slug, after=page.after, limit=page.wanted)
+        given = params.updated_after
+        since = "" if given is None else instant(given, field="$.params.updated_after")
+        found = snapshot.queries.notes(agent.slug, since=since, after=page.after, limit=page.wanted)
         return page.reply(
             found,
             note.head,
             key=lambda row: str(row.source_id),
             seq=snapshot.seq,
-            total=snapshot.queries.notes_count(agent.slug),
+            total=snapshot.queries.notes_count(agent.slug, since=since),
             notice=call.library.notebooks.warnings(agent) if params.as_of is None else None,
         )

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from kbproc.base.layout import Hit, Hits
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.calls.call import Call
+from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
 from kbproc.notes import note
@@ -27,6 +28,7 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
     fusion: Fusion = "blend"
     min_score: MinScore | None = None
     snippet_chars: SnippetChars = 240
+    budget_tokens: BudgetTokens | None = None
 
 
 class NoteHit(Struct, kw_only=True, frozen=True):
@@ -63,7 +65,7 @@ def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
     shown=as_hits,
     summary="Search an agent's notes, one hit a note.",
     when_to_use="To recall what was written down before; scores are absolute, as those of search.",
-    errors=["resource.not_found"],
+    errors=["resource.not_found", "model.unavailable"],
     positional=["query"],
     examples=[
         Example(params={"agent": "gitea", "query": "deploy hooks"}, what="an agent's notes"),
@@ -114,13 +116,14 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
         for hit in found.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
+    count = fitting(params, params.budget_tokens, hits)
     warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
     empty = f"{agent.slug} has no notes yet: note.put writes one."
     return Reply(
-        data=hits,
+        data=hits[:count],
         seq=found.freshness.seq,
-        count=len(hits),
-        has_more=found.has_more,
+        count=count,
+        has_more=found.has_more or count < len(hits),
         hint=found.hint if some else empty,
         notice=[*found.notice, *(warnings or [])] or None,
         freshness=found.freshness,

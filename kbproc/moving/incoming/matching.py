@@ -90,13 +90,10 @@ class IncomingDocument:
 
 def _content(store: SeenStore, document: Document) -> Content:
     """Where the source is missing, the text stands for it, as with a text that is added."""
-    chunks = [
-        ChunkText(text=c.text, page=c.page, section=c.section, overlap=c.overlap)
-        for c in document.chunks
-    ]
+    chunks = [ChunkText(**msgspec.structs.asdict(chunk)) for chunk in document.chunks]
     kind, data = str(document.doc_type), document.source_base64
     if data is None:
-        data = whole_text(chunks).encode()  # type: ignore[arg-type]
+        data = whole_text(chunks).encode()
         kind = "text" if kind in {"pdf", "docx"} else kind
     return Content(
         title=document.title,

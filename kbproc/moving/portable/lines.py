@@ -31,6 +31,7 @@ from kbproc.base.values import (
 from kbproc.documents.document import DocType
 from kbproc.documents.entry import MAX_BODY, TaskId
 from kbproc.notefiles.file import MOST_BYTES, NotANote, require_text
+from kbproc.text.passage import Mark
 
 _MOST = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -79,6 +80,8 @@ class Chunk(_Part, frozen=True):
     page: Count | None = None
     section: Annotated[str, Meta(max_length=1000)] | None = None
     overlap: Count = 0
+    joint: str | None = None
+    marks: list[Mark] = []
 
 
 class Entry(_Part, frozen=True):

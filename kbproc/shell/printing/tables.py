@@ -52,7 +52,7 @@ def result_text(
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
             _print(page, ["A dry run: this would be so.", ""])
-        _draw(page, _layout(method, params, data))
+        _draw(page, _lean(data) if meta.get("lean") else _layout(method, params, data))
     return _drawn(page)
 
 
@@ -63,6 +63,13 @@ def _layout(method: Method | None, params: dict[str, Any], data: Any) -> Layout:
     if isinstance(data, list):
         return Table(rows=data, columns=shown)
     return Record(members=data)
+
+
+def _lean(data: Any) -> Layout:
+    """Of whatever members were asked for."""
+    if isinstance(data, dict) and isinstance(data.get("results"), list):
+        data = data["results"]
+    return Table(rows=data) if isinstance(data, list) else Record(members=data)
 
 
 def item_lines(method: Method, item: dict[str, Any]) -> Iterator[str]:
@@ -178,6 +185,8 @@ def _hit(page: Console, number: int, hit: Hit) -> None:
     line.append(plain(hit.labels), "dim")
     page.print(line, soft_wrap=True)
     told = [f"{_label(name)}: {in_words(name, value)}" for name, value in hit.more.items()]
+    if hit.where:
+        told.append(plain(hit.where))
     for text in (" ".join(plain(hit.snippet).split()), *told):
         for part in Text(text).wrap(page, page.width - 3):
             page.print(f"   {part.plain.rstrip()}", soft_wrap=True)

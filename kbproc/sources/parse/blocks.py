@@ -29,13 +29,17 @@ _INVISIBLE = re.compile(
 class Block(msgspec.Struct, frozen=True, kw_only=True):
     """A paragraph, list, table or stretch of code: never cut by a parser for size.
 
-    `page` counts from 1. `section` is the path of headings, "Installation > Linux".
+    `page` counts from 1, and so does `line`, where in the source the text begins, if its
+    lines are those of the source. `section` is the path of headings, "Installation > Linux".
+    `turns`: (character, page), where a later page begins within the text.
     """
 
     text: str
     page: int | None = None
     section: str | None = None
     kind: Kind = "prose"
+    line: int | None = None
+    turns: tuple[tuple[int, int], ...] = ()
 
 
 class Parsed(msgspec.Struct, kw_only=True):

@@ -212,6 +212,7 @@ def _blocks(lines: list[str], sections: list[str | None]) -> list[Block]:
             continue
         text = "\n".join(lines[start:i])
         if text.strip():
-            blocks.append(Block(text=text, section=sections[i - 1], kind="code"))
+            section = sections[i - 1]
+            blocks.append(Block(text=text, section=section, kind="code", line=start + 1))
         start = i
     return blocks

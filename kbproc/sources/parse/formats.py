@@ -14,12 +14,13 @@ from typing import Protocol, cast
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Parsed, clean_text, clean_title
+from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title
 from kbproc.sources.parse.code import LANGUAGES, NAMES
-from kbproc.sources.parse.text import looks_like_text
+from kbproc.sources.parse.html import decode_page
+from kbproc.sources.parse.text import decode, looks_like_text
 
 # Raised whenever a parser gives other blocks for the same bytes.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -107,6 +108,19 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     return _cleaned(parsed)
 
 
+def is_text(type: str) -> bool:
+    """Whether a source of this type is text as people write it."""
+    return type in _TEXTUAL
+
+
+def source_text(data: bytes, type: str, name: str) -> str:
+    """The own characters of a source that is text.
+
+    Raises `input.unsupported_type` for bytes that are not of a readable kind.
+    """
+    return decode_page(data, name) if type == "html" else decode(data, name)[0]
+
+
 def _reason(error: Exception) -> str:
     said = " ".join(clean_text(str(error)).split())[:200]
     return f"{error.__class__.__name__}: {said}" if said else error.__class__.__name__
@@ -121,13 +135,17 @@ def _cleaned(parsed: Parsed) -> Parsed:
         for name, value in parsed.metadata.items()
         if (key := clean_title(name))
     }
-    blocks = (
-        msgspec.structs.replace(
-            block,
-            text=clean_text(block.text).strip("\n").rstrip(),
-            section=clean_title(block.section),
-        )
-        for block in parsed.blocks
-    )
+    blocks = map(_cleaned_block, parsed.blocks)
     parsed.blocks = [block for block in blocks if block.text and not block.text.isspace()]
     return parsed
+
+
+def _cleaned_block(block: Block) -> Block:
+    text = clean_text(block.text)
+    body = text.lstrip("\n")
+    return msgspec.structs.replace(
+        block,
+        text=body.rstrip(),
+        section=clean_title(block.section),
+        line=None if block.line is None else block.line + len(text) - len(body),
+    )

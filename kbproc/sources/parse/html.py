@@ -60,7 +60,7 @@ def parse(data: bytes, name: str) -> Parsed:
     """Blocks of a page. Raises `input.unsupported_type` when the bytes are not text."""
     from selectolax.lexbor import LexborHTMLParser
 
-    tree = LexborHTMLParser(clean_text(_decode(data, name)))
+    tree = LexborHTMLParser(clean_text(decode_page(data, name)))
     root = _main(tree)
     if root is None:
         return Parsed(blocks=[])
@@ -74,7 +74,11 @@ def parse(data: bytes, name: str) -> Parsed:
     return Parsed(title=words, blocks=reader.blocks)
 
 
-def _decode(data: bytes, name: str) -> str:
+def decode_page(data: bytes, name: str) -> str:
+    """Text in the encoding that its BOM or the page itself names, else as any text.
+
+    Raises `input.unsupported_type` for bytes that are not text.
+    """
     declared = _CHARSET.search(data[:4096])
     if declared and not data.startswith((codecs.BOM_UTF8, b"\xff\xfe", b"\xfe\xff")):
         label = declared[1].decode("ascii", "replace").lower()

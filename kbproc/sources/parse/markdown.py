@@ -30,10 +30,11 @@ def parse(data: bytes, name: str) -> Parsed:
     front, body = _front_matter(text)
     tokens = _tokens(body)
     title, shown_as_title = _title(front, tokens)
+    above = text.count("\n", 0, len(text) - len(body))
     metadata = {k: v for k, v in front.items() if k not in _OWN and _is_scalar(v)}
     return Parsed(
         title=title,
-        blocks=_blocks(tokens, body.split("\n"), shown_as_title),
+        blocks=_blocks(tokens, body.split("\n"), shown_as_title, above),
         tags=_tags(front),
         metadata={key: _scalar(value) for key, value in metadata.items()},
     )
@@ -126,7 +127,8 @@ def _plain(inline: Token) -> str:
     return "".join(parts).strip()
 
 
-def _blocks(tokens: list[Token], lines: list[str], shown_as_title: int) -> list[Block]:
+def _blocks(tokens: list[Token], lines: list[str], shown_as_title: int, above: int) -> list[Block]:
+    """`above`: how many lines stand before the first of `lines`."""
     headings, blocks = Headings(), []
     for i, token in enumerate(tokens):
         if token.level or token.map is None or token.nesting < 0:
@@ -136,8 +138,16 @@ def _blocks(tokens: list[Token], lines: list[str], shown_as_title: int) -> list[
             headings.enter(level, None if i == shown_as_title else _plain(tokens[i + 1]))
         text, kind = _text(token, tokens, i, lines)
         if text.strip():
-            blocks.append(Block(text=text, section=headings.section, kind=kind))
+            line = _line(token, token.map[0] + above + 1)
+            blocks.append(Block(text=text, section=headings.section, kind=kind, line=line))
     return blocks
+
+
+def _line(token: Token, first: int) -> int | None:
+    """Where the block's text begins: within the fence; of HTML without its tags nobody knows."""
+    if token.type == "html_block":
+        return None
+    return first + 1 if token.type == "fence" else first
 
 
 def _text(token: Token, tokens: list[Token], i: int, lines: list[str]) -> tuple[str, Kind]:

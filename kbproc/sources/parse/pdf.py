@@ -127,7 +127,10 @@ def _blocks(pages: list[str]) -> list[Block]:
         paragraphs = _paragraphs(page, words)
         if blocks and paragraphs and _runs_on(blocks[-1].text, paragraphs[0]):
             rest, paragraphs[0] = _first_sentence(paragraphs[0])
-            blocks[-1] = Block(text=_joined(blocks[-1].text, rest, words), page=blocks[-1].page)
+            last = blocks[-1]
+            text = _joined(last.text, rest, words)
+            turns = (*last.turns, (len(text) - len(rest), number))
+            blocks[-1] = Block(text=text, page=last.page, turns=turns)
         blocks += (Block(text=text, page=number) for text in paragraphs if text.strip())
     return blocks
 

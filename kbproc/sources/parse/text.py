@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from kbproc.base.errors import KbprocError
@@ -19,6 +20,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_GAP = re.compile(r"\n[ \t]*\n\s*?(?=[^\n])")
 _BY_LINE: dict[str, Kind] = {".csv": "table", ".tsv": "table", ".log": "code"}
 # Bytes that text doesn't hold: C0 but tab, breaks, backspace, and the shifts
 # and escape with which ISO 2022 switches alphabets.
@@ -63,10 +65,23 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.unsupported_type` for bytes that are not text.
     """
     text, encoding = decode(data, name)
-    parts = re.split(r"\n[ \t]*\n\s*?(?=[^\n])", clean_text(text).rstrip())
     kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
-    blocks = [Block(text=part, kind=kind) for part in parts if part.strip()]
+    blocks = [
+        Block(text=part, kind=kind, line=line)
+        for line, part in _paragraphs(clean_text(text).rstrip())
+        if part.strip()
+    ]
     return Parsed(blocks=blocks, metadata={} if encoding == "utf-8" else {"encoding": encoding})
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """With the line on which each begins."""
+    line, start = 1, 0
+    for gap in _GAP.finditer(text):
+        yield line, text[start : gap.start()]
+        line += text.count("\n", start, gap.end())
+        start = gap.end()
+    yield line, text[start:]
 
 
 def decode(data: bytes, name: str) -> tuple[str, str]:

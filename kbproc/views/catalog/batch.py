@@ -37,6 +37,7 @@ class Batch:
         self.db = db  # the tables, without what waits
         self._gathered: dict[type, Gathered] = {kind: kind() for kind in order}
         self._events: list[Row] = []
+        self._tokens: list[Row] = []
         self.next_document = 1
         self.next_chunk = 1
         self.roster_changed = False  # agents, or entries: see rows.Roster
@@ -60,6 +61,10 @@ class Batch:
         """One row of the table of events."""
         self._events.append(row)
 
+    def token(self, row: Row) -> None:
+        """One row of the table of what requests were answered."""
+        self._tokens.append(row)
+
     def gave_away(self, *, next_document: int, next_chunk: int) -> None:
         """Ids before these are never given to anything else."""
         self.next_document = max(self.next_document, next_document)
@@ -70,7 +75,9 @@ class Batch:
             if gathered:
                 gathered.flush(self.db)
         insert(self.db, "events", self._events)
+        insert(self.db, "tokens", self._tokens)
         self._events.clear()
+        self._tokens.clear()
 
 
 def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row]) -> None:

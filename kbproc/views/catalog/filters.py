@@ -49,6 +49,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     title_contains: str | None = None
     created_after: str | None = None
     created_before: str | None = None
+    updated_after: str | None = None
     min_confidence: int | None = None
     task_id: str | None = None
     owner: str | None = None
@@ -72,6 +73,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.title_contains, "contains(lower(title), lower(?))"),
             (self.created_after, "created_at > ?"),
             (self.created_before, "created_at < ?"),
+            (self.updated_after, "updated_at > ?"),
             (self.min_confidence, "confidence >= ?"),
             (self.task_id, "task_id = ?"),
             (self.owner, "created_by = ?"),

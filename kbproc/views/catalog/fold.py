@@ -51,7 +51,13 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     LogRepaired: upkeep.ids_gone,
 }
 # In the order in which they are written.
-_GATHERED = (document.Deleted, document.Written, entry.Links, entry.Revived)
+_GATHERED = (
+    document.Deleted,
+    document.Written,
+    entry.Links,
+    entry.Revived,
+    document.Changed,
+)
 
 
 def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
@@ -62,7 +68,7 @@ def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
         for index, event in enumerate(codec.decode(record.events)):
             FOLDS[type(event)](batch, record, event)
             _happened(batch, record, index, event)
-        _answered(db, record)
+        _answered(batch, record)
         last = record
     batch.flush()
     if last is not None:
@@ -93,14 +99,13 @@ def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
         )
 
 
-def _answered(db: duckdb.DuckDBPyConnection, record: Record) -> None:
+def _answered(batch: Batch, record: Record) -> None:
     """What a request with the same token is answered from now on."""
     if record.token is None:
         return
     result = bytes(record.result).decode()
-    db.execute(
-        "insert into tokens values (?, ?, ?, ?, ?, ?, ?)",
-        [
+    batch.token(
+        (
             record.actor,
             record.method,
             record.token,
@@ -108,5 +113,5 @@ def _answered(db: duckdb.DuckDBPyConnection, record: Record) -> None:
             record.salt,
             record.seq,
             None if result == "null" else result,
-        ],
+        )
     )

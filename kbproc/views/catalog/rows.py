@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from kbproc.base.values import decoder
+from kbproc.events.document import ChunkText
 from kbproc.log.record import Position
+from kbproc.text.passage import Mark
 
 if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
     import numpy as np
     from numpy.typing import NDArray
 
 Ids: TypeAlias = "NDArray[np.int64]"
+
+_SAID = ("text", "page", "section", "overlap", "joint")
+_decode = decoder(list[Mark]).decode
 
 
 class DocumentRow(Struct, frozen=True):
@@ -46,6 +52,8 @@ class DocumentRow(Struct, frozen=True):
 
 
 class ChunkRow(Struct, frozen=True):
+    """`marks`: a JSON array, or None: see events.document.ChunkText."""
+
     id: int
     document_id: int
     idx: int
@@ -53,6 +61,18 @@ class ChunkRow(Struct, frozen=True):
     page: int | None
     section: str | None
     overlap: int
+    joint: str | None
+    marks: str | None
+
+    @property
+    def content(self) -> ChunkText:
+        """As its event said it."""
+        fields = {name: getattr(self, name) for name in _SAID}
+        return ChunkText(**fields, marks=marks_of(self.marks))
+
+
+def marks_of(column: str | None) -> list[Mark]:
+    return [] if column is None else _decode(column)
 
 
 class HitRow(Struct, frozen=True):
@@ -62,6 +82,7 @@ class HitRow(Struct, frozen=True):
     text: str
     page: int | None
     section: str | None
+    marks: str | None
     idx: int
     document_id: int
     kb: str

@@ -5,7 +5,7 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 """
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 4
+CATALOG_VERSION = 5
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -24,7 +24,7 @@ create table agents(
   quotas varchar, instructions varchar, revision int, created_at varchar, updated_at varchar,
   deleted_at varchar);
 create table chunks(id bigint, document_id bigint, idx int, text varchar, page int,
-                    section varchar, overlap int);
+                    section varchar, overlap int, joint varchar, marks varchar);
 create index chunks_id on chunks(id);
 create table failures(kb varchar, path varchar, error varchar, message varchar,
                       sha256 varchar, failed_at varchar);

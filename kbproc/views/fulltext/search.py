@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
-from kbproc.text.analysis import Query, stems
+from kbproc.text.analysis import Query
 from kbproc.views.fulltext.query import Clauses, Term, terms
 from kbproc.views.restriction import Restriction
 
@@ -193,11 +193,14 @@ class FullTextSnapshot:
             found.sort(key=lambda match: (-match.weight, match.word))
         return matches
 
-    def unknown_words(self, query: Query) -> list[str]:
-        """The query's words that stand in no chunk, in any form."""
-        words = list(dict.fromkeys(query.terms))
-        pairs = zip(words, stems(words), strict=True)
-        return [word for word, stem in pairs if not self.searcher.doc_freq("stem", stem)]
+    def unknown_words(self, query: Query, restriction: Restriction = _NO_RESTRICTION) -> list[str]:
+        """The query's words that stand in no chunk that may be seen, in any form."""
+        words = dict.fromkeys(query.terms)
+        return [word for word in words if not self.holds(Query((word,)), restriction)]
+
+    def holds(self, query: Query, restriction: Restriction) -> bool:
+        """Whether any chunk that may be seen matches."""
+        return self.search(query, 1, restriction=restriction).total > 0
 
     def idf(self, term: Term) -> float:
         df = self.searcher.doc_freq(term.field, term.word)

@@ -41,11 +41,11 @@ def test_code_tables_lists_and_quotes() -> None:
         "> quote\n\n---\n\n    indented\n"
     )
     assert parsed.blocks == [
-        Block(text="- a\n- b\n  - c"),
-        Block(text="x = 1\n\ny = 2", kind="code"),
-        Block(text="| a | b |\n|---|---|\n| 1 | 2 |", kind="table"),
-        Block(text="> quote"),
-        Block(text="indented", kind="code"),
+        Block(text="- a\n- b\n  - c", line=1),
+        Block(text="x = 1\n\ny = 2", kind="code", line=6),
+        Block(text="| a | b |\n|---|---|\n| 1 | 2 |", kind="table", line=11),
+        Block(text="> quote", line=15),
+        Block(text="indented", kind="code", line=19),
     ]
 
 
@@ -92,7 +92,7 @@ def test_many_aliases_in_a_header_are_not_expanded() -> None:
     lines = ["a0: &a0 [x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 40)]
     header = "\n".join(lines)
-    assert read(f"---\n{header}\n---\nText.").blocks == [Block(text="Text.")]
+    assert read(f"---\n{header}\n---\nText.").blocks == [Block(text="Text.", line=43)]
 
 
 def test_deep_nesting_is_no_danger() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from kbproc.events.document import (
     ChunkDeleted,
+    ChunkText,
     DocChanged,
     DocDeleted,
     DocWritten,
@@ -19,10 +20,12 @@ from kbproc.events.document import (
 )
 from kbproc.events.entry import EntryFacts
 from kbproc.events.upkeep import DocPurged
-from kbproc.log.record import START, Record
+from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch, Row, insert
 
 _NO_FACTS: Row = (None,) * 5
+# Columns of the table of documents.
+_CREATED_AT, _CREATED_BY, _SUPERSEDED_BY, _HEAD = 15, 17, -2, -1
 
 
 class Written:
@@ -45,38 +48,92 @@ class Written:
             self._replaced.append(document[0])
 
     def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+        stays = _what_stays(db, self._replaced)
         if self._replaced:
             _remove(db, self._replaced)
-        insert(db, "documents", self._documents)
+        rows = [_with(row, stays[row[0]]) if row[0] in stays else row for row in self._documents]
+        insert(db, "documents", rows)
         insert(db, "chunks", self._chunks)
         for gathered in (self.ids, self._replaced, self._documents, self._chunks):
             gathered.clear()
 
 
 class Deleted:
-    """Documents that one record hides."""
+    """Documents that are hidden: id, when, by which record."""
 
     def __init__(self) -> None:
-        self.by, self._at = START, ""
-        self._ids: list[int] = []
+        self._gone: list[tuple[int, str, int]] = []
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._gone)
 
     def add(self, id: int, record: Record) -> None:
-        self._ids.append(id)
-        self.by, self._at = record.position, record.ts
+        self._gone.append((id, record.ts, record.seq))
 
     def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+        ids, times, seqs = (list(column) for column in zip(*self._gone, strict=True))
+        db.execute("delete from chunks where document_id in (select unnest(?::bigint[]))", [ids])
         db.execute(
-            "delete from chunks where document_id in (select unnest(?::bigint[]))", [self._ids]
+            "update documents set deleted_at = gone.at, chunk_count = 0, touched = gone.seq from "
+            "(select unnest(?::bigint[]) as id, unnest(?::varchar[]) as at, "
+            "unnest(?::bigint[]) as seq) as gone where documents.id = gone.id",
+            [ids, times, seqs],
         )
+        self._gone.clear()
+
+
+class Changed:
+    """New titles, tags and metadata of documents: of each the last."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def add(self, record: Record, event: DocChanged) -> None:
+        self._last[event.id] = (
+            event.id,
+            event.title,
+            event.tags,
+            msgspec.json.encode(event.metadata).decode(),
+            event.revision,
+            record.ts,
+            record.seq,
+        )
+
+    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+        columns = [list(column) for column in zip(*self._last.values(), strict=True)]
         db.execute(
-            "update documents set deleted_at = ?, chunk_count = 0, touched = ? "
-            "where id in (select unnest(?::bigint[]))",
-            [self._at, self.by.seq, self._ids],
+            "update documents set title = said.title, tags = said.tags, "
+            "metadata = said.metadata, revision = said.revision, updated_at = said.at, "
+            "touched = said.seq from (select unnest(?::bigint[]) as id, "
+            "unnest(?::varchar[]) as title, unnest(?::varchar[][]) as tags, "
+            "unnest(?::varchar[]) as metadata, unnest(?::int[]) as revision, "
+            "unnest(?::varchar[]) as at, unnest(?::bigint[]) as seq) as said "
+            "where documents.id = said.id",
+            columns,
         )
-        self._ids.clear()
+        self._last.clear()
+
+
+def _what_stays(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, Row]:
+    """Of documents that are replaced: when and by whom they were made, and their links."""
+    if not ids:
+        return {}
+    sql = (
+        "select id, created_at, created_by, superseded_by, head from documents "
+        "where id in (select unnest(?::bigint[]))"
+    )
+    return {row[0]: row[1:] for row in db.execute(sql, [ids]).fetchall()}
+
+
+def _with(row: Row, stays: Row) -> Row:
+    """The row of a replaced document, with what stays of the old one."""
+    kept = list(row)
+    kept[_CREATED_AT], kept[_CREATED_BY], kept[_SUPERSEDED_BY], head = stays
+    kept[_HEAD] = head if head is not None else row[_HEAD]
+    return tuple(kept)
 
 
 def _remove(db: duckdb.DuckDBPyConnection, ids: list[int]) -> None:
@@ -86,28 +143,18 @@ def _remove(db: duckdb.DuckDBPyConnection, ids: list[int]) -> None:
 
 
 def written(batch: Batch, record: Record, event: DocWritten) -> None:
-    made = event.created_at or record.ts, event.created_by or record.actor
-    link = None, None if event.entry is None else event.id
+    """A document that is replaced keeps when it was made, and its links: see Written."""
     replaces = event.revision > 1
     waiting = batch.gather(Written, after=None if replaces else (Deleted,))
     if event.id in waiting.ids:
         batch.flush()
-    if replaces:
-        row = batch.db.execute(
-            "select created_at, created_by, superseded_by, coalesce(head, ?) "
-            "from documents where id = ?",
-            [link[1], event.id],
-        ).fetchone()
-        made, link = (row[:2], row[2:]) if row else (made, link)
-    document = _row(record, event, made, link)
-    waiting.add(document, _chunks(event), replaces=replaces)
+    waiting.add(_row(record, event), _chunks(event), replaces=replaces)
     batch.roster_changed = batch.roster_changed or event.entry is not None
     next_chunk = event.first_chunk + len(event.chunks)
     batch.gave_away(next_document=event.id + 1, next_chunk=next_chunk)
 
 
-def _row(record: Record, event: DocWritten, made: Row, link: Row) -> Row:
-    created_at, created_by = made
+def _row(record: Record, event: DocWritten) -> Row:
     return (
         event.id,
         event.kb,
@@ -124,13 +171,14 @@ def _row(record: Record, event: DocWritten, made: Row, link: Row) -> Row:
         event.source_sha256,
         event.parser,
         event.pages,
-        created_at,
+        event.created_at or record.ts,
         record.ts,
-        created_by,
+        event.created_by or record.actor,
         None,
         record.seq,
         *_facts(event.entry),
-        *link,
+        None,
+        None if event.entry is None else event.id,
     )
 
 
@@ -142,32 +190,22 @@ def _facts(facts: EntryFacts | None) -> Row:
 
 def _chunks(event: DocWritten) -> list[Row]:
     return [
-        (id, event.id, index, chunk.text, chunk.page, chunk.section, chunk.overlap)
-        for index, (id, chunk) in enumerate(enumerate(event.chunks, event.first_chunk))
+        (event.first_chunk + index, event.id, index, *_columns(chunk))
+        for index, chunk in enumerate(event.chunks)
     ]
 
 
+def _columns(chunk: ChunkText) -> Row:
+    marks = msgspec.json.encode(chunk.marks).decode() if chunk.marks else None
+    return (chunk.text, chunk.page, chunk.section, chunk.overlap, chunk.joint, marks)
+
+
 def changed(batch: Batch, record: Record, event: DocChanged) -> None:
-    batch.settled().execute(
-        "update documents set title = ?, tags = ?, metadata = ?, revision = ?, "
-        "updated_at = ?, touched = ? where id = ?",
-        [
-            event.title,
-            event.tags,
-            msgspec.json.encode(event.metadata).decode(),
-            event.revision,
-            record.ts,
-            record.seq,
-            event.id,
-        ],
-    )
+    batch.gather(Changed, after=()).add(record, event)
 
 
 def deleted(batch: Batch, record: Record, event: DocDeleted) -> None:
-    waiting = batch.gather(Deleted)
-    if waiting.by != record.position:
-        batch.flush()
-    waiting.add(event.id, record)
+    batch.gather(Deleted).add(event.id, record)
 
 
 def chunks_deleted(batch: Batch, record: Record, event: ChunkDeleted) -> None:

@@ -12,7 +12,7 @@ from kbproc.views.catalog.reader import Reader
 from kbproc.views.catalog.rows import ChunkRow, HitRow
 
 _HITS = (
-    "select c.id, c.text, c.page, c.section, c.idx, "
+    "select c.id, c.text, c.page, c.section, c.marks, c.idx, "
     "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count, d.source_id, "
     "d.confidence, d.expires_at, d.superseded_by, d.head "
     "from (select unnest(?::bigint[]) as wanted) "

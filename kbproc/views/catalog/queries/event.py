@@ -26,6 +26,10 @@ class EventQueries(Reader):
         """The last position at that moment; 0 before the first."""
         return int(self._rows("select coalesce(max(seq), 0) from events where ts <= ?", [ts])[0][0])
 
+    def seq_before(self, ts: str) -> int:
+        """The last position before that moment, or an earlier one; 0 before the first."""
+        return int(self._rows("select coalesce(max(seq), 0) from events where ts < ?", [ts])[0][0])
+
     def ts_of(self, seq: int) -> str:
         """The moment of the last record up to `seq`; "" before the first."""
         rows = self._rows("select coalesce(max(ts), '') from events where seq <= ?", [seq])

@@ -23,14 +23,16 @@ class NoteQueries(Reader):
         return DocumentRow(*rows[0]) if rows else None
 
     def notes(
-        self, agent: str, *, after: str = "", limit: int = 1_000_000_000
+        self, agent: str, *, since: str = "", after: str = "", limit: int = 1_000_000_000
     ) -> list[DocumentRow]:
-        """The live notes by slug, from the one after `after`."""
+        """The live notes by slug, from the one after `after`; those changed later than `since`."""
         sql = (
             f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
-            "and deleted_at is null and source_id > ? order by source_id limit ?"
+            "and deleted_at is null and source_id > ? and updated_at > ? "
+            "order by source_id limit ?"
         )
-        return [DocumentRow(*row) for row in self._rows(sql, [NOTES + agent, after, limit])]
+        values = [NOTES + agent, after, since, limit]
+        return [DocumentRow(*row) for row in self._rows(sql, values)]
 
     def notes_kbs(self) -> list[str]:
         """The pseudo knowledge bases of all notes that may be seen."""
@@ -38,6 +40,9 @@ class NoteQueries(Reader):
             return [NOTES + slug for slug in self.sight.notes]
         return [NOTES + slug for (slug,) in self._rows("select slug from agents order by slug")]
 
-    def notes_count(self, agent: str) -> int:
-        sql = "select count(*) from seen.documents where kb = ? and deleted_at is null"
-        return int(self._rows(sql, [NOTES + agent])[0][0])
+    def notes_count(self, agent: str, *, since: str = "") -> int:
+        sql = (
+            "select count(*) from seen.documents where kb = ? and deleted_at is null "
+            "and updated_at > ?"
+        )
+        return int(self._rows(sql, [NOTES + agent, since])[0][0])

@@ -1,7 +1,7 @@
 """Whether two full-text indexes hold the same.
 
 Owns: telling chunks apart by everything that they are indexed under.
-Refuses to know: which of two indexes is right, and their files (files.py).
+Refuses to know: which of two indexes is right, and their files.
 
 Tantivy can't say which words a chunk has. But a query of many words, each with a
 weight of its own, scores every chunk with the sum of the weights of its words: one
@@ -11,13 +11,13 @@ number a chunk, and equal numbers for equal words.
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
-import numpy as np
-import tantivy
-from numpy.typing import NDArray
-from tantivy import Occur
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.views.fulltext.search import FullTextSnapshot
 
 _FIELDS = ("stem", "word", "kb", "any")
 _BATCH = 1000
@@ -30,6 +30,8 @@ def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int
 
     Positions within a text and BM25's statistics are not compared.
     """
+    import numpy as np
+
     ids, others = one.chunk_ids(), other.chunk_ids()
     if not np.array_equal(ids, others):
         return [int(id) for id in np.setxor1d(ids, others)] or [int(ids[0])]
@@ -50,10 +52,13 @@ def _sums(
     snapshot: FullTextSnapshot, ids: NDArray[np.int64], field: str, terms: list[str]
 ) -> NDArray[np.float64]:
     """For each chunk the sum of the weights of those of `terms` that it has."""
+    import numpy as np
+    import tantivy
+
     term_query, const = tantivy.Query.term_query, tantivy.Query.const_score_query
     clauses = [
         (
-            Occur.Should,
+            tantivy.Occur.Should,
             const(
                 term_query(snapshot.schema, field, term, "basic"),
                 1 + zlib.crc32(term.encode()) % _HEAVIEST,
@@ -70,6 +75,9 @@ def _sums(
 
 def _documents(snapshot: FullTextSnapshot, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each chunk its document."""
+    import numpy as np
+    import tantivy
+
     hits = snapshot.searcher.search(
         tantivy.Query.all_query(), max(1, snapshot.num_docs), count=False
     ).hits

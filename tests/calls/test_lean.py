@@ -1,0 +1,106 @@
+"""Lean answers: fields, text and a budget of tokens, on every read that can be long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kit.talk import Session
+
+BODY = "Backups run each night, and each of them is tested on Monday. " * 8
+
+
+@pytest.fixture
+def filled(session: Session) -> Session:
+    for n in range(12):
+        session.data("doc.create", title=f"Backups {n}", text=f"{BODY} Number {n}.", tags=["ops"])
+    session.data("knowledge.store", title="Cache", body="Backups hold no cache.")
+    session.embedded()
+    return session
+
+
+def meta_of(session: Session, method: str, **params: Any) -> tuple[Any, dict[str, Any]]:
+    answer = session.ask(method, **params)
+    assert "result" in answer, answer
+    return answer["result"]["data"], answer["result"]["meta"]
+
+
+def test_only_these_members_of_each_hit(filled: Session) -> None:
+    fields = ["score", "source.cite", "source.document_id", "snippet"]
+    data, meta = meta_of(filled, "search", query="backups", fields=fields)
+    assert meta["lean"] is True
+    assert data["confidence"] == "likely" and data["returned"] == 10
+    for hit in data["results"]:
+        assert set(hit) == {"score", "source", "snippet"}
+        assert set(hit["source"]) == {"cite", "document_id"}
+
+
+def test_hits_without_their_text(filled: Session) -> None:
+    whole, meta = meta_of(filled, "search", query="backups", limit=3)
+    assert "lean" not in meta
+    lean, meta = meta_of(filled, "search", query="backups", limit=3, text=False)
+    assert meta["lean"] is True
+    for hit, full in zip(lean["results"], whole["results"], strict=True):
+        assert "text" in full and "text" not in hit
+        assert set(hit) < set(full)
+        assert None not in hit.values(), "what says nothing is left out, too"
+    entry = next(h for h in filled.data("search", query="cache", text=False)["results"])
+    assert entry["confidence"] == 80 and "expires_at" not in entry
+
+
+def test_lists_and_single_things(filled: Session) -> None:
+    data, meta = meta_of(filled, "doc.list", fields=["id", "title"], limit=2)
+    assert [set(item) for item in data] == [{"id", "title"}] * 2
+    assert meta["has_more"] is True
+    assert filled.data("doc.get", id=1, fields=["title"]) == {"title": "Backups 0"}
+    assert set(filled.data("chunk.list", document_id=1, text=False)[0]) >= {"id", "chunk_index"}
+    assert "text" not in filled.data("chunk.list", document_id=1, text=False)[0]
+    near = filled.data("chunk.get", id=1, fields=["chunk.text", "total_chunks"])
+    assert set(near) == {"chunk", "total_chunks"} and set(near["chunk"]) == {"text"}
+    assert filled.data("tag.list", fields=["count"]) == [{"count": 12}]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name", "near"),
+    [
+        ("search", {"query": "x"}, "titel", None),
+        ("search", {"query": "x"}, "source.titel", "source.title"),
+        ("doc.list", {}, "titel", "title"),
+        ("doc.get", {"id": 1}, "source.urls", "source.url"),
+    ],
+)
+def test_a_name_that_no_member_has(
+    filled: Session, method: str, params: dict[str, Any], name: str, near: str | None
+) -> None:
+    error = filled.error(method, **params, fields=["id" if near == "title" else "score", name])
+    assert error["type"] == "input.invalid_params"
+    assert error["field"].startswith("$.params.fields[")
+    assert near is None or method == "doc.get" or error["valid_values"][0] == near
+
+
+def test_a_budget_bounds_a_page(filled: Session) -> None:
+    found: list[int] = []
+    cursor: dict[str, str] = {}
+    while True:
+        data, meta = meta_of(filled, "doc.list", budget_tokens=600, **cursor)
+        assert data and (len(data) == 1 or len(msgspec.json.encode(data)) <= 600 * 3 + 2)
+        found += [item["id"] for item in data]
+        if not meta["has_more"]:
+            break
+        cursor = {"cursor": meta["next_cursor"]}
+    assert found == list(range(1, 14))
+    lean, meta = meta_of(filled, "doc.list", budget_tokens=600, fields=["id"])
+    assert len(lean) == 13, "what is left out costs nothing"
+
+
+def test_a_budget_bounds_a_search_and_a_text(filled: Session) -> None:
+    whole = filled.data("search", query="backups")
+    data, meta = meta_of(filled, "search", query="backups", budget_tokens=1000)
+    assert 0 < data["returned"] == len(data["results"]) == meta["count"] < whole["returned"]
+    assert meta["has_more"] is True
+    assert data["results"] == whole["results"][: data["returned"]]
+    part, meta = meta_of(filled, "doc.get", id=1, text=True, budget_tokens=50)
+    assert len(part["text"]) == 150 and meta["has_more"] is True
+    assert filled.data("search", query="backups", budget_tokens=1)["returned"] == 1
