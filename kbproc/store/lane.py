@@ -74,23 +74,29 @@ class Lane:
 
 
 class Ticket(Generic[T]):
-    """A writer's turn in the lane."""
+    """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all."""
 
     def __init__(self, work: Callable[[Lane], T]) -> None:
         self.work = work
         self.done = False
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.woken = threading.Event()
 
 
 class Turns:
-    """Writers in the order they came; whoever holds the lane works for all who wait."""
+    """Writers in the order they came; one of them works for all who wait.
+
+    Whoever works is let go with its own turn, and the next who waits goes on: nobody waits
+    for turns that come after its own.
+    """
 
     def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
         """`run` gives each ticket its turn, and makes what they appended durable."""
         self.lane = threading.RLock()
         self._run = run
         self._queue: list[Ticket[Any]] = []
+        self._is_led = False
         self._changing = threading.Lock()
 
     @property
@@ -103,12 +109,40 @@ class Turns:
         ticket = Ticket(work)
         with self._changing:
             self._queue.append(ticket)
-        with self.lane:
-            if not ticket.done:
-                self._drain()
+            leads, self._is_led = not self._is_led, True
+        if leads:
+            ticket.woken.set()
+        try:
+            ticket.woken.wait()
+        except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone
+            self._withdraw(ticket)
+            raise
+        if not ticket.done:
+            self._lead()
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[return-value]
+
+    def _lead(self) -> None:
+        """Works for all who wait now, and has the first of those who came since go on."""
+        try:
+            with self.lane:
+                self._drain()
+        finally:
+            with self._changing:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._is_led = bool(self._queue)
+        if self._queue:
+            self._queue[0].woken.set()
+
+    def _withdraw(self, ticket: Ticket[Any]) -> None:
+        with self._changing:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+                if ticket.woken.is_set():
+                    self._pass_on()
 
     def _drain(self) -> None:
         with self._changing:
@@ -123,6 +157,7 @@ class Turns:
         finally:
             for ticket in tickets:
                 ticket.done = True
+                ticket.woken.set()
 
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:

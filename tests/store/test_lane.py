@@ -1,0 +1,121 @@
+"""Writers share a commit, and none waits for turns that come after its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kbproc.store.lane import Ticket, Turns
+from tests.kit.patience import PATIENCE, until
+
+
+class Disk:
+    """Runs tickets; each run waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+        self._go_on = threading.Semaphore(0)
+
+    def run(self, tickets: list[Ticket[Any]]) -> None:
+        self.runs.append(len(tickets))
+        assert self._go_on.acquire(timeout=PATIENCE)
+        for ticket in tickets:
+            ticket.result = ticket.work(None)  # type: ignore[arg-type]
+
+    def let_go(self) -> None:
+        self._go_on.release()
+
+
+class Writer:
+    def __init__(self, turns: Turns, number: int) -> None:
+        self.result: int | None = None
+        self.thread = threading.Thread(target=self._write, args=(turns, number), daemon=True)
+        self.thread.start()
+
+    def _write(self, turns: Turns, number: int) -> None:
+        self.result = turns.take(lambda lane: number)
+
+
+def begin(turns: Turns, numbers: range) -> list[Writer]:
+    """In this order."""
+    writers = []
+    for number in numbers:
+        waiting = turns.queued
+        writers.append(Writer(turns, number))
+        until(lambda before=waiting: turns.queued > before, "a writer in the queue")
+    return writers
+
+
+def ended(writers: list[Writer]) -> Callable[[], bool]:
+    return lambda: all(writer.result is not None for writer in writers)
+
+
+def test_whoever_waits_shares_a_commit() -> None:
+    disk = Disk()
+    turns = Turns(disk.run)
+    first = Writer(turns, 0)
+    until(lambda: disk.runs == [1], "the first commit")
+    waiting = begin(turns, range(1, 60))
+    disk.let_go()
+    until(lambda: len(disk.runs) == 2, "the second commit")
+    disk.let_go()
+    until(ended([first, *waiting]), "all writers")
+    assert disk.runs == [1, 59]
+    assert [writer.result for writer in waiting] == list(range(1, 60))
+
+
+def test_nobody_waits_for_turns_after_its_own() -> None:
+    disk = Disk()
+    turns = Turns(disk.run)
+    early = [Writer(turns, 0)]
+    until(lambda: disk.runs == [1], "the first commit")
+    early += begin(turns, range(1, 5))
+    disk.let_go()
+    until(lambda: len(disk.runs) == 2, "the second commit")
+    late = begin(turns, range(5, 9))
+    disk.let_go()
+    until(lambda: len(disk.runs) == 3, "the third commit")
+    until(ended(early), "those whose turn has come")  # while the third is at the disk
+    assert [writer.result for writer in late] == [None] * 4
+    disk.let_go()
+    until(ended(late), "the others")
+
+
+def test_a_commit_that_fails_fails_for_all_of_it_and_nobody_else() -> None:
+    calls: list[int] = []
+
+    def run(tickets: list[Ticket[Any]]) -> None:
+        calls.append(len(tickets))
+        if len(calls) == 1:
+            raise OSError("no room")
+        for ticket in tickets:
+            ticket.result = 1
+
+    turns = Turns(run)
+    with pytest.raises(OSError, match="no room"):
+        turns.take(lambda lane: 1)
+    assert turns.take(lambda lane: 1) == 1
+    assert turns.queued == 0
+
+
+def test_a_writer_that_was_interrupted_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    turns = Turns(disk.run)
+    first = Writer(turns, 0)
+    until(lambda: disk.runs == [1], "the first commit")
+
+    def interrupt(self: threading.Event, timeout: float | None = None) -> bool:
+        monkeypatch.undo()
+        disk.let_go()
+        until(lambda: first.result is not None, "the first writer")  # and it has passed on
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Event, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        turns.take(lambda lane: 1)
+    disk.let_go()
+    assert turns.take(lambda lane: 2) == 2
+    assert disk.runs == [1, 1]
