@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -221,18 +222,35 @@ class Embedding(StoredModel, Statuses):
         with self._changed:
             self._changed.wait_for(lambda: not self._searching or self._closing, 0.05)
 
-    def drain(self, progress: Callable[[int, int], None]) -> None:
-        """Embeds everything that is pending, for a process that ends afterwards."""
-        total = self.pending_count
+    def drain(
+        self,
+        progress: Callable[[int, int], None],
+        ids: Collection[int] | None = None,
+        deadline: float | None = None,
+    ) -> int:
+        """Embeds what is pending, for a process that ends afterwards; returns what still is.
+
+        `ids`: only that of these documents. `deadline`: by the monotonic clock.
+        """
+        total = left = self._left(ids)
         self.start()
-        while self.problem is None and any(thread.is_alive() for thread in self._threads):
-            failed = len(self._failed) if self.failed_documents else 0
-            left = self.pending_count - failed
-            if left <= 0:
+        while left and self.problem is None and any(one.is_alive() for one in self._threads):
+            progress(total - min(left, total), total)
+            if deadline is not None and time.monotonic() > deadline:
                 break
-            progress(max(0, total - left), total)
             self._store.wait_for_change(0.2)
-        progress(total, total)
+            left = self._left(ids)
+        if not left:
+            progress(total, total)
+        return left
+
+    def _left(self, ids: Collection[int] | None) -> int:
+        """Chunks that still lack a vector and may get one."""
+        failed = self.failed_documents
+        if ids is None and not failed:
+            return self.pending_count
+        pending = self.pending_documents().items()
+        return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
     def close(self) -> None:
         with self._changed:

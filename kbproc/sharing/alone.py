@@ -33,6 +33,7 @@ from kbproc.wire.in_flight import late
 from kbproc.wire.stream import Stream
 
 OnEvent = Callable[[dict[str, Any]], None]
+Progress = Callable[[int, int], None]  # how many chunks are embedded, of how many
 _ID = 1
 _POLL_SECONDS = 0.2
 
@@ -46,8 +47,11 @@ class Backend(Protocol):
     def cancel(self) -> None:
         """Asks the request that runs to stop; what it has committed stays."""
 
-    def drain(self, progress: Callable[[int, int], None]) -> int:
-        """Embeds what is pending; returns how many chunks still are."""
+    def drain(self, after_seq: int, progress: Progress, deadline: float | None) -> int:
+        """Has what was changed after this position embedded; returns how many chunks are not.
+
+        `deadline`: by the monotonic clock; None has all the time it takes.
+        """
 
     def close(self) -> None: ...
 
@@ -150,12 +154,14 @@ class InProcess:
     def cancel(self) -> None:
         self._cancelled = True
 
-    def drain(self, progress: Callable[[int, int], None]) -> int:
+    def drain(self, after_seq: int, progress: Progress, deadline: float | None) -> int:
         library = None if self._owner is None else self._owner.opened.library
         if library is None or not library.embedding.pending_count:
             return 0
+        with library.store.reading() as snapshot:
+            own = snapshot.queries.chunk_counts(after_seq)
         with contextlib.suppress(KeyboardInterrupt):
-            library.embedding.drain(progress)
+            return library.embedding.drain(progress, own.keys(), deadline)
         return library.embedding.pending_count
 
     def close(self) -> None:

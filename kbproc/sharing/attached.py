@@ -11,7 +11,8 @@ import contextlib
 import itertools
 import os
 import socket
-from collections.abc import Callable
+import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from kbproc.base.host import Host
 from kbproc.calls.registry import Registry
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
-from kbproc.sharing.alone import InProcess, OnEvent
+from kbproc.sharing.alone import InProcess, OnEvent, Progress
 from kbproc.sharing.listening import reach_or_listen
 from kbproc.sharing.reach import Gone, Hello, Link
 from kbproc.sharing.waiting import Waiting
@@ -31,8 +32,11 @@ from kbproc.store.folder import is_store
 class Attached:
     """A backend that asks the owner of the store. Any method may raise Gone."""
 
-    def __init__(self, connection: socket.socket, hello: Hello, waiting: Waiting) -> None:
+    def __init__(
+        self, store: Path, connection: socket.socket, hello: Hello, waiting: Waiting
+    ) -> None:
         """Raises what the owner refuses with, and what `waiting` raises."""
+        self._store = store
         self._link = Link(connection, hello, waiting)
         # Counted, as a request that Ctrl-C has left in flight may still be answered.
         self._ids = itertools.count(1)
@@ -58,16 +62,24 @@ class Attached:
         with contextlib.suppress(Gone):
             self._link.send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": self._id}})
 
-    def drain(self, progress: Callable[[int, int], None]) -> int:
+    def drain(self, after_seq: int, progress: Progress, deadline: float | None) -> int:
         """The owner embeds; this only waits and watches."""
 
         def show(event: dict[str, Any]) -> None:
             if event["type"] == "progress":
                 progress(event["current"], event["total"])
 
+        params: dict[str, Any] = {"after_seq": after_seq}
+        if deadline is not None:
+            params["timeout_ms"] = max(0, round((deadline - time.monotonic()) * 1000))
         with contextlib.suppress(KeyboardInterrupt):
-            self.ask("doc.wait", {}, show)
-        status = self.ask("status", {}, lambda event: None)
+            waiting = Waiting(self._store, params.get("timeout_ms"))
+            answer = self.ask("doc.wait", params, show, waiting)
+            if "result" in answer:
+                return 0
+            if "pending" in answer["error"]["data"].get("detail", {}):  # the time is up
+                return int(answer["error"]["data"]["detail"]["pending"])
+        status = self.ask("status", {}, lambda event: None, Waiting(self._store))
         return int(
             status.get("result", {})
             .get("meta", {})
@@ -116,14 +128,16 @@ class Anywhere:
             if backend is not None:
                 backend.cancel()
 
-    def drain(self, progress: Callable[[int, int], None]) -> int:
+    def drain(self, after_seq: int, progress: Progress, deadline: float | None) -> int:
         while self._backend is not None:
             try:
-                return self._backend.drain(progress)
+                return self._backend.drain(after_seq, progress, deadline)
             except Gone:
                 self._drop()
                 # The next owner goes on embedding; it may be this process.
                 self.ask("status", {}, lambda event: None)
+            except KbprocError:  # an owner that does not answer any more
+                return 0
         return 0
 
     def close(self) -> None:
@@ -142,7 +156,7 @@ class Anywhere:
             found = reach_or_listen(self._config, self._host.pid(), waiting.for_owner)
             if isinstance(found, socket.socket):
                 hello = reach.hello(self._config, self._host.cwd())
-                self._backend = Attached(found, hello, waiting)
+                self._backend = Attached(self._config.store, found, hello, waiting)
             else:
                 self._backend = InProcess(
                     config=self._config, registry=self._registry, host=self._host, listening=found

@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,6 +109,8 @@ class _Command:
         self._params = params
         self._options = options
         self._backend = backend
+        timeout_ms = params.get("timeout_ms")
+        self._deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self._was_interrupted = False
         self._nobody_reads = threading.Event()
 
@@ -116,6 +119,7 @@ class _Command:
         return self._options.output
 
     def run(self) -> int:
+        before = self._position()
         response = self._ask(self._params)
         error = response.get("error", {}).get("data", {})
         if "plan" in error and error["type"] == "input.confirmation_required":
@@ -128,8 +132,16 @@ class _Command:
             return 0
         code = self._answered(response)
         if self._options.wait and self._wrote(response):
-            self._embed_the_rest()
+            written = response.get("result", {}).get("meta", {}).get("seq", 1)
+            self._embed_the_rest(written - 1 if before is None else before)
         return code
+
+    def _position(self) -> int | None:
+        """Where the log stands before a write of several records; None for one of one record."""
+        if self._method.kind == "read" or not self._method.streams or not self._options.wait:
+            return None
+        response = self._backend.ask("ping", {}, lambda event: None)
+        return int(response.get("result", {}).get("data", {}).get("seq", 0))
 
     def _wrote(self, response: dict[str, Any]) -> bool:
         if self._method.kind == "read" or self._params.get("dry_run"):
@@ -200,9 +212,12 @@ class _Command:
         self._output.error(data)
         return int(data["exit_code"])
 
-    def _embed_the_rest(self) -> None:
+    def _embed_the_rest(self, after_seq: int) -> None:
+        """What this command has written; what others have is theirs to wait for."""
         show = self._output.progress
-        left = self._backend.drain(lambda current, total: show("embed", current, total))
+        left = self._backend.drain(
+            after_seq, lambda current, total: show("embed", current, total), self._deadline
+        )
         if left:
             are = "is" if left == 1 else "are"
             self._output.note(

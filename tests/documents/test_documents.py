@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbproc.embedding.background import Embedding
 from tests.conftest import OpenSession
 from tests.kit.fixed import NOW_MS, FixedHost
 from tests.kit.pdfs import pdf, text_page
@@ -765,3 +766,21 @@ def test_kb_status_counts(session: Session) -> None:
     assert status["documents"] == 2
     assert status["chunks"] == session.data("status")["total_chunks"] > 2
     assert status["source_bytes"] == len(LONG.encode()) + 4
+
+
+def test_waiting_for_what_was_changed_since(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has written waits for that, and not for what others have."""
+    monkeypatch.setattr(Embedding, "start", lambda self: None)
+    session = open_session()
+    others = session.data("doc.create", title="another's", text="words")["id"]
+    before = session.data("ping")["seq"]
+    own = session.data("doc.create", title="own", text="words")["id"]
+    assert session.error("doc.wait", timeout_ms=0)["detail"] == {"pending": 2}
+    assert session.error("doc.wait", after_seq=before, timeout_ms=0)["detail"] == {"pending": 1}
+    now = session.data("ping")["seq"]
+    assert session.data("doc.wait", after_seq=now) == {"ready": 0}
+    assert session.data("doc.wait", after_seq=before, ids=[others]) == {"ready": 0}
+    error = session.error("doc.wait", after_seq=before, ids=[others, own], timeout_ms=0)
+    assert error["detail"] == {"pending": 1}

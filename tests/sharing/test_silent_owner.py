@@ -12,8 +12,18 @@ import pytest
 
 from kbproc.log.lease import identity
 from kbproc.sharing import waiting
-from tests.kit.patience import until
-from tests.kit.processes import Client, Crowd, check_answers, check_once, held_at, holding, titles
+from tests.kit.patience import LIVES, until
+from tests.kit.processes import (
+    Client,
+    Crowd,
+    check_answers,
+    check_once,
+    held_at,
+    holding,
+    said,
+    slow_embeddings,
+    titles,
+)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 
@@ -97,6 +107,18 @@ def test_the_end_beside_a_stopped_owner(crowd: Crowd, stopped: Client) -> None:
         else:
             guest.kill(signum)
         assert guest.gone() == 0
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_command_does_not_wait_for_vectors_beyond_its_time(crowd: Crowd, attached: bool) -> None:
+    with slow_embeddings(crowd.store, longest=LIVES):
+        if attached:
+            crowd.join().create("another's, whose vector never comes")
+        words = ["doc", "create", "--title", "x", "--text", "words", "--timeout", "1"]
+        command = crowd.command(*words, KBPROC_FORMAT="json")
+        done = said(command)
+    assert done.code == 0, done
+    assert "1 chunk is not embedded yet" in done.err
 
 
 # ------------------------------------------------------------ a lease whose holder is silent

@@ -20,6 +20,9 @@ from kbproc.embedding.status import Pending
 
 class WaitFor(ReadParams, kw_only=True, frozen=True):
     ids: Annotated[DocumentIds, Meta(description="all that are pending if left out")] | None = None
+    after_seq: (
+        Annotated[int, Meta(ge=0, description="only those changed after this log position")] | None
+    ) = None
 
 
 class Waited(Struct, kw_only=True, frozen=True):
@@ -43,8 +46,9 @@ def wait(call: Call, params: WaitFor) -> Wait:
     with store.reading() as snapshot:
         if ids is not None:
             lookup.require_all(snapshot.queries, ids, field="$.params.ids")
-        elif call.sight is not None:
-            ids = sorted(snapshot.queries.chunk_counts())
+        if params.after_seq is not None or (ids is None and call.sight is not None):
+            changed = snapshot.queries.chunk_counts(params.after_seq or 0)
+            ids = sorted(changed if ids is None else changed.keys() & set(ids))
     waiting = Pending(call.library.embedding, chunks_by_document(store), ids)
     total = waiting.chunks
 

@@ -40,13 +40,16 @@ class ChunkQueries(Reader):
         """Chunks with what is shown of their documents, for a page of results."""
         return {row[0]: HitRow(*row) for row in self._rows(_HITS, [list(ids)])}
 
-    def chunk_counts(self) -> dict[int, int]:
-        """document id → number of its chunks, for live documents that have any."""
+    def chunk_counts(self, after_seq: int = 0) -> dict[int, int]:
+        """document id → number of its chunks, for live documents that have any.
+
+        `after_seq`: only those that have been changed after this position.
+        """
         sql = (
             "select id, chunk_count from seen.documents where deleted_at is null "
-            "and chunk_count > 0"
+            "and chunk_count > 0 and touched > ?"
         )
-        return dict(self._rows(sql))
+        return dict(self._rows(sql, [after_seq]))
 
     def document_of_chunks(self, ids: Sequence[int]) -> dict[int, int]:
         sql = (
