@@ -232,25 +232,17 @@ class Embedding(StoredModel, Statuses):
 
         `ids`: only that of these documents. `deadline`: by the monotonic clock.
         """
-        total = left = self._left(ids)
+        total = left = _left(self, ids)
         self.start()
         while left and self.problem is None and any(one.is_alive() for one in self._threads):
             progress(total - min(left, total), total)
             if deadline is not None and time.monotonic() > deadline:
                 break
             self._store.wait_for_change(0.2)
-            left = self._left(ids)
+            left = _left(self, ids)
         if not left:
             progress(total, total)
         return left
-
-    def _left(self, ids: Collection[int] | None) -> int:
-        """Chunks that still lack a vector and may get one."""
-        failed = self.failed_documents
-        if ids is None and not failed:
-            return self.pending_count
-        pending = self.pending_documents().items()
-        return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
     def close(self) -> None:
         with self._changed:
@@ -259,6 +251,15 @@ class Embedding(StoredModel, Statuses):
         for thread in self._threads:
             thread.join(5)
         self.release()
+
+
+def _left(embedding: Embedding, ids: Collection[int] | None) -> int:
+    """Chunks, of these documents or of all, that still lack a vector and may get one."""
+    failed = embedding.failed_documents
+    if ids is None and not failed:
+        return embedding.pending_count
+    pending = embedding.pending_documents().items()
+    return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
 
 def _rows(store: Readable, chunk_ids: Sequence[int]) -> list[IndexRow]:
