@@ -2,8 +2,8 @@
 
 Refuses to know: pipes, shells, tools, and what any handler does.
 
-Offers: call · describe · flags · lean · method · pages · registry · reply · retry · run ·
-    schema · typed
+Offers: call · describe · flags · lean · members · method · pages · registry · reply · retry ·
+    run · schema · typed
 May import: base · settings · views · store · agents · search · library
 Light: yes
 """

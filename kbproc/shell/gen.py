@@ -18,10 +18,11 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls.describe import agents_md
 from kbproc.calls.flags import flags_of
+from kbproc.calls.members import members
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.schema import all_schemas
-from kbproc.calls.typed import argv_of
+from kbproc.calls.typed import argv_of, usage_of
 from kbproc.shell import house
 from kbproc.shell.help import OF_RETRYABLE
 
@@ -85,12 +86,22 @@ def tested_against() -> str:
 
 
 def commands(registry: Registry) -> str:
-    """A table of commands with one example each."""
+    """A table of commands with one example each, that can be followed as it stands."""
     lines = ["| command | what | example |", "| --- | --- | --- |"]
     for method in registry.methods.values():
-        example = shlex.join(argv_of(method, method.examples[0].params))
-        lines.append(f"| `{method.name.replace('.', ' ')}` | {method.summary} | `{example}` |")
+        command = method.name.replace(".", " ")
+        lines.append(f"| `{command}` | {method.summary} | {_followed(method)} |")
     return "\n".join(lines)
+
+
+def _followed(method: Method) -> str:
+    """An example that succeeds, or asks for a person; else only how it is written."""
+    for wanted in (0, 10):
+        for example in method.examples:
+            line = shlex.join(argv_of(method, example.params))
+            if example.exit == wanted and "\n" not in line:
+                return f"`{line}`" + (" (a person approves: exit 10)" if wanted else "")
+    return f"`{usage_of(method).removeprefix('Usage: ')}`".replace(" [FLAGS]", "")
 
 
 def errors() -> str:
@@ -113,6 +124,13 @@ def errors() -> str:
 
 def reference(registry: Registry) -> str:
     lines = ["# Reference", "", "Every method, on the wire and as a command.", ""]
+    lines += [
+        "An answer is `{data, meta}`; a list that comes in pages is `data` itself, with "
+        "`meta.count`, `meta.has_more` and `meta.next_cursor`; findings of a search are "
+        "`data.results`, with what is said of all of them beside. In a dry run `data` is null and "
+        "`meta.plan` tells what would be done.",
+        "",
+    ]
     for method in registry.methods.values():
         lines += _section(method)
     return "\n".join(lines).rstrip() + "\n"
@@ -128,11 +146,29 @@ def _section(method: Method) -> Iterator[str]:
         default = "required" if flag.required else json.dumps(flag.default, ensure_ascii=False)
         meaning = " ".join(filter(None, [flag.help, _values(flag.enum)]))
         yield f"| `{flag.param}` | `{flag.name}` | {flag.type} | {default} | {meaning} |"
+    yield from _answer(method)
     yield from ("", "```sh")
     for example in method.examples:
         line = shlex.join(argv_of(method, example.params))
         yield f"{line}  # {example.what}" + (f"; exits {example.exit}" if example.exit else "")
     yield from ("```", "", "Errors: " + ", ".join(f"`{name}`" for name in method.all_errors), "")
+
+
+def _answer(method: Method) -> Iterator[str]:
+    """The result's members, as a table."""
+    if method.result is None:
+        yield from ("", "It ends only when it is ended: what it tells comes as events.")
+        return
+    whole, *rest = members(method)
+    yield from ("", f"`data`: {whole.type}. {_cell(whole.meaning)}".rstrip(), "")
+    if rest:
+        yield from ("| member of `data` | type | meaning |", "| --- | --- | --- |")
+        for member in rest:
+            yield f"| `{member.path}` | {_cell(member.type)} | {_cell(member.meaning)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _values(enum: list[Any] | None) -> str:

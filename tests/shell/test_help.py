@@ -12,7 +12,10 @@ import pytest
 
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls import method as reg
+from kbproc.calls.members import members
+from kbproc.calls.registry import Registry
 from kbproc.methods.all import registry
+from kbproc.shell import gen
 from tests.kit.shell import Run, environment, in_process, write_docs
 
 REGISTRY = registry()
@@ -140,6 +143,8 @@ for line in ("--version", "--help", "search --help", "completion bash", "ping -x
     main(line.split())
 heavy = {"duckdb", "rich", "numpy", "tantivy", "faiss", "httpx", "jq", "pypdf", "onnxruntime"}
 print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+from kbproc.base.pipes import leave
+leave(0)
 """
 
 
@@ -153,3 +158,34 @@ def test_help_and_completion_load_nothing_heavy(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("kbproc ")
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+# ------------------------------------------------------------------- what is generated
+
+
+def test_the_table_of_commands_is_whole() -> None:
+    head, rule, *rows = gen.commands(REGISTRY).splitlines()
+    assert head.count("|") == rule.count("|") == 4
+    assert [row.split("`")[1].replace(" ", ".") for row in rows] == list(REGISTRY.methods)
+    for row in rows:
+        assert row.startswith("| `") and row.endswith(" |")
+    by_name = {row.split("`")[1]: row for row in rows}
+    assert "--dry-run" in by_name["model use"], "what is followed as it stands changes no model"
+    assert "127.0.0.1" not in by_name["doc fetch"] and "nowhere" not in by_name["store import"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_reference_tells_every_member_of_a_result(method: reg.Method) -> None:
+    told = {member.path for member in members(method)} if method.result is not None else set()
+    text = gen.reference(Registry([method]))
+    assert all(f"| `{path}` |" in text for path in told if path)
+    if method.result is not None:
+        assert f"`data`: {members(method)[0].type}." in text
+
+
+def test_members_are_told_by_their_paths() -> None:
+    told = {member.path: member for member in members(REGISTRY.methods["search"])}
+    assert told["results"].type == "list of objects"
+    assert told["results[].source.title"].type == "string"
+    assert told["results[].score"].type == "number"
+    assert "absolute" in told["results"].meaning or told["results[]"].meaning

@@ -96,6 +96,10 @@ def _settings(params: UseModel) -> dict[str, Any]:
     errors=["model.unavailable"],
     positional=["name"],
     examples=[
+        Example(
+            params={"name": "hash", "kind": "hash", "dry_run": True},
+            what="what it would take",
+        ),
         Example(params={"name": "hash", "kind": "hash"}, what="one that needs no download"),
         Example(params={"name": "/nowhere"}, what="one that does not exist", exit=2),
     ],

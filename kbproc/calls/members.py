@@ -1,0 +1,72 @@
+"""The members of a method's result, in words: for the reference.
+
+Owns: reading them from the result's schema, nested ones by their paths.
+Refuses to know: how a schema is made, and Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kbproc.calls.method import Method
+from kbproc.calls.schema import result_schema
+
+_DEEPEST = 3  # of paths such as `results[].source.title`
+Schema = dict[str, Any]
+
+
+class Member(NamedTuple):
+    """`path` is empty for the result as a whole."""
+
+    path: str
+    type: str
+    meaning: str
+
+
+def members(method: Method) -> list[Member]:
+    """The result's data as a whole, then its members."""
+    schema = result_schema(method)
+    return list(_members(schema["properties"]["data"], schema.get("$defs", {}), "", 0))
+
+
+def _members(schema: Schema, known: Schema, path: str, depth: int) -> Iterator[Member]:
+    resolved, nullable = _resolved(schema, known)
+    meaning = schema.get("description") or resolved.get("description") or ""
+    yield Member(path, _type(resolved, known) + nullable, " ".join(meaning.split()))
+    if "items" in resolved:
+        resolved, path = _resolved(resolved["items"], known)[0], f"{path}[]"
+        if told := resolved.get("description"):
+            yield Member(path, _type(resolved, known), " ".join(told.split()))
+    if depth < _DEEPEST:
+        for name, member in resolved.get("properties", {}).items():
+            below = f"{path}.{name}" if path else name
+            yield from _members(member, known, below, depth + 1)
+
+
+def _resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
+    """Without a reference and without null; the latter is said behind the type."""
+    kinds = schema.get("anyOf", [schema])
+    left = [kind for kind in kinds if kind != {"type": "null"}]
+    nullable = " or null" if len(left) < len(kinds) else ""
+    if len(left) != 1:
+        return {"anyOf": left}, nullable
+    found = left[0]
+    if "$ref" in found:
+        found = {**known[found["$ref"].rsplit("/", 1)[1]]}
+    if "anyOf" in found:
+        return _resolved(found, known)
+    return found, nullable
+
+
+def _type(schema: Schema, known: Schema) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(_resolved(kind, known)[0], known) for kind in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        item = _resolved(schema["items"], known)[0] if schema.get("items") else {}
+        return f"list of {_type(item, known)}s" if "type" in item else "list"
+    return str(schema.get("type", "any"))
