@@ -194,6 +194,9 @@ class _Command:
             raise KbprocError(
                 "operation.failed", "Not everything is healthy.", detail=result["data"]
             )
+        if self._typed:
+            words = Words(self._registry, self._method)
+            result = {**result, "meta": words.of_meta(result["meta"])}
         self._output.result(self._method, self._params, result)
         return 0
 

@@ -47,7 +47,7 @@ class Words:
 
     def of(self, data: Data) -> Data:
         """The error's data, as a person reads it who typed the command."""
-        said = {**data, "message": self._said(data["message"]), "hint": self._said(data["hint"])}
+        said = {**data, "message": self.said(data["message"]), "hint": self.said(data["hint"])}
         if data["type"] == "input.invalid_params":
             if data["message"].endswith(" is required."):
                 said |= self._missing(data["field"])
@@ -57,7 +57,16 @@ class Words:
             said["field"] = _PLACE.sub(self._place, data["field"])
         return said
 
-    def _said(self, text: str) -> str:
+    def of_meta(self, meta: Data) -> Data:
+        """What an answer says of itself, likewise."""
+        said = dict(meta)
+        if "hint" in meta:
+            said["hint"] = self.said(meta["hint"])
+        if "notice" in meta:
+            said["notice"] = [self.said(line) for line in meta["notice"]]
+        return said
+
+    def said(self, text: str) -> str:
         text = _PLACE.sub(self._place, text)
         text = self._commands(lambda match: f"kbproc {match[0].replace('.', ' ')}", text)
         return self._params(lambda match: self._typed.get(match[0], "--timeout"), text)

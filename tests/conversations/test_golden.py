@@ -17,6 +17,8 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from kbproc.base.errors import ERRORS
 from kbproc.calls.schema import all_schemas
 from kbproc.methods.all import registry as all_methods
+from kbproc.shell.commands import OWN_COMMANDS
+from tests.conversations.commands import COMMANDS, WITHOUT, in_format
 from tests.conversations.scripts import CONVERSATIONS
 from tests.conversations.transcripts import (
     GOLDEN,
@@ -31,6 +33,7 @@ from tests.conversations.transcripts import (
     over_pipes,
 )
 from tests.kit import shell, toys
+from tests.kit.fixed import FixedHost
 from tests.kit.talk import REPO, Message
 
 # What no method of this version can meet.
@@ -51,6 +54,7 @@ SHELL = {
         ["kb", "list", "--jq", ".data[].slug"],
         ["unlink"],
     ],
+    **{f"commands_{format}": in_format(format) for format in ("json", "ndjson", "text")},
 }
 
 
@@ -101,10 +105,14 @@ def test_shell(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("kbproc.shell.run.Host", FixedHost)
     run, told = shell.in_process(folder, monkeypatch, capsys), []
     for argv in SHELL[name]:
         code, out, err = run(*argv)
-        told += [" ".join(["$ kbproc", *argv]), *(f"1 {line}" for line in out.splitlines())]
+        told += [
+            " ".join(["$ kbproc", *argv]).replace("\n", "\\n"),
+            *(f"1 {line}" for line in out.splitlines()),
+        ]
         told += [*(f"2 {line}" for line in err.splitlines()), f"exit {code}"]
     assert "\n".join([*told, ""]) == transcripts
 
@@ -122,7 +130,7 @@ def _told_by_shell() -> Iterator[str]:
     """What stood on stderr."""
     for name in SHELL:
         for line in golden(f"test_shell[{name}]").splitlines():
-            if line.startswith("2 {"):
+            if line.startswith("2 {") and "error" in json.loads(line[2:]):
                 yield line[2:]
 
 
@@ -134,6 +142,16 @@ def test_every_method_answers_in_a_golden() -> None:
     }
     ending = {name for name, method in all_methods().methods.items() if method.result is not None}
     assert ending - answered == set()
+
+
+def test_every_command_prints_in_a_golden() -> None:
+    named = {" ".join(argv) for argv in (*COMMANDS, *SHELL["profiles"])}
+    commands = {name.replace(".", " ") for name in all_methods().methods} | set(OWN_COMMANDS)
+    assert {
+        command
+        for command in commands - WITHOUT
+        if not any(f"{line} ".startswith(f"{command} ") for line in named)
+    } == set()
 
 
 def test_every_error_type_is_in_a_golden() -> None:

@@ -93,6 +93,13 @@ def test_other_commands_are_named_as_the_shell_says_them(
     assert hint in (None, error["hint"])
 
 
+def test_what_an_answer_says_of_itself_names_commands_too(run: Run) -> None:
+    run("agent", "create", "gitea")
+    argv = ["note", "search", "x", "--agent", "gitea"]
+    assert "kbproc note put writes one" in run(*argv, "--format", "text")[2]
+    assert "kbproc note put writes one" in json.loads(run(*argv)[1])["meta"]["hint"]
+
+
 def test_a_call_speaks_as_the_wire_does(run: Run) -> None:
     assert refused(run, "call", "search")["message"] == "$.params.query is required."
 

@@ -184,7 +184,8 @@ def _hit(page: Console, number: int, hit: Hit) -> None:
     line.append(plain(hit.title), "bold")
     line.append(plain(hit.labels), "dim")
     page.print(line, soft_wrap=True)
-    told = [f"{_label(name)}: {in_words(name, value)}" for name, value in hit.more.items()]
+    more = {name: value for name, value in hit.more.items() if value is not None}
+    told = [f"{_label(name)}: {in_words(name, value)}" for name, value in more.items()]
     if hit.where:
         told.append(plain(hit.where))
     for text in (" ".join(plain(hit.snippet).split()), *told):
@@ -304,6 +305,8 @@ def in_words(name: str, value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, int) and name.endswith("_bytes"):
         return size(value)
     if isinstance(value, list):

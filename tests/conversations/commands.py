@@ -1,0 +1,93 @@
+"""Every command of the shell once, in an order in which each finds what it needs.
+
+Their goldens hold what is printed, on both streams, in every format.
+"""
+
+from __future__ import annotations
+
+COMMANDS = [
+    line.split("|")
+    for line in r"""
+ping
+version
+describe|kb.get
+schema|ping.result
+exit-codes
+kb|create|handbook|--description|How we work.
+kb|list
+kb|get|handbook
+kb|update|handbook|--name|Handbook
+kb|status|default
+doc|ingest|docs/git-admin.md|docs/setup-notes.txt
+doc|create|--title|Draft|--text|Not finished.|--tags|draft|--kb|handbook
+doc|wait
+doc|list
+doc|get|1|--text
+doc|update|3|--title|Second draft
+doc|history|3
+doc|download|1|--length|64
+doc|fetch|http://127.0.0.1/secrets
+doc|reparse|1
+chunk|list|1
+chunk|get|1|--after|1
+tag|list
+search|install git|--fts-only
+search|install git|--fts-only|--explain|--limit|1
+search|zebra|--fts-only
+kb|check|default
+knowledge|store|--title|The CI cache is keyed by branch|--body|Each branch begins empty.
+knowledge|store|--title|The CI cache is keyed by lock file|--body|It goes with the lock file.
+knowledge|supersede|4|5
+knowledge|get|5
+knowledge|list
+knowledge|search|cache|--mode|fts
+knowledge|unsupersede|4|5
+agent|create|gitea|--description|Looks after Gitea.|--kbs|default
+agent|list
+agent|get|gitea
+agent|update|gitea|--quotas.notes-stored|50
+agent|status|gitea
+agent|check|gitea
+note|put|deploys|# Deploys\n\nOn Friday.\n|--agent|gitea
+note|list|--agent|gitea
+note|get|deploys|--agent|gitea
+note|search|friday|--agent|gitea|--mode|fts
+note|sync
+note|delete|deploys|--agent|gitea
+note|delete|deploys|--agent|gitea|-y
+doc|delete|3
+doc|delete|3|--dry-run
+doc|delete|3|-y
+doc|restore|3
+chunk|delete|1|-y
+knowledge|delete|4|-y
+events|read|--limit|2
+events|verify
+events|subscribe|--after-seq|0|--timeout|0
+events|revert|--seqs|2|--dry-run
+sql|query|select kb, count(*) as documents from documents group by kb order by kb
+model|list
+model|use|hash|--kind|hash|--dry-run
+index|rebuild
+status
+doctor
+store|export|all.ndjson|--kb|handbook
+store|import|all.ndjson
+store|backup|copy
+store|purge|2|-y
+agent|delete|gitea|-y
+kb|delete|handbook|-y
+kb|get|handbok
+kb|lst
+list|--limt|3
+search
+list|--limit|many
+""".strip().splitlines()
+]
+# These end in no answer of their own, or belong to the repository.
+WITHOUT = {"call", "serve", "gen", "completion", "help"}
+
+
+def in_format(format: str) -> list[list[str]]:
+    lines = [[word.replace("\\n", "\n") for word in line] for line in COMMANDS]
+    return [[*line, "--format", format] for line in lines]
