@@ -148,8 +148,8 @@ def agents_md(registry: Registry) -> str:
     lines = [
         "## Knowledge base (kbproc)",
         "",
-        '`kbproc search "words or a question" --format json` finds passages; cite `source.title` '
-        "with page or section. A best `score` under 0.2 means that the store knows nothing of it.",
+        '`kbproc search "words or a question" --format json` finds passages; cite `source.cite`. '
+        "`data.confidence` none means that the store knows nothing of it.",
         "",
         "| command | what |",
         "| --- | --- |",
