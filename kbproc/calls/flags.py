@@ -31,6 +31,7 @@ _KEPT = frozenset({"kb"})  # by profiles, of the params
 _NO_TEXTS = frozenset(
     {"path", "path_prefix", "notes_folder", "glob", "cursor", "confirm", "client_token"}
 )
+_LONGEST_LINE = 2000  # characters of a query, a title or a description
 _SENSITIVE = ("api_key", "password", "secret")
 
 
@@ -66,6 +67,11 @@ class Flag(Struct, frozen=True, kw_only=True):
     @property
     def takes_value(self) -> bool:
         return self.type != "boolean"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is a text of many lines, which is kept to its last newline."""
+        return self.max_length is not None and self.max_length > _LONGEST_LINE
 
     @property
     def is_text(self) -> bool:

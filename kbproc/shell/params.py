@@ -45,7 +45,7 @@ def params_of(method: Method, parsed: Parsed, read_stdin: Callable[[], bytes]) -
 
 def _meant(flag: Flag, words: list[str | bool], texts: Texts) -> list[str | bool]:
     """The last of a text's words counts, and no other is read."""
-    return [texts.of(str(words[-1]), flag.name)] if flag.is_text else words
+    return [texts.of(str(words[-1]), flag)] if flag.is_text else words
 
 
 def _take_positionals(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.calls.flags import Flag
 from kbproc.calls.typed import unescaped
 from kbproc.settings.config import MAX_LINE_BYTES
 
@@ -22,16 +23,18 @@ class Texts:
         self._read_stdin = read_stdin
         self._stdin_for: str | None = None
 
-    def of(self, word: str, flag: str) -> str:
+    def of(self, word: str, flag: Flag) -> str:
         r"""The text that `word` means; `\-` and `\@` begin a text with that character.
 
         Raises input.invalid_params, resource.not_found, input.too_large.
         """
         if word == "-":
-            return _decoded(self._stdin(flag), flag, "stdin")
-        if word.startswith("@"):
-            return _decoded(_file(word[1:], flag), flag, word[1:])
-        return unescaped(word)
+            text = _decoded(self._stdin(flag.name), flag.name, "stdin")
+        elif word.startswith("@"):
+            text = _decoded(_file(word[1:], flag.name), flag.name, word[1:])
+        else:
+            return unescaped(word)
+        return text if flag.is_long else text.removesuffix("\n").removesuffix("\r")
 
     def _stdin(self, flag: str) -> bytes:
         if self._stdin_for is not None:

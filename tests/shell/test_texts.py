@@ -62,6 +62,16 @@ def test_every_text_flag_reads(run: Run, tmp_path: Path) -> None:
     assert run("sql", "query", "@count.sql", "--jq", ".data.rows[0][0]")[1] == "1\n"
 
 
+def test_the_end_of_a_line_is_no_part_of_a_title_or_a_query(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "title").write_text("Cache by branch\n")
+    store = ["knowledge", "store", "--title", "@title", "--body", "-"]
+    made = json.loads(run(*store, stdin=b"The key.\n")[1])["data"]
+    assert made["title"] == "Cache by branch"
+    assert run("knowledge", "get", str(made["id"]), "--jq", ".data.body")[1] == "The key.\n\n"
+    for stdin in (b"branch\n", b"branch\r\n"):
+        assert run("search", "-", "--jq", ".data.query", stdin=stdin)[1] == "branch\n"
+
+
 def test_names_of_files_are_no_texts(run: Run) -> None:
     assert run("store", "backup", "@copy", "--jq", ".data.files > 0")[1] == "true\n"
     assert Path("@copy").is_dir()
