@@ -20,6 +20,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.layout import Record
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
+from kbproc.base.wording import change
 from kbproc.events.agent import AgentWritten
 from kbproc.store.decision import Target
 from kbproc.store.state import SeenStore
@@ -122,6 +123,20 @@ def _side(value: Any) -> Any:
 
 def as_record(agent: dict[str, Any], params: dict[str, Any]) -> Record:
     return Record(members=in_words(agent))
+
+
+_TEXTS = ("description", "instructions")  # empty where none is given
+_SIDES = ("description", "kbs", "notes_folder", "scopes", "instructions")
+
+
+def changes(before: Agent | None, after: Agent) -> list[str]:
+    """For a plan: each side by name, quotas one by one; `before` None: it is new."""
+    sides = {name: getattr(before, name, "" if name in _TEXTS else None) for name in _SIDES}
+    told = [said for name in _SIDES for said in change(name, sides[name], getattr(after, name))]
+    had, has = {} if before is None else before.quotas.given(), after.quotas.given()
+    return told + [
+        said for name in {**had, **has} for said in change(name, had.get(name), has.get(name))
+    ]
 
 
 def target_of(row: AgentRow) -> Target:

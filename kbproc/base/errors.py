@@ -169,7 +169,7 @@ ERRORS: dict[str, ErrorType] = {
             3,
             301,
             "some items worked, others failed",
-            "See detail.failures; what worked is kept.",
+            "See failures; what worked is kept.",
             None,
         ),
         _row(

@@ -1,12 +1,27 @@
-"""Numbers and ids with their nouns in messages.
+"""Numbers, ids and values in messages.
 
-Owns: singular and plural.
+Owns: singular and plural, and a value before and after.
 Refuses to know: any message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+_MOST_SHOWN = 200  # characters of a value
+
+
+def change(name: str, before: Any, after: Any) -> list[str]:
+    """`title: "Old" → "New"`, for a plan; nothing if they are equal."""
+    return [] if before == after else [f"{name}: {_value(before)} → {_value(after)}"]
+
+
+def _value(value: Any) -> str:
+    shown = msgspec.json.encode(value, order="sorted").decode()
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

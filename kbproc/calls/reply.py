@@ -7,13 +7,24 @@ Refuses to know: how a request runs (run.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.store.plan import Plan
 from kbproc.store.state import Freshness
+
+
+class Partial(Struct, kw_only=True, frozen=True):
+    """Some items failed: the data says which; the rest is done, and nothing is undone.
+
+    `exit_code`: what the shell ends with.
+    """
+
+    type: Literal["operation.partial"] = "operation.partial"
+    exit_code: int = 3
+    message: str
 
 
 class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -31,6 +42,7 @@ class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
     hint: str | UnsetType = UNSET
     duplicate: bool | UnsetType = UNSET
     notice: list[str] | UnsetType = UNSET
+    partial: Partial | UnsetType = UNSET
     freshness: Freshness | UnsetType = UNSET
     lean: bool | UnsetType = UNSET
 
@@ -49,6 +61,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     freshness: Freshness | None = None
     plan: Plan | None = None
     duplicate: bool | None = None
+    partial: Partial | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):

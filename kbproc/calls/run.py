@@ -26,7 +26,7 @@ from kbproc.base.params import (
 from kbproc.calls.call import Call
 from kbproc.calls.lean import check_fields, is_lean, lean
 from kbproc.calls.method import Method
-from kbproc.calls.reply import Answer, Meta, Parked, Reply, Wait
+from kbproc.calls.reply import Answer, Meta, Parked, Partial, Reply, Wait
 from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.store import pipeline
 from kbproc.store.decision import Request
@@ -186,27 +186,28 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
         begin=call.begin_turn,
     )
     if method.plan is None:
-        return _of(pipeline.write(call.store, request, method.handler(call, params)))
+        return reply_of(pipeline.write(call.store, request, method.handler(call, params)))
     if params.dry_run:
-        return _of(pipeline.preview(call.store, request, method.plan(call, params)))
+        return reply_of(pipeline.preview(call.store, request, method.plan(call, params)))
     return _long(call, method, params, pipeline.LongWrite(call.store, request))
 
 
 def _long(call: Call, method: Method, params: WriteParams, write: pipeline.LongWrite) -> Reply:
     """A write of several records: what is destructive of it is approved before it begins."""
     if earlier := write.earlier():
-        return _of(earlier)
+        return reply_of(earlier)
     if isinstance(params, DestructiveParams) and method.plan is not None:
         write.approve(method.plan(call, params))
     done: Reply = method.handler(call, params, write)
     return done
 
 
-def _of(outcome: pipeline.Outcome) -> Reply:
+def reply_of(outcome: pipeline.Outcome) -> Reply:
     return Reply(
         data=outcome.data,
         seq=outcome.seq,
         plan=outcome.plan,
         hint=outcome.hint,
         duplicate=outcome.duplicate or None,
+        partial=None if outcome.partial is None else Partial(message=outcome.partial),
     )

@@ -19,7 +19,7 @@ from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.embedding.parsers import Parsers
 from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten
-from kbproc.sources.blobs import Blobs
+from kbproc.sources.blobs import Blobs, digest
 from kbproc.sources.parse.formats import is_text, source_text
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -47,7 +47,13 @@ _NO_TEXT = {
 
 
 def content_of_text(
-    intake: Intake, text: str, type: str, title: str, *, field: str = "$.params.text"
+    intake: Intake,
+    text: str,
+    type: str,
+    title: str,
+    *,
+    field: str = "$.params.text",
+    keep: bool = True,
 ) -> Content:
     """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
     try:
@@ -58,13 +64,19 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    return read_content(intake, data, type, title, title=title)
+    return read_content(intake, data, type, title, title=title, keep=keep)
 
 
 def read_content(
-    intake: Intake, data: bytes, doc_type: str, name: str, *, title: str | None = None
+    intake: Intake,
+    data: bytes,
+    doc_type: str,
+    name: str,
+    *,
+    title: str | None = None,
+    keep: bool = True,
 ) -> Content:
-    """Parses in a separate process and keeps the bytes as a blob.
+    """Parses in a separate process and keeps the bytes as a blob; a preview does not `keep` them.
 
     Raises what the parser raises; a document without any text is a failure too.
     """
@@ -79,7 +91,7 @@ def read_content(
         title=title or parsed.title or name,
         doc_type=doc_type,
         chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
-        sha256=intake.blobs.put(data),
+        sha256=intake.blobs.put(data) if keep else digest(data),
         size_bytes=len(data),
         tags=_usable_tags(parsed.tags),
         metadata=_usable_metadata(parsed.metadata),

@@ -7,11 +7,11 @@ Refuses to know: how a source is read (content.py), how records are written (sto
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,7 +39,7 @@ _MOST_LISTED = 100
 # These errors end the ingest; every other one is one file's failure.
 _ENDS_THE_INGEST = {"store.io", "operation.cancelled"}
 
-Action = Literal["added", "updated", "unchanged", "failed", "unsupported"]
+Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported"]
 
 
 class FileOutcome(Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ def run(
     batch: list[FileOutcome] = []
 
     def examine(path: Path) -> FileOutcome:
-        return _examine(intake, work, path, known.get(str(path)))
+        return _examine(intake, work, path, known.get(str(path)), keep=True)
 
     items = map_ahead(examine, paths, threads=_READERS, name="ingest")
     for number, item in enumerate(items, 1):
@@ -138,7 +138,10 @@ def _known(
         return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
 
 
-def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None) -> FileOutcome:
+def _examine(
+    intake: Intake, work: Work, path: Path, earlier: DocumentRow | None, *, keep: bool
+) -> FileOutcome:
+    """`keep` False: for a preview, which leaves nothing behind."""
     shown, sha256 = files.printable(path), None
     try:
         if shown != str(path):
@@ -146,12 +149,15 @@ def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None
         data = files.read_file(path, work.max_file_bytes)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
-            intake.blobs.heal(sha256, data)
+            if keep:
+                intake.blobs.heal(sha256, data)
             return FileOutcome(path=shown, action="unchanged", sha256=sha256)
         doc_type = detect(path.name, data[:4096])
         if doc_type is None:
             return _unsupported(path, path in work.named)
-        content = read_content(intake, data, doc_type, path.name)
+        if not data.strip():
+            return _empty(path, earlier)
+        content = read_content(intake, data, doc_type, path.name, keep=keep)
     except KbprocError as error:
         if error.type in _ENDS_THE_INGEST:
             raise
@@ -162,8 +168,19 @@ def _examine(intake: Intake, work: Work, path: Path, earlier: DocumentRow | None
 def _unsupported(path: Path, named: bool) -> FileOutcome:
     """In a folder such files are passed over; one that was named is a failure."""
     if not named:
-        return FileOutcome(path=str(path), action="unsupported")
+        return FileOutcome(path=files.printable(path), action="unsupported")
     error = KbprocError("input.unsupported_type", f"No parser reads {path.name}.")
+    return FileOutcome(path=str(path), action="failed", error=error)
+
+
+def _empty(path: Path, earlier: DocumentRow | None) -> FileOutcome:
+    """Nothing is wrong with such a file, unless it had a text before."""
+    if earlier is None:
+        return FileOutcome(path=str(path), action="empty")
+    error = KbprocError(
+        "operation.failed",
+        f"{path.name} is empty now; document {earlier.id} keeps the text that it had.",
+    )
     return FileOutcome(path=str(path), action="failed", error=error)
 
 
@@ -177,8 +194,12 @@ def _count(
         _list_changed(result, row.id, item.path, action, row.chunk_count)
     elif item.action == "unchanged":
         result.unchanged += 1
+    elif item.action == "empty":
+        result.empty += 1
     elif item.action == "unsupported":
         result.unsupported += 1
+        if len(result.unsupported_paths) < _MOST_LISTED:
+            result.unsupported_paths.append(item.path)
     elif item.error is not None:
         result.failed += 1
         if len(result.failures) < _MOST_LISTED:
@@ -321,34 +342,51 @@ def _prune(here: Here, work: Work) -> Decision:
     return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
 
 
-def plan(store: SeenStore, work: Work, here: Here) -> Decision:
-    """What an ingest would do, without parsing: new, changed, unchanged, gone."""
+def plan(
+    store: SeenStore,
+    intake: Intake,
+    work: Work,
+    here: Here,
+    *,
+    tell: Callable[[int, int, str], None],
+    check: Callable[[], None],
+) -> Decision:
+    """What an ingest would do: every file is read as the ingest reads it, and nothing is kept.
+
+    `check` may raise between two files.
+    """
     known = here.queries.paths(work.kb)
     _require_starts(work, {**known, **here.queries.failures(work.kb)})
-    changes = []
-    counts = {"added": 0, "updated": 0, "unchanged": 0, "failed": 0, "unsupported": 0}
-    for path in find_files(store, work):
-        action, why = _foresee(work, path, known.get(str(path)))
-        counts[action] += 1
-        if action in {"added", "updated", "failed"}:
-            changes.append(f"{action}: {files.printable(path)}{why}")
+    paths = find_files(store, work)
+
+    def examine(path: Path) -> FileOutcome:
+        return _examine(intake, work, path, known.get(str(path)), keep=False)
+
+    foreseen, result = list[str](), IngestResult(kb=work.kb)
+    size = 0
+    with contextlib.closing(map_ahead(examine, paths, threads=_READERS, name="plan")) as items:
+        for number, item in enumerate(items, 1):
+            _foresee(result, item)
+            size += item.content.size_bytes if item.content else 0
+            if item.action in {"added", "updated", "failed"} and len(foreseen) < _MOST_LISTED:
+                why = f" ({item.error.message})" if item.error else ""
+                foreseen.append(f"{item.action}: {item.path}{why}")
+            tell(number, len(paths), Path(item.path).name)
+            check()
     rows = without_file(here, work) if work.prune else []
     gone_ones = removal(here, work.kb, rows)
-    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
-    first = f"{summary}, {len(rows)} removed"
-    return replace(gone_ones, changes=[first, *gone_ones.changes, *changes])
+    result.removed = len(rows)
+    numbers = {name: count for name, count in counts(result).items() if name != "chunks"}
+    first = ", ".join(f"{count} {name}" for name, count in numbers.items())
+    return replace(
+        gone_ones,
+        changes=[first, *gone_ones.changes, *foreseen],
+        counts={**numbers, "bytes": size},
+    )
 
 
-def _foresee(work: Work, path: Path, earlier: DocumentRow | None) -> tuple[Action, str]:
-    try:
-        data = files.read_file(path, work.max_file_bytes)
-    except KbprocError as error:
-        return "failed", f" ({error.message})"
-    if earlier is not None and earlier.sha256 == digest(data):
-        return "unchanged", ""
-    if detect(path.name, data[:4096]) is None:
-        return ("failed", " (unsupported)") if path in work.named else ("unsupported", "")
-    return ("updated" if earlier else "added"), ""
+def _foresee(result: IngestResult, item: FileOutcome) -> None:
+    setattr(result, item.action, getattr(result, item.action) + 1)
 
 
 class FileFailure(Struct, frozen=True, kw_only=True):
@@ -364,35 +402,59 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 class IngestResult(Struct, kw_only=True):
-    """Counts of files; `documents` and `failures` list the first hundred."""
+    """Counts of files; the lists have the first hundred.
+
+    `empty`: files without any text, which are no failures. `unsupported`: found in folders, of
+    types that no parser reads.
+    """
 
     kb: str
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    empty: int = 0
     failed: int = 0
     unsupported: int = 0
     chunks: int = 0
     documents: list[Changed] = []
     failures: list[FileFailure] = []
+    unsupported_paths: list[str] = []
 
 
 def counts(result: IngestResult) -> dict[str, Any]:
-    names = ("added", "updated", "unchanged", "removed", "failed", "unsupported", "chunks")
+    names = ("added", "updated", "unchanged", "removed", "empty", "failed", "unsupported", "chunks")
     return {name: getattr(result, name) for name in names}
 
 
-def partial(result: IngestResult) -> KbprocError:
-    """The outcome of an ingest in which some files could not be read."""
-    total = result.added + result.updated + result.unchanged + result.failed
-    detail = {**counts(result), "kb": result.kb, "failures": msgspec.to_builtins(result.failures)}
+def what_failed(result: IngestResult) -> str | None:
+    """None if every file could be read."""
+    if not result.failed:
+        return None
+    done = ("added", "updated", "unchanged", "empty", "failed")
+    total = sum(getattr(result, name) for name in done)
     first = result.failures[0]
     name = Path(first.path).name
     where = "" if name in first.message else f"{name}: "  # most messages name the file
-    return KbprocError(
-        "operation.partial",
+    return (
         f"{result.failed} of {plural(total, 'file')} could not be read. First: "
-        f"{where}{first.message}",
-        detail=detail,
+        f"{where}{first.message}"
     )
+
+
+def hint(result: IngestResult) -> str | None:
+    """That nothing was found, or that the lists are cut."""
+    done = ("added", "updated", "unchanged", "removed", "empty", "failed")
+    if not any(getattr(result, name) for name in done):
+        return "No file was found there that can be read."
+    lists = {
+        "documents": result.added + result.updated,
+        "failures": result.failed,
+        "unsupported_paths": result.unsupported,
+    }
+    cut = [
+        f"{name} the first {_MOST_LISTED} of {n}" for name, n in lists.items() if n > _MOST_LISTED
+    ]
+    if not cut:
+        return None
+    return f"Listed are: {', '.join(cut)}. doc.list lists all documents, kb.check all failures."

@@ -146,8 +146,7 @@ class _Command:
     def _wrote(self, response: dict[str, Any]) -> bool:
         if self._method.kind == "read" or self._params.get("dry_run"):
             return False
-        partial = response.get("error", {}).get("data", {}).get("type") == "operation.partial"
-        return "result" in response or partial
+        return "result" in response
 
     def interrupted(self) -> int:
         error = KbprocError("operation.cancelled", "Interrupted.")
@@ -198,6 +197,8 @@ class _Command:
             words = Words(self._registry, self._method)
             result = {**result, "meta": words.of_meta(result["meta"])}
         self._output.result(self._method, self._params, result)
+        if "partial" in result["meta"]:
+            return self._failed(_partial(result))
         return 0
 
     def _failed(self, data: dict[str, Any]) -> int:
@@ -226,6 +227,13 @@ class _Command:
             self._output.note(
                 f"{plural(left, 'chunk')} {are} not embedded yet; a later command goes on."
             )
+
+
+def _partial(result: dict[str, Any]) -> dict[str, Any]:
+    """What is said of an answer in which some items failed, after the answer."""
+    partial = result["meta"]["partial"]
+    error = KbprocError(partial["type"], partial["message"], detail=result["data"])
+    return data_of(error)
 
 
 @contextlib.contextmanager

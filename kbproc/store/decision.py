@@ -44,14 +44,15 @@ class Decision(Struct, frozen=True, kw_only=True):
     """What should happen. `data` is the answer; `effect` runs between decide and append.
 
     `bound`: what a plan is bound to besides its targets' revisions. `destructive`: this
-    needs a person's approval, even if its method as a rule does not. `hint` goes with
-    a dry run.
+    needs a person's approval, even if its method as a rule does not. `counts`: the plan in
+    numbers. `hint` goes with a dry run.
     """
 
     events: list[Event]
     data: Any
     targets: list[Target] = []
     changes: list[str] = []
+    counts: dict[str, int] = {}
     bound: list[str] = []
     bulk: bool = False
     destructive: bool = False

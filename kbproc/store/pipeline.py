@@ -27,13 +27,14 @@ from kbproc.views.catalog.queries.all import Queries
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a write answers."""
+    """What a write answers; `partial`: some items failed, in words."""
 
     data: Any = None
     seq: int
     plan: Plan | None = None
     hint: str | None = None
     duplicate: bool = False
+    partial: str | None = None
 
 
 def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
@@ -137,16 +138,11 @@ class LongWrite:
         data, self.seq = self.store.commit(turn)
         return data
 
-    def end(self, data: Any) -> Outcome:
+    def end(self, data: Any, *, partial: str | None = None) -> Outcome:
         """Records the outcome under the token, if there is one."""
-        earlier = self._settle({"data": data})
-        return earlier or Outcome(data=data, seq=self.seq)
-
-    def fail(self, error: KbprocError) -> None:
-        """Records a final, typed failure as the outcome."""
-        self._settle(
-            {"error": {"type": error.type, "message": error.message, "detail": error.detail}}
-        )
+        told = {"data": data} if partial is None else {"data": data, "partial": partial}
+        earlier = self._settle(told)
+        return earlier or Outcome(data=data, seq=self.seq, partial=partial)
 
     def _settle(self, outcome: dict[str, Any]) -> Outcome | None:
         """None, or the outcome of another run under the same token that ended first."""
@@ -188,7 +184,9 @@ def _earlier(queries: Queries, request: Request) -> Outcome | None:
             seq=row.seq,
             detail={**failure["detail"], "duplicate": True},
         )
-    return Outcome(data=outcome["data"], seq=row.seq, duplicate=True)
+    return Outcome(
+        data=outcome["data"], seq=row.seq, duplicate=True, partial=outcome.get("partial")
+    )
 
 
 def _append(

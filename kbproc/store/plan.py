@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError, Risk
 from kbproc.base.values import canonical
@@ -56,6 +56,7 @@ def plan_of(request: Request, decision: Decision) -> Plan:
         action=request.method,
         targets=decision.targets[:_MOST_SUMMARIES],
         changes=decision.changes[:_MOST_SUMMARIES],
+        counts=decision.counts or UNSET,
         events=EventList(
             items=[
                 EventSummary(type=event.tag(), summary=event.summary())
@@ -90,11 +91,15 @@ class PlanRisk(Struct, kw_only=True, frozen=True):
 
 
 class Plan(Struct, kw_only=True, frozen=True):
-    """What a write would do. `plan_hash` confirms exactly this."""
+    """What a write would do, in sentences and in numbers. `plan_hash` confirms exactly this.
+
+    `targets` and `changes` are the first hundred.
+    """
 
     action: str
     targets: list[Target]
     changes: list[str]
+    counts: dict[str, int] | UnsetType = UNSET
     events: EventList
     risk: PlanRisk
     plan_hash: str

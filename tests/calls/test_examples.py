@@ -51,7 +51,10 @@ def test_example(method: Method, example: Example, world: Path, tmp_path: Path) 
     session = Session(folder / "store", cwd=folder)
     answer = session.ask(method.name, **example.params)
     session.close()
-    exit = answer["error"]["data"]["exit_code"] if "error" in answer else 0
+    if "error" in answer:
+        exit = answer["error"]["data"]["exit_code"]
+    else:
+        exit = answer["result"]["meta"].get("partial", {}).get("exit_code", 0)
     assert exit == example.exit, answer
     if "error" in answer:
         assert answer["error"]["data"]["type"] in method.all_errors

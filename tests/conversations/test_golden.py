@@ -157,6 +157,8 @@ def test_every_command_prints_in_a_golden() -> None:
 def test_every_error_type_is_in_a_golden() -> None:
     emitted = {message["error"]["data"]["type"] for message in _received() if "error" in message}
     emitted |= {json.loads(line)["error"]["type"] for line in _told_by_shell()}
+    metas = [message["result"]["meta"] for message in _received() if "result" in message]
+    emitted |= {meta["partial"]["type"] for meta in metas if "partial" in meta}
     assert set(ERRORS) - emitted == NOT_YET
 
 

@@ -599,9 +599,9 @@ def test_reparsing_without_the_source_is_a_failure(session: Session) -> None:
     create(session, "A", "alpha")
     create(session, "B", "beta")
     session.store.blobs.path(session.data("doc.get", id=1)["sha256"]).unlink()
-    error = session.error("doc.reparse")
-    assert (error["type"], error["detail"]["failed"]) == ("operation.partial", 1)
-    assert error["detail"]["unchanged"] == 1
+    told = session.ask("doc.reparse")["result"]
+    assert told["meta"]["partial"]["type"] == "operation.partial"
+    assert (told["data"]["failed"], told["data"]["unchanged"]) == (1, 1)
 
 
 # -------------------------------------------------------------------------- doc.wait

@@ -44,7 +44,7 @@ def paths(session: Session, **params: Any) -> list[str]:
     return sorted(str(doc["source"]["path"]).partition("/docs/")[2] for doc in found)
 
 
-COUNTS = ("added", "updated", "unchanged", "removed", "failed", "unsupported")
+COUNTS = ("added", "updated", "unchanged", "removed", "empty", "failed", "unsupported")
 
 
 def ingest(session: Session, *paths: str, **params: Any) -> dict[str, int]:
@@ -154,22 +154,40 @@ def test_one_bad_file_never_stops_the_rest(session: Session, docs: Path) -> None
     put(docs, a_md="Alpha.", z_md="Omega.", empty_md="", image_bin="x")
     (docs / "m.pdf").write_bytes(BAD_PDF)
     (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
-    error = session.error("doc.ingest", paths=["docs"])
-    assert (error["type"], error["exit_code"]) == ("operation.partial", 3)
-    detail = error["detail"]
-    assert detail["added"] == 3 - ("image.bin" not in paths(session))
-    assert detail["failed"] == len(detail["failures"]) == 2
-    assert {Path(f["path"]).name for f in detail["failures"]} == {"m.pdf", "empty.md"}
-    assert all(f["type"] == "operation.failed" and f["message"] for f in detail["failures"])
-    assert detail["unsupported"] >= 1
+    told = session.ask("doc.ingest", paths=["docs"])["result"]
+    partial = told["meta"]["partial"]
+    assert (partial["type"], partial["exit_code"]) == ("operation.partial", 3)
+    assert "m.pdf" in partial["message"]
+    assert told["meta"]["seq"] == session.store.seq
+    data = told["data"]
+    assert data["added"] == len(data["documents"]) == 3 - ("image.bin" not in paths(session))
+    assert all(document["id"] for document in data["documents"])
+    [failure] = data["failures"]
+    assert (data["failed"], Path(failure["path"]).name) == (1, "m.pdf")
+    assert failure["type"] == "operation.failed" and failure["message"]
+    assert data["empty"] == 1
+    named = {Path(path).name for path in data["unsupported_paths"]}
+    assert data["unsupported"] == len(named) and "p.png" in named
     assert {"a.md", "z.md"} <= set(paths(session))
+
+
+def test_files_without_text_are_no_failure(session: Session, docs: Path) -> None:
+    """Every Python project has an empty __init__.py."""
+    put(docs, a_py="x = 1")
+    (docs / "__init__.py").write_text("")
+    told = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(told["data"]) == {"added": 1, "empty": 1}
+    assert "partial" not in told["meta"]
+    (docs / "a.py").write_text("\n")
+    [failure] = session.data("doc.ingest", paths=["docs"])["failures"]
+    assert "document 1 keeps the text" in failure["message"]
 
 
 def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
     put(docs, a_md="Alpha.")
     (docs / "b.pdf").write_bytes(BAD_PDF)
     for _ in range(2):
-        assert session.error("doc.ingest", paths=["docs"])["type"] == "operation.partial"
+        assert session.data("doc.ingest", paths=["docs"])["failed"] == 1
     check = session.data("kb.check", slug="default")
     assert [Path(f["path"]).name for f in check["failed_files"]] == ["b.pdf"]
     (docs / "b.pdf").unlink()
@@ -184,10 +202,12 @@ def confirmed_or_plain(session: Session, **params: Any) -> dict[str, int]:
 
 def test_the_first_hundred_failures_are_listed(session: Session, docs: Path) -> None:
     for n in range(105):
-        (docs / f"{n:03}.md").write_text("")
-    detail = session.error("doc.ingest", paths=["docs"])["detail"]
-    assert detail["failed"] == 105
-    assert [Path(f["path"]).name for f in detail["failures"]] == [f"{n:03}.md" for n in range(100)]
+        (docs / f"{n:03}.docx").write_bytes(b"PK no docx")
+    told = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert told["data"]["failed"] == 105
+    names = [Path(failure["path"]).name for failure in told["data"]["failures"]]
+    assert names == [f"{n:03}.docx" for n in range(100)]
+    assert "failures the first 100 of 105" in told["meta"]["hint"]
 
 
 def test_what_no_parser_reads(session: Session, docs: Path) -> None:
@@ -195,16 +215,17 @@ def test_what_no_parser_reads(session: Session, docs: Path) -> None:
     (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
     answer = session.ask("doc.ingest", paths=["docs"])["result"]
     assert counts(answer["data"]) == {"unsupported": 1}
+    assert answer["data"]["unsupported_paths"] == [str(docs / "p.png")]
     assert answer["meta"]["hint"]
-    error = session.error("doc.ingest", paths=["docs/p.png"])
-    assert error["detail"]["failures"][0]["type"] == "input.unsupported_type"
+    [failure] = session.data("doc.ingest", paths=["docs/p.png"])["failures"]
+    assert failure["type"] == "input.unsupported_type"
 
 
 def test_max_file_bytes(session: Session, docs: Path) -> None:
     put(docs, a_txt="x" * 100, b_txt="y" * 101)
-    error = session.error("doc.ingest", paths=["docs"], max_file_bytes=100)
-    assert error["detail"]["added"] == 1
-    assert error["detail"]["failures"][0]["type"] == "input.too_large"
+    data = session.data("doc.ingest", paths=["docs"], max_file_bytes=100)
+    assert data["added"] == 1
+    assert data["failures"][0]["type"] == "input.too_large"
     assert paths(session) == ["a.txt"]
 
 
@@ -212,15 +233,15 @@ def test_max_file_bytes(session: Session, docs: Path) -> None:
 def test_an_unreadable_file(session: Session, docs: Path) -> None:
     put(docs, a_md="Alpha.", b_md="Beta.")
     (docs / "a.md").chmod(0)
-    assert session.error("doc.ingest", paths=["docs"])["detail"]["failed"] == 1
+    assert session.data("doc.ingest", paths=["docs"])["failed"] == 1
 
 
 def test_a_pipe_is_not_waited_for(session: Session, docs: Path) -> None:
     os.mkfifo(docs / "pipe.md")
     put(docs, a_md="Alpha.")
     assert ingest(session) == {"added": 1}
-    error = session.error("doc.ingest", paths=["docs/pipe.md"])
-    assert error["detail"]["failures"][0]["type"] == "operation.failed"
+    [failure] = session.data("doc.ingest", paths=["docs/pipe.md"])["failures"]
+    assert failure["type"] == "operation.failed"
 
 
 def test_a_name_that_is_no_text(session: Session, docs: Path) -> None:
@@ -230,10 +251,9 @@ def test_a_name_that_is_no_text(session: Session, docs: Path) -> None:
         Path(os.fsdecode(os.fsencode(docs) + b"/b\xff.md")).write_text("Beta.")
     except OSError:
         pytest.skip("this file system takes only text")
-    error = session.error("doc.ingest", paths=["docs"])
-    assert error["type"] == "operation.partial"
-    assert (error["detail"]["added"], error["detail"]["failed"]) == (1, 1)
-    assert "b\\xff.md" in error["detail"]["failures"][0]["path"]
+    data = session.data("doc.ingest", paths=["docs"])
+    assert (data["added"], data["failed"]) == (1, 1)
+    assert "b\\xff.md" in data["failures"][0]["path"]
 
 
 def test_odd_names_make_clean_titles(session: Session, docs: Path) -> None:
@@ -493,19 +513,32 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     put(docs, a_md="AA.", c_md="C.", big_txt="x" * 500)
     (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
     (docs / "b.md").unlink()
-    put(docs, d_md="D.")
+    put(docs, d_md="D.", empty_md="")
+    (docs / "e.pdf").write_bytes(BAD_PDF)
+    before = sorted((session.store.folder / "blobs").rglob("*"))
     params: dict[str, Any] = {"paths": ["docs"], "max_file_bytes": 400, "prune": True}
     answer = session.ask("doc.ingest", **params, dry_run=True)["result"]
-    changes = answer["meta"]["plan"]["changes"]
-    assert changes[0] == "2 added, 1 updated, 0 unchanged, 1 failed, 1 unsupported, 1 removed"
+    plan = answer["meta"]["plan"]
+    changes = plan["changes"]
+    assert changes[0] == (
+        "2 added, 1 updated, 0 unchanged, 1 removed, 1 empty, 2 failed, 1 unsupported"
+    )
+    numbers = {"added": 2, "updated": 1, "unchanged": 0, "removed": 1, "empty": 1, "failed": 2}
+    assert plan["counts"] == {**numbers, "unsupported": 1, "bytes": len("AA.C.D.")}
+    assert "e.pdf" in next(line for line in changes if "e.pdf" in line and "failed" in line)
     assert [line.split(":")[0] for line in changes[1:]] == [
         "removed",
         "updated",
         "failed",
         "added",
         "added",
+        "failed",
     ]
     assert len(paths(session)) == 2
+    assert sorted((session.store.folder / "blobs").rglob("*")) == before
+    foreseen = {name: count for name, count in plan["counts"].items() if count and name != "bytes"}
+    done = confirmed(session, **params)
+    assert {name: done.get(name) for name in foreseen} == foreseen
 
 
 # ------------------------------------------------------------- cancelling, going on
@@ -560,11 +593,11 @@ def test_with_the_same_token_it_goes_on_where_it_stopped(
 def test_a_partial_outcome_is_told_again(session: Session, docs: Path) -> None:
     put(docs, a_md="A.")
     (docs / "b.pdf").write_bytes(BAD_PDF)
-    first = session.error("doc.ingest", paths=["docs"], client_token="t")
+    first = session.ask("doc.ingest", paths=["docs"], client_token="t")["result"]
     put(docs, c_md="C.")
-    again = session.error("doc.ingest", paths=["docs"], client_token="t")
-    assert again["type"] == first["type"] == "operation.partial"
-    assert again["detail"] == {**first["detail"], "duplicate": True}
+    again = session.ask("doc.ingest", paths=["docs"], client_token="t")["result"]
+    assert (again["data"], again["meta"]["duplicate"]) == (first["data"], True)
+    assert again["meta"]["partial"] == first["meta"]["partial"]
     assert paths(session) == ["a.md"]
 
 

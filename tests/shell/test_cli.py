@@ -165,8 +165,13 @@ def test_errors_as_text(run: Run) -> None:
 
 def test_partial_failures_are_listed(run: Run, tmp_path: Path) -> None:
     (write_docs(tmp_path) / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
-    code, _, err = run("add", "docs", "--format", "text")
-    assert code == 3
+    code, out, err = run("add", "docs", "--format", "json")
+    told, said = json.loads(out), json.loads(err.splitlines()[-1])
+    assert (code, told["ok"], said["ok"]) == (3, False, False)
+    assert (told["data"]["added"], len(told["data"]["failures"])) == (2, 1)
+    assert (said["error"]["type"], said["error"]["exit_code"]) == ("operation.partial", 3)
+    code, out, err = run("add", "docs", "--format", "text")
+    assert code == 3 and out
     assert "  " + str(tmp_path / "docs" / "broken.pdf") in err
     assert json.loads(run("list")[1])["meta"]["count"] == 2  # the rest was kept
 

@@ -212,12 +212,13 @@ def test_one_that_was_cut_off_goes_on(store: Store) -> None:
     refused("resource.conflict", lambda: long(store, "other").earlier())
 
 
-def test_a_failure_is_an_outcome_too(store: Store) -> None:
+def test_that_some_items_failed_is_told_again(store: Store) -> None:
     write = long(store)
     write.item(putting("a1"))
-    write.fail(KbprocError("operation.partial", "Half of it.", detail={"failed": 1}))
-    error = refused("operation.partial", lambda: long(store).earlier())
-    assert error.detail == {"failed": 1, "duplicate": True}
+    write.end({"failed": 1}, partial="Half of it.")
+    again = long(store).earlier()
+    assert again is not None and again.duplicate
+    assert (again.data, again.partial) == ({"failed": 1}, "Half of it.")
 
 
 def test_without_a_token_nothing_but_the_items_is_written(store: Store) -> None:

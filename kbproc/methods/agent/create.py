@@ -66,9 +66,11 @@ def create(call: Call, params: CreateAgent) -> Decide:
             instructions=params.instructions or "",
         )
         row = agent.row_of(event, created_at=here.now, now=here.now)
+        made = agent.agent_of(call.store, row)
         return Decision(
             events=[event],
-            data=agent.agent_of(call.store, row),
+            data=made,
+            changes=agent.changes(None, made),
             effect=folder_.making_folder(call.store, here.queries, row),
         )
 

@@ -59,7 +59,7 @@ class UpdateAgent(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def update(call: Call, params: UpdateAgent) -> Decide:
-    given = _given(params)
+    _check_given(params)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     peer = call.peer
     folder = folder_.named_folder(params.notes_folder, cwd=peer.cwd, root=peer.root)
@@ -74,14 +74,14 @@ def update(call: Call, params: UpdateAgent) -> Decide:
             events=[event],
             data=agent.agent_of(call.store, new),
             targets=[agent.target_of(row)],
-            changes=[f"new {name}" for name in given] + [f"clear {name}" for name in params.clear],
+            changes=agent.changes(agent.agent_of(call.store, row), agent.agent_of(call.store, new)),
             effect=folder_.making_folder(call.store, here.queries, new) if moved else None,
         )
 
     return decide
 
 
-def _given(params: UpdateAgent) -> list[str]:
+def _check_given(params: UpdateAgent) -> None:
     """Raises input.invalid_params if nothing is, or what is to be cleared is given, too."""
     given = [name for name in _SIDES if getattr(params, name) is not None]
     if not given and not params.clear:
@@ -100,7 +100,6 @@ def _given(params: UpdateAgent) -> list[str]:
                 field=f"$.params.clear[{index}]",
                 hint="Leave out one of the two.",
             )
-    return given
 
 
 def _changed(

@@ -9,6 +9,7 @@ from msgspec import Meta
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import Metadata, Tags, Title, check_metadata, clean_name, clean_tags
+from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents import lookup, revision, selection
@@ -60,7 +61,9 @@ def create(call: Call, params: Create) -> Decide:
     check_metadata(params.metadata)
     if params.source_id is not None:
         clean_name(params.source_id, field="$.params.source_id")
-    content = content_of_text(call.library.intake, params.text, params.type, title)
+    content = content_of_text(
+        call.library.intake, params.text, params.type, title, keep=not params.dry_run
+    )
 
     def decide(here: Here) -> Decision:
         lookup.require_kb(here, params.kb)
@@ -77,7 +80,10 @@ def create(call: Call, params: Create) -> Decide:
         )
         status = call.store.model.status_when_new
         made = revision.document_after(event, created_at=here.now, now=here.now, status=status)
-        return Decision(events=[event], data=made)
+        size = f"{plural(made.chunk_count, 'chunk')}, {plural(made.size_bytes, 'byte')}"
+        return Decision(
+            events=[event], data=made, changes=[f"add “{made.title}” to {made.kb}: {size}"]
+        )
 
     return decide
 

@@ -16,6 +16,7 @@ from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.calls.run import reply_of
 from kbproc.documents import ingest, lookup
 from kbproc.documents.ingest import IngestResult
 from kbproc.documents.selection import ToKb
@@ -55,7 +56,14 @@ def plan(call: Call, params: Ingest) -> Decide:
     def decide(here: Here) -> Decision:
         lookup.require_kb(here, work.kb)
         if params.dry_run:
-            return ingest.plan(call.store, work, here)
+            return ingest.plan(
+                call.store,
+                call.library.intake,
+                work,
+                here,
+                tell=partial(call.progress, "parse"),
+                check=call.check_cancelled,
+            )
         rows = ingest.without_file(here, work) if work.prune else []
         if rows and "admin" not in call.scopes:
             raise KbprocError(
@@ -139,14 +147,5 @@ def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
         tell=partial(call.progress, "parse"),
         cancelled=call.cancelled,
     )
-    if result.failed:
-        error = ingest.partial(result)
-        write.fail(error)
-        raise error
-    outcome = write.end(result)
-    hint = None if _found_any(result) else "No file was found there that can be read."
-    return Reply(data=outcome.data, seq=outcome.seq, hint=hint)
-
-
-def _found_any(result: IngestResult) -> bool:
-    return bool(result.added + result.updated + result.unchanged + result.removed)
+    outcome = write.end(result, partial=ingest.what_failed(result))
+    return msgspec.structs.replace(reply_of(outcome), hint=ingest.hint(result))

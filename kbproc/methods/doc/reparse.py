@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
@@ -14,6 +13,7 @@ from kbproc.base.wording import plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.calls.run import reply_of
 from kbproc.documents import content as content_
 from kbproc.documents import deletion, ingest, lookup
 from kbproc.documents.selection import DocumentIds
@@ -40,7 +40,13 @@ def plan(call: Call, params: Reparse) -> Decide:
     def decide(here: Here) -> Decision:
         rows = _wanted(here.queries, params)
         change = f"parse {plural(len(rows), 'document')} again"
-        return Decision(events=[], data=None, targets=deletion.targets_of(rows), changes=[change])
+        return Decision(
+            events=[],
+            data=None,
+            targets=deletion.targets_of(rows),
+            changes=[change],
+            counts={"documents": len(rows)},
+        )
 
     return decide
 
@@ -85,13 +91,5 @@ def reparse(call: Call, params: Reparse, write: LongWrite) -> Reply:
         failed=len(failures),
         failures=failures[:100],
     )
-    if failures:
-        partial = KbprocError(
-            "operation.partial",
-            f"{len(failures)} of {plural(len(rows), 'document')} could not be parsed again.",
-            detail=msgspec.to_builtins(result),
-        )
-        write.fail(partial)
-        raise partial
-    outcome = write.end(result)
-    return Reply(data=outcome.data, seq=outcome.seq)
+    said = f"{len(failures)} of {plural(len(rows), 'document')} could not be parsed again."
+    return reply_of(write.end(result, partial=said if failures else None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
@@ -17,12 +18,14 @@ from kbproc.base.values import (
     clean_name,
     clean_tags,
 )
+from kbproc.base.wording import change, plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents import deletion, lookup, revision, selection
 from kbproc.documents.content import content_of_text
 from kbproc.documents.document import Document
 from kbproc.store.decision import Decide, Decision, Here
+from kbproc.views.catalog.rows import DocumentRow
 
 Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
 
@@ -84,10 +87,23 @@ def update(call: Call, params: Update) -> Decide:
             events=[event],
             data=made,
             targets=deletion.targets_of([row]),
-            changes=[f"new {name}" for name in given],
+            changes=_changes(row, made),
         )
 
     return decide
+
+
+def _changes(row: DocumentRow, made: Document) -> list[str]:
+    """A text by its size: it may be long."""
+    told = change("title", row.title, made.title)
+    told += change("tags", list(row.tags), made.tags)
+    told += change("metadata", msgspec.json.decode(row.metadata), made.metadata)
+    if made.sha256 != row.sha256:
+        told += [
+            f"text: {plural(row.chunk_count, 'chunk')}, {plural(row.size_bytes, 'byte')} → "
+            f"{plural(made.chunk_count, 'chunk')}, {plural(made.size_bytes, 'byte')}"
+        ]
+    return told
 
 
 def _new_content(call: Call, params: Update, title: str | None) -> revision.Content | None:
@@ -97,4 +113,6 @@ def _new_content(call: Call, params: Update, title: str | None) -> revision.Cont
     with call.store.reading() as snapshot:
         row = lookup.require(snapshot.queries, params.id)
     kind = row.type if row.type in {"markdown", "html", "code"} else "text"
-    return content_of_text(call.library.intake, params.text, kind, title or row.title)
+    return content_of_text(
+        call.library.intake, params.text, kind, title or row.title, keep=not params.dry_run
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug, clean_name
+from kbproc.base.wording import change
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents.kb import Description, KnowledgeBase, Name
@@ -69,6 +70,7 @@ def create(call: Call, params: CreateKb) -> Decide:
             created_at=here.now,
             updated_at=here.now,
         )
-        return Decision(events=[event], data=made)
+        changes = change("name", None, name) + change("description", "", params.description)
+        return Decision(events=[event], data=made, changes=changes)
 
     return decide

@@ -9,6 +9,7 @@ from msgspec import Meta
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug, clean_name
+from kbproc.base.wording import change
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents.kb import Description, KnowledgeBase, Name, require
@@ -67,6 +68,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
         )
         target = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
         event = KbUpdated(slug=row.slug, name=name, description=text)
-        return Decision(events=[event], data=made, targets=[target])
+        changes = change("name", row.name, name) + change("description", row.description, text)
+        return Decision(events=[event], data=made, targets=[target], changes=changes)
 
     return decide

@@ -12,6 +12,7 @@ from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
+from kbproc.base.wording import change
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.documents import entry, lookup, revision
@@ -83,7 +84,12 @@ def store(call: Call, params: StoreEntry) -> Decide:
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
     content = content_of_text(
-        call.library.intake, params.body, "markdown", title, field="$.params.body"
+        call.library.intake,
+        params.body,
+        "markdown",
+        title,
+        field="$.params.body",
+        keep=not params.dry_run,
     )
     content = msgspec.structs.replace(content, doc_type="knowledge")
 
@@ -106,7 +112,9 @@ def store(call: Call, params: StoreEntry) -> Decide:
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
         made = _made(event, facts, created_by=actor, now=here.now, status=status)
-        return Decision(events=[event], data=made)
+        changes = [f"add “{made.title}” to {made.kb}", *change("confidence", None, made.confidence)]
+        changes += change("tags", [], made.tags) + change("expires_at", None, made.expires_at)
+        return Decision(events=[event], data=made, changes=changes)
 
     return decide
 

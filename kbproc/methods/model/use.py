@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from kbproc.base.params import WriteParams
-from kbproc.base.wording import plural
+from kbproc.base.wording import change, plural
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
@@ -66,8 +66,12 @@ def plan(call: Call, params: UseModel) -> Decide:
         told = f"embed {chunks} with {spec.name}, then search with it"
         if spec.kind == "none":
             told = "search by words only"
-        event = ModelUsed(kind=spec.kind, name=spec.name)
-        return Decision(events=[event], data=None, changes=[told])
+        return Decision(
+            events=[ModelUsed(kind=spec.kind, name=spec.name)],
+            data=None,
+            changes=[*change("model", embedding.spec.name, spec.name), told],
+            counts={"chunks": call.store.chunks},
+        )
 
     return decide
 

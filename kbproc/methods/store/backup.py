@@ -39,7 +39,12 @@ def plan(call: Call, params: BackUp) -> Decide:
     with call.library.store.exclusive(call.check_cancelled):
         stock = copying.take_stock(call.library.store, call.check_cancelled)
     said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
-    return lambda here: Decision(events=[], data=None, changes=[f"{said}, to {target}"])
+    return lambda here: Decision(
+        events=[],
+        data=None,
+        changes=[f"{said}, to {target}"],
+        counts={"files": len(stock.parts), "bytes": stock.size},
+    )
 
 
 def _target(call: Call, params: BackUp) -> Path:

@@ -155,4 +155,5 @@ class Ndjson(Output):
 
 
 def envelope(result: dict[str, Any], profile: str | None) -> dict[str, Any]:
-    return {"ok": True, "data": result["data"], "meta": result["meta"], "profile": profile}
+    ok = "partial" not in result["meta"]
+    return {"ok": ok, "data": result["data"], "meta": result["meta"], "profile": profile}

@@ -1,0 +1,75 @@
+"""A plan shows what was there and what will be, in sentences that a person approves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kit.talk import Session
+
+
+def changes(session: Session, method: str, **params: Any) -> list[str]:
+    answer = session.ask(method, **params, dry_run=True)["result"]
+    told: list[str] = answer["meta"]["plan"]["changes"]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "told"),
+    [
+        ("kb.update", {"slug": "default", "name": "P2"}, ['name: "Default" → "P2"']),
+        ("kb.update", {"slug": "default", "name": "Default"}, []),
+        ("kb.create", {"slug": "books", "name": "Books"}, ['name: null → "Books"']),
+        ("doc.update", {"id": 1, "title": "New"}, ['title: "Old" → "New"']),
+        (
+            "doc.update",
+            {"id": 1, "tags": ["b"], "metadata": {"n": 2}},
+            ['tags: ["a"] → ["b"]', 'metadata: {"n":1} → {"n":2}'],
+        ),
+        (
+            "doc.update",
+            {"id": 1, "text": "longer"},
+            ["text: 1 chunk, 3 bytes → 1 chunk, 6 bytes"],
+        ),
+        ("doc.create", {"title": "T", "text": "x"}, ["add “T” to default: 1 chunk, 1 byte"]),
+        (
+            "knowledge.store",
+            {"title": "T", "body": "x", "confidence": 30},
+            ["add “T” to default", "confidence: null → 30"],
+        ),
+        ("agent.update", {"slug": "gitea", "kbs": []}, ["kbs: null → []"]),
+        (
+            "agent.update",
+            {"slug": "gitea", "quotas": {"notes_stored": 5}, "description": "Y"},
+            ['description: "X" → "Y"', "notes_stored: 2 → 5"],
+        ),
+        (
+            "agent.create",
+            {"slug": "backups", "scopes": ["doc:read"]},
+            ['scopes: null → ["doc:read"]'],
+        ),
+    ],
+)
+def test_a_plan_shows_values(
+    session: Session, method: str, params: dict[str, Any], told: list[str]
+) -> None:
+    session.data("doc.create", title="Old", text="old", tags=["a"], metadata={"n": 1})
+    session.data("agent.create", slug="gitea", description="X", quotas={"notes_stored": 2})
+    before = sorted(session.store.folder.rglob("blobs/*/*/*"))
+    found = changes(session, method, **params)
+    assert [line for line in found if not line.startswith("notes_folder")] == told
+    assert sorted(session.store.folder.rglob("blobs/*/*/*")) == before
+
+
+def test_a_long_value_is_cut(session: Session) -> None:
+    [told] = changes(session, "kb.update", slug="default", description="x" * 1000)
+    assert len(told) < 500 and told.endswith("…")
+
+
+def test_no_secret_is_in_a_plan(session: Session) -> None:
+    model = {"name": "m", "kind": "openai", "url": "http://127.0.0.1:9/v1", "api_key": "s3cret"}
+    answer = session.ask("model.use", **model, dry_run=True)["result"]
+    assert 'model: "hash" → "m"' in answer["meta"]["plan"]["changes"]
+    assert answer["meta"]["plan"]["counts"] == {"chunks": 0}
+    assert "s3cret" not in str(answer)
