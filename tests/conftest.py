@@ -41,9 +41,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os._exit(int(session.exitstatus))
 
     atexit.register(leave)
-    # A shell that runs this in the background has SIGINT ignored, here and in what we start.
+    # A shell that runs this in the background has SIGINT ignored, and nohup SIGHUP, here and in
+    # what we start.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # Rooms whose files take longest: begun last, they would leave the other workers idle.
