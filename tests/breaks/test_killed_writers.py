@@ -16,7 +16,7 @@ from tests.kit.talk import Process, as_bytes, request
 
 compared = faults_of("kill9")
 
-ROUNDS = 200 if LONG else 8
+ROUNDS = 200 if LONG else 5
 IN_FLIGHT = 24
 AT_LEAST = 3  # acknowledged, before a process is killed
 

@@ -32,7 +32,7 @@ from tests.kit.notes import approved, attach, get, history, put, slugs
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.talk import Session, as_bytes, cancel, request
 
-EXAMPLES, STEPS = (300, 60) if LONG else (5, 40)
+EXAMPLES, STEPS = (300, 60) if LONG else (3, 40)
 
 
 @pytest.fixture
