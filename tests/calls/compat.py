@@ -39,8 +39,11 @@ def _compare(
     yield from _members(path, old, new, old_root, new_root, who)
     yield from _values(path, old, new, who)
     yield from _limits(path, old, new, who)
-    if "items" in old and "items" in new:
-        yield from _compare(f"{path}[]", old["items"], new["items"], old_root, new_root, who)
+    yield from _openness(path, old, new, who)
+    for name, below in (("items", "[]"), ("additionalProperties", "{}")):
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _compare(f"{path}{below}", before, after, old_root, new_root, who)
     for index, (before, after) in enumerate(
         zip(old.get("anyOf", []), new.get("anyOf", []), strict=False)
     ):
@@ -64,12 +67,36 @@ def _kinds(schema: Schema) -> set[str]:
 
 def _types(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
     before, after = _kinds(old), _kinds(new)
+    if before and not after and who == "readers" and not _is_told(new):
+        yield f"{path} may now be anything: breaks readers"
+    if after and not before and who == "callers" and not _is_told(old):
+        yield f"{path} no longer takes everything: breaks callers"
     if not before or not after:
         return
     wrong = before - after if who == "callers" else after - before
     if wrong:
         verb = "no longer takes" if who == "callers" else "may now be"
         yield f"{path} {verb} {', '.join(sorted(wrong))}: breaks {who}"
+
+
+def _is_told(schema: Schema) -> bool:
+    """Whether its values are named, and so their types."""
+    return "enum" in schema or "const" in schema
+
+
+def _openness(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
+    """Members or items that are not named: what callers may send, and readers may find."""
+    for name, what in (("additionalProperties", "members"), ("items", "items")):
+        before, after = (_how_open(schema.get(name, True)) for schema in (old, new))
+        if who == "callers" and after < before:
+            yield f"{path} takes fewer {what}: breaks callers"
+        if who == "readers" and after > before:
+            yield f"{path} may now have other {what}: breaks readers"
+
+
+def _how_open(schema: Any) -> int:
+    """Nothing, something, anything."""
+    return {False: 0, True: 2}[schema] if isinstance(schema, bool) else 1
 
 
 def _members(
@@ -89,6 +116,8 @@ def _members(
 
 
 def _values(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
+    if who == "callers" and "enum" in new and "enum" not in old:
+        yield f"{path} takes named values only: breaks callers"
     if who == "callers" and "enum" in old:
         for value in old["enum"]:
             if value not in new.get("enum", [value]):
@@ -105,10 +134,15 @@ def _limits(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
     for name, narrower in (
         ("minimum", lambda a, b: b > a),
         ("maximum", lambda a, b: b < a),
+        ("exclusiveMinimum", lambda a, b: b > a),
+        ("exclusiveMaximum", lambda a, b: b < a),
+        ("multipleOf", lambda a, b: b != a),
         ("minLength", lambda a, b: b > a),
         ("maxLength", lambda a, b: b < a),
         ("minItems", lambda a, b: b > a),
         ("maxItems", lambda a, b: b < a),
+        ("minProperties", lambda a, b: b > a),
+        ("maxProperties", lambda a, b: b < a),
     ):
         if name in new and (name not in old or narrower(old[name], new[name])):
             yield f"{path} has a narrower {name}: breaks callers"

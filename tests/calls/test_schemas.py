@@ -28,6 +28,9 @@ def test_every_schema_is_a_schema(name: str) -> None:
 
 SEQ = ("properties", "data", "properties", "seq")
 META = ("properties", "meta", "properties")
+LIMIT = ("properties", "limit")
+METADATA = ("properties", "metadata")
+LIBRARIES = ("properties", "data", "properties", "libraries")
 
 
 def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> list[str]:
@@ -59,6 +62,15 @@ def test_additions_break_nobody() -> None:
         ("search.params", ("properties", "fusion", "enum"), ["rrf"], "no longer takes 'blend'"),
         ("ping.result", ("required",), ["data"], "ping.result.meta may now be missing"),
         ("ping.result", (*SEQ, "type"), "string", "may now be"),
+        ("ping.result", (*SEQ, "type"), None, "may now be anything"),
+        ("search.params", (*LIMIT, "exclusiveMinimum"), 3, "narrower exclusiveMinimum"),
+        ("search.params", (*LIMIT, "exclusiveMaximum"), 9, "narrower exclusiveMaximum"),
+        ("search.params", (*LIMIT, "multipleOf"), 2, "narrower multipleOf"),
+        ("search.params", (*LIMIT, "enum"), [1, 2], "takes named values only"),
+        ("doc.create.params", (*METADATA, "additionalProperties"), False, "takes fewer members"),
+        ("doc.create.params", (*METADATA, "maxProperties"), 9, "narrower maxProperties"),
+        ("tag.list.result", ("properties", "data", "items"), None, "may now have other items"),
+        ("version.result", (*LIBRARIES, "additionalProperties"), None, "other members"),
         ("ping.result", (*META, "schema"), {"const": "ping/2"}, "no longer"),
     ],
 )
