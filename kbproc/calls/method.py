@@ -40,6 +40,7 @@ class Method(Struct, frozen=True, kw_only=True):
     params: type[Params]
     decoder: msgspec.json.Decoder[Params]
     result: Any
+    item: Any
     handler: Callable[..., Any]
     summary: str
     when_to_use: str
@@ -104,6 +105,7 @@ def method(
     whole: bool | None = None,
     more_scopes: Iterable[str] = (),
     plan: Callable[..., Decide] | None = None,
+    item: Any = None,
     shown: Shown | None = None,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
@@ -116,8 +118,8 @@ def method(
     `elsewhere`: it writes outside of the store only, so that the store may be read-only.
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
     call it; `more_scopes` allow more within it. `own_scope`: all that an agent needs for what
-    is its own; the handler looks whether it is. `shown`: what people see of the result, if not
-    simply all of it.
+    is its own; the handler looks whether it is. `item`: the type of one item of its stream.
+    `shown`: what people see of the result, if not simply all of it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -126,6 +128,7 @@ def method(
         "params": params,
         "decoder": decoder(params),
         "result": result,
+        "item": item,
         "summary": summary,
         "when_to_use": when_to_use,
         "kind": kind,

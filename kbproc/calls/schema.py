@@ -24,6 +24,12 @@ from kbproc.store.state import Freshness
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+def named_in_meta(name: str) -> str:
+    """`search/1`, as `meta.schema` says it, is the schema search.result; error/1 is error."""
+    noun = name.removesuffix("/1")
+    return name if noun == name else noun if noun == "error" else f"{noun}.result"
+
+
 class ErrorRisk(Struct, kw_only=True, frozen=True):
     level: str
     action: str
@@ -60,6 +66,21 @@ class Server(Struct, kw_only=True, frozen=True):
     version: str
 
 
+class Capabilities(Struct, kw_only=True, frozen=True):
+    """What this version can do; `max_line_bytes` and `max_in_flight` are what it does unasked."""
+
+    batch: bool
+    cancel: bool
+    streams: bool
+    dry_run: bool
+    confirm: bool
+    client_token: bool
+    modes: list[str]
+    fusion: list[str]
+    max_line_bytes: int
+    max_in_flight: int
+
+
 class ProcessInit(Struct, kw_only=True, frozen=True, tag="init"):
     """The first line of a process."""
 
@@ -68,7 +89,7 @@ class ProcessInit(Struct, kw_only=True, frozen=True, tag="init"):
     store: str
     actor: str
     scopes: list[str]
-    capabilities: dict[str, Any]
+    capabilities: Capabilities
 
 
 class Ready(Struct, kw_only=True, frozen=True, omit_defaults=True, tag="ready"):
@@ -108,7 +129,7 @@ class Progress(Struct, kw_only=True, frozen=True, tag="progress", omit_defaults=
 
 
 class Item(Struct, kw_only=True, frozen=True, tag="item"):
-    """One finding of a stream, as it is found."""
+    """One finding of a stream, as it is found: see the schema METHOD.item."""
 
     request_id: int | str
     index: int
@@ -230,6 +251,8 @@ def all_schemas(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
     for method in methods:
         found[f"{method.name}.params"] = params_schema(method)
         found[f"{method.name}.result"] = result_schema(method)
+        if method.item is not None:
+            found[f"{method.name}.item"] = of_type(method.item, title=f"{method.name} item")
     return found
 
 

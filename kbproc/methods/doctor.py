@@ -43,6 +43,7 @@ class Diagnosis(Struct, kw_only=True, frozen=True):
     streams=True,
     params=Doctor,
     result=Diagnosis,
+    item=Finding,
     summary="Check libraries, store, log, views, model, disk and permissions.",
     when_to_use="When something does not work, before asking for help.",
     scope="store:read",

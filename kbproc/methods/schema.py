@@ -40,16 +40,17 @@ class Schema(ReadParams, kw_only=True, frozen=True):
     ],
 )
 def schema(call: Call, params: Schema) -> Reply:
-    from kbproc.calls.schema import all_schemas
+    from kbproc.calls.schema import all_schemas, named_in_meta
 
     found = all_schemas(call.registry.methods.values())
     if params.name is None:
         return Reply(data={"names": list(found)}, count=len(found))
-    if params.name not in found:
+    name = named_in_meta(params.name)
+    if name not in found:
         raise KbprocError(
             "resource.not_found",
             f"There is no schema {params.name!r}.",
             field="$.params.name",
             valid_values=nearest(params.name, found),
         )
-    return Reply(data=found[params.name])
+    return Reply(data=found[name])

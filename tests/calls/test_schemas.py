@@ -9,9 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kbproc.calls.schema import all_schemas
+from kbproc.calls.schema import Capabilities, all_schemas
 from kbproc.methods.all import registry
+from kbproc.settings.config import CAPABILITIES
 from tests.calls.compat import BASELINE, breaks
+from tests.kit.talk import Session, as_bytes, request
 
 SCHEMAS = all_schemas(registry().methods.values())
 OLD: dict[str, Any] = json.loads(BASELINE.read_text())
@@ -83,6 +85,50 @@ def test_breaking_changes_are_named(name: str, path: tuple[str, ...], to: Any, s
 def test_a_method_that_goes_is_named() -> None:
     left = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
     assert [line.split(" ")[0] for line in breaks(SCHEMAS, left)] == ["ping.params", "ping.result"]
+
+
+def test_meta_names_a_schema_that_can_be_asked_for(session: Session) -> None:
+    for method, params in (("ping", {}), ("kb.list", {}), ("schema", {})):
+        named = session.ask(method, **params)["result"]["meta"]["schema"]
+        assert session.data("schema", name=named)["title"] == f"{method} result"
+    named = session.error("doc.get", id=99)["schema"]
+    assert session.data("schema", name=named)["title"] == "error"
+    assert session.error("schema", name="nothing/1")["type"] == "resource.not_found"
+
+
+def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
+    session.data("doc.create", title="One", text="The first.", tags=["a"])
+    session.data("knowledge.store", title="Two", body="The second.")
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("doctor", {}),
+        ("store.export", {}),
+        ("store.import", {"path": "copy.ndjson"}),
+        ("events.subscribe", {"after_seq": 0, "full": True, "timeout_ms": 0}),
+    ]
+    session.data("store.export", path="copy.ndjson")
+    for method, params in asked:
+        found = items(session, method, **params)
+        assert found
+        validator = jsonschema.Draft202012Validator(SCHEMAS[f"{method}.item"])
+        for item in found:
+            validator.validate(item)
+    assert {name for name in SCHEMAS if name.endswith(".item") and "event." not in name} == {
+        f"{method}.item" for method, _ in asked
+    }
+
+
+def items(session: Session, method: str, **params: Any) -> list[Any]:
+    """What a stream has sent by the time that it ends."""
+    session.send(as_bytes(request(1, method, **params)))
+    found = []
+    while "method" in (message := json.loads(session.receive())):
+        if message["params"]["type"] == "item":
+            found.append(message["params"]["item"])
+    return found
+
+
+def test_what_init_says_of_this_version_is_typed() -> None:
+    assert Capabilities.__struct_fields__ == tuple(CAPABILITIES)
 
 
 def test_the_package_carries_the_schemas() -> None:

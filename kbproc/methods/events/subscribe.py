@@ -36,6 +36,7 @@ class Subscribe(ReadParams, kw_only=True, frozen=True):
     streams=True,
     params=Subscribe,
     result=None,
+    item=feed.ShownRecord,
     shown=feed.as_lines,
     summary="Follow the log: every record from a position on, as it is written, as items.",
     when_to_use="To keep something else up to date. It ends by $/cancel or timeout_ms only; come "

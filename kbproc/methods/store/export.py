@@ -56,6 +56,7 @@ class Exported(Struct, kw_only=True):
     scope="admin",
     params=Export,
     result=Exported,
+    item=lines.Line,
     summary="Write documents, entries, agents, notes and sources as portable NDJSON.",
     when_to_use="To move them into another store, or to read them with other programs. "
     "Without path each line is an event. Agents and notes come along unless kb is given.",

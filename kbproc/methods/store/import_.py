@@ -20,6 +20,7 @@ from kbproc.calls.reply import Reply
 from kbproc.moving.incoming import run
 from kbproc.moving.incoming.agents import with_folders
 from kbproc.moving.incoming.contents import Contents, Import, Imported
+from kbproc.moving.incoming.matching import Brought
 from kbproc.moving.portable import file as reading
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -77,6 +78,7 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
     idempotent=True,
     params=ImportFile,
     result=Imported,
+    item=Brought,
     plan=plan,
     summary="Bring in what store.export has written.",
     when_to_use="To bring documents, entries, agents and notes from another store; what is here "

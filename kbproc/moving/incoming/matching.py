@@ -41,6 +41,14 @@ class Match(Struct, frozen=True):
     id: int | None
 
 
+class Brought(Struct, frozen=True, kw_only=True):
+    """What became of a document: its id in the file, and its id here."""
+
+    old: int
+    new: int | None
+    action: Action
+
+
 def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
     """The key of the one document that it must be, or of those that it may equal."""
     for name in ("path", "url", "source_id"):

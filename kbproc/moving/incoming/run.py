@@ -25,7 +25,7 @@ from kbproc.moving.incoming import notes
 from kbproc.moving.incoming.agents import agents as agents_to_make
 from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Report
 from kbproc.moving.incoming.links import Links
-from kbproc.moving.incoming.matching import IncomingDocument, Match, Matches
+from kbproc.moving.incoming.matching import Brought, IncomingDocument, Match, Matches
 from kbproc.moving.portable import lines
 from kbproc.moving.portable.file import read
 from kbproc.moving.portable.lines import Document
@@ -218,7 +218,8 @@ def _count(result: Imported, document: Document, outcome: Match, emit: Emit) -> 
     setattr(result, name, getattr(result, name) + 1)
     if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < _MOST_IDS:
         result.ids[str(document.id)] = outcome.id
-    emit("item", {"item": {"old": document.id, "new": outcome.id, "action": outcome.action}})
+    item = Brought(old=document.id, new=outcome.id, action=outcome.action)
+    emit("item", {"item": msgspec.to_builtins(item)})
 
 
 def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decision:
