@@ -103,6 +103,9 @@ SHELL_FLAGS: dict[str, tuple[Flag, ...]] = {
     ),
 }
 
+# Method → what people mean where they say nothing else.
+SHELL_DEFAULTS: dict[str, dict[str, Any]] = {"tag.list": {"order": "count"}}
+
 # What the commands share; each takes those that mean something for it.
 GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
-from kbproc.calls.flags import GLOBAL_FLAGS, common_flags, flags_of
+from kbproc.calls.flags import GLOBAL_FLAGS, SHELL_DEFAULTS, common_flags, flags_of
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config
 from kbproc.shell.arguments import (
@@ -162,7 +162,8 @@ class Shell:
 
         own = {flag.name for flag in flags_of(method) if flag.param}
         options = options_of(parsed, self._config, self._output, own)
-        return run(registry, method, params_of(method, parsed, _stdin), options)
+        params = {**SHELL_DEFAULTS.get(method.name, {}), **params_of(method, parsed, _stdin)}
+        return run(registry, method, params, options)
 
     # --------------------------------------------------- commands that are no methods
 

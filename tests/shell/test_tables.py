@@ -75,6 +75,8 @@ def test_tags_come_by_their_counts(run: Run) -> None:
 
     assert names() == ["zebra", "yak", "admin", "git"]
     assert names("--order", "name") == ["admin", "git", "yak", "zebra"]
+    by_name = run("call", "tag.list", "--jq", ".data[].name")[1].split()
+    assert by_name == names("--order", "name"), "on the wire they come by name"
     paged, cursor = list[str](), [""]
     while cursor:
         more = ["--cursor", cursor[0]] if cursor[0] else []

@@ -20,8 +20,9 @@ class ListTags(PastListParams, kw_only=True, frozen=True):
         None
     )
     order: Annotated[
-        Literal["count", "name"], Meta(description="the most used first, or by name")
-    ] = "count"
+        Literal["name", "count"],
+        Meta(description="by name, or the most used first, as the shell has them"),
+    ] = "name"
 
 
 class TagCount(Struct, kw_only=True, frozen=True):
@@ -40,8 +41,8 @@ class TagCount(Struct, kw_only=True, frozen=True):
     errors=["resource.not_found"],
     alias="tags",
     examples=[
-        Example(params={}, what="all tags, the most used first"),
-        Example(params={"order": "name", "limit": 20}, what="the first twenty by name"),
+        Example(params={}, what="all tags"),
+        Example(params={"order": "count", "limit": 20}, what="the twenty that are used most"),
     ],
 )
 def list_tags(call: Call, params: ListTags) -> Reply:
