@@ -264,7 +264,7 @@ class Checker:
 
     def result(self, method: Method, value: Any) -> str | None:
         """None, or where and how `value` breaks its schema."""
-        lean = bool(value["meta"].get("lean"))
+        lean = bool(value.get("meta", {}).get("lean"))
         validator = self._results.get((method.name, lean))
         if validator is None:
             make = lean_schema if lean else result_schema

@@ -134,18 +134,29 @@ def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> str:
+def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> tuple[str, bool]:
     """The source's own characters where it is a text, else what its parser read in it.
 
-    Where chunks of it are hidden, what the others hold. Raises store.corrupt if the source
-    is missing.
+    Where chunks of it are hidden, or the source is damaged or missing, what the log holds; the
+    second value is False for a source that was needed and is lost.
     """
     type = PARSED_AS.get(row.type, row.type)
-    if is_text(type) and not _hides_some(queries, row.id):
-        given = row.path is None and row.url is None  # by a method, and kept as UTF-8
-        data = blobs.get(row.sha256)
-        return data.decode() if given else source_text(data, type, row.title)
-    return whole_text(chunk.content for chunk in queries.chunks_of(row.id))
+    wanted = is_text(type) and not _hides_some(queries, row.id)
+    data = _source(blobs, row) if wanted else None
+    if data is None:
+        return whole_text(chunk.content for chunk in queries.chunks_of(row.id)), not wanted
+    given = row.path is None and row.url is None  # by a method, and kept as UTF-8
+    return data.decode() if given else source_text(data, type, row.title), True
+
+
+def _source(blobs: Blobs, row: DocumentRow) -> bytes | None:
+    """None for bytes that are damaged or missing."""
+    try:
+        return blobs.get(row.sha256)
+    except KbprocError as error:
+        if error.type != "store.corrupt":
+            raise
+        return None
 
 
 def _hides_some(queries: Queries, id: int) -> bool:

@@ -452,6 +452,8 @@ def test_a_damaged_source(
         path.write_bytes(SOURCES[harm](path.read_bytes()))
     one = open_session(store)
     assert answers(one) == sound[1], "the text is in the log"
+    [notice] = one.ask("doc.get", id=3, text=True)["result"]["meta"]["notice"]
+    assert "damaged or missing" in notice
     assert one.error("doc.download", id=3)["type"] == "store.corrupt"
     found = {f["name"]: f for f in one.data("doctor", deep=True)["findings"]}["blobs"]
     assert found["status"] == "fail"

@@ -55,12 +55,14 @@ def get(call: Call, params: Get) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         row = lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
-        more = None
+        more = notice = None
         if params.text:
-            text = content.text_of(call.store.blobs, snapshot.queries, row)
+            text, is_whole = content.text_of(call.store.blobs, snapshot.queries, row)
+            if not is_whole:
+                notice = ["The source's bytes are damaged or missing: the text is what was read."]
             part = text[params.offset : params.offset + params.length]
             part = cut(part, params.budget_tokens)
             fields["text"] = part
             fields["text_length"] = len(text)
             more = params.offset + len(part) < len(text)
-        return Reply(data=DocumentText(**fields), seq=snapshot.seq, has_more=more)
+        return Reply(data=DocumentText(**fields), seq=snapshot.seq, has_more=more, notice=notice)
