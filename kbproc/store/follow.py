@@ -23,7 +23,7 @@ from kbproc.views.follower import Follower
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
 
-_BATCH = 500
+_BATCH = 2000
 _logger = logging.getLogger(__name__)
 
 

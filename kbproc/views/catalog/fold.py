@@ -51,13 +51,7 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     LogRepaired: upkeep.ids_gone,
 }
 # In the order in which they are written.
-_GATHERED = (
-    document.Deleted,
-    document.Written,
-    entry.Links,
-    entry.Revived,
-    document.Changed,
-)
+_GATHERED = (document.Documents, entry.Links, entry.Revived)
 
 
 def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:

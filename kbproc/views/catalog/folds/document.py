@@ -6,6 +6,9 @@ Refuses to know: the indexes, which see only that a document was touched.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import duckdb
 import msgspec
 
@@ -25,96 +28,94 @@ from kbproc.views.catalog.batch import Batch, Row, insert
 
 _NO_FACTS: Row = (None,) * 5
 # Columns of the table of documents.
-_CREATED_AT, _CREATED_BY, _SUPERSEDED_BY, _HEAD = 15, 17, -2, -1
+_STAYS = _CREATED_AT, _CREATED_BY, _SUPERSEDED_BY, _HEAD = 15, 17, -2, -1
 
 
-class Written:
-    """Documents with their chunks; one that was there before is replaced."""
+class Documents:
+    """Documents, their chunks, and files that failed, as they are to be: of each the last."""
 
     def __init__(self) -> None:
-        self.ids: set[int] = set()
+        self._rows: dict[int, Row] = {}
+        self._chunks: dict[int, list[Row]] = {}
         self._replaced: list[int] = []
-        self._documents: list[Row] = []
-        self._chunks: list[Row] = []
+        self._changed: dict[int, Row] = {}
+        self._gone: dict[int, Row] = {}
+        self._failures: dict[tuple[str, str], Row | None] = {}
 
     def __len__(self) -> int:
-        return len(self._documents)
+        return len(self._rows) + len(self._changed) + len(self._gone) + len(self._failures)
 
-    def add(self, document: Row, chunks: list[Row], *, replaces: bool) -> None:
-        self.ids.add(document[0])
-        self._documents.append(document)
-        self._chunks += chunks
-        if replaces:
-            self._replaced.append(document[0])
+    def write(self, row: Row, chunks: list[Row], *, replaces: bool) -> None:
+        id = row[0]
+        if (before := self._rows.get(id)) is not None:
+            row = _with(row, tuple(before[column] for column in _STAYS))
+        elif replaces:
+            self._replaced.append(id)
+        self._rows[id], self._chunks[id] = row, chunks
+        self._changed.pop(id, None)
+        self._gone.pop(id, None)
+
+    def change(self, id: int, said: Row) -> None:
+        """`said`: title, tags, metadata, revision, when, by which record."""
+        if (row := self._rows.get(id)) is not None:
+            title, tags, metadata, revision, at, seq = said
+            row = (*row[:2], title, *row[3:7], tags, metadata, revision, *row[10:])
+            self._rows[id] = (*row[:16], at, *row[17:19], seq, *row[20:])
+        else:
+            self._changed[id] = (id, *said)
+
+    def hide(self, id: int, at: str, seq: int) -> None:
+        if (row := self._rows.get(id)) is not None:
+            self._rows[id] = (*row[:10], 0, *row[11:18], at, seq, *row[20:])
+            self._chunks[id] = []
+        else:
+            self._gone[id] = (id, at, seq)
+
+    def hides(self, id: int) -> bool:
+        return id in self._gone
+
+    def fail(self, kb: str, path: str, row: Row | None) -> None:
+        """`row` None: it is gone, or can be read now."""
+        self._failures[kb, path] = row
 
     def flush(self, db: duckdb.DuckDBPyConnection) -> None:
         stays = _what_stays(db, self._replaced)
         if self._replaced:
             _remove(db, self._replaced)
-        rows = [_with(row, stays[row[0]]) if row[0] in stays else row for row in self._documents]
-        insert(db, "documents", rows)
-        insert(db, "chunks", self._chunks)
-        for gathered in (self.ids, self._replaced, self._documents, self._chunks):
-            gathered.clear()
+        rows = self._rows.items()
+        insert(db, "documents", [_with(row, stays[id]) if id in stays else row for id, row in rows])
+        insert(db, "chunks", [chunk for chunks in self._chunks.values() for chunk in chunks])
+        if self._changed:
+            db.execute(_CHANGE, _columns_of(self._changed.values()))
+        if self._gone:
+            db.execute(_HIDE, _columns_of(self._gone.values()))
+            db.execute(_DROP_CHUNKS, [list(self._gone)])
+        if self._failures:
+            db.execute(_CLEAR, _columns_of(self._failures))
+            insert(db, "failures", [row for row in self._failures.values() if row])
+        self.__init__()  # type: ignore[misc]
 
 
-class Deleted:
-    """Documents that are hidden: id, when, by which record."""
-
-    def __init__(self) -> None:
-        self._gone: list[tuple[int, str, int]] = []
-
-    def __len__(self) -> int:
-        return len(self._gone)
-
-    def add(self, id: int, record: Record) -> None:
-        self._gone.append((id, record.ts, record.seq))
-
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
-        ids, times, seqs = (list(column) for column in zip(*self._gone, strict=True))
-        db.execute("delete from chunks where document_id in (select unnest(?::bigint[]))", [ids])
-        db.execute(
-            "update documents set deleted_at = gone.at, chunk_count = 0, touched = gone.seq from "
-            "(select unnest(?::bigint[]) as id, unnest(?::varchar[]) as at, "
-            "unnest(?::bigint[]) as seq) as gone where documents.id = gone.id",
-            [ids, times, seqs],
-        )
-        self._gone.clear()
+_CHANGE = (
+    "update documents set title = said.title, tags = said.tags, metadata = said.metadata, "
+    "revision = said.revision, updated_at = said.at, touched = said.seq from (select "
+    "unnest(?::bigint[]) as id, unnest(?::varchar[]) as title, unnest(?::varchar[][]) as tags, "
+    "unnest(?::varchar[]) as metadata, unnest(?::int[]) as revision, unnest(?::varchar[]) as at, "
+    "unnest(?::bigint[]) as seq) as said where documents.id = said.id"
+)
+_HIDE = (
+    "update documents set deleted_at = said.at, chunk_count = 0, touched = said.seq from (select "
+    "unnest(?::bigint[]) as id, unnest(?::varchar[]) as at, unnest(?::bigint[]) as seq) as said "
+    "where documents.id = said.id"
+)
+_DROP_CHUNKS = "delete from chunks where document_id in (select unnest(?::bigint[]))"
+_CLEAR = (
+    "delete from failures where (kb, path) in (select (unnest(?::varchar[]), unnest(?::varchar[])))"
+)
 
 
-class Changed:
-    """New titles, tags and metadata of documents: of each the last."""
-
-    def __init__(self) -> None:
-        self._last: dict[int, Row] = {}
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def add(self, record: Record, event: DocChanged) -> None:
-        self._last[event.id] = (
-            event.id,
-            event.title,
-            event.tags,
-            msgspec.json.encode(event.metadata).decode(),
-            event.revision,
-            record.ts,
-            record.seq,
-        )
-
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
-        columns = [list(column) for column in zip(*self._last.values(), strict=True)]
-        db.execute(
-            "update documents set title = said.title, tags = said.tags, "
-            "metadata = said.metadata, revision = said.revision, updated_at = said.at, "
-            "touched = said.seq from (select unnest(?::bigint[]) as id, "
-            "unnest(?::varchar[]) as title, unnest(?::varchar[][]) as tags, "
-            "unnest(?::varchar[]) as metadata, unnest(?::int[]) as revision, "
-            "unnest(?::varchar[]) as at, unnest(?::bigint[]) as seq) as said "
-            "where documents.id = said.id",
-            columns,
-        )
-        self._last.clear()
+def _columns_of(rows: Iterable[Row]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _what_stays(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, Row]:
@@ -139,16 +140,14 @@ def _with(row: Row, stays: Row) -> Row:
 def _remove(db: duckdb.DuckDBPyConnection, ids: list[int]) -> None:
     """The rows of these documents and of their chunks."""
     db.execute("delete from documents where id in (select unnest(?::bigint[]))", [ids])
-    db.execute("delete from chunks where document_id in (select unnest(?::bigint[]))", [ids])
+    db.execute(_DROP_CHUNKS, [ids])
 
 
 def written(batch: Batch, record: Record, event: DocWritten) -> None:
-    """A document that is replaced keeps when it was made, and its links: see Written."""
+    """A document that is replaced keeps when it was made, and its links."""
     replaces = event.revision > 1
-    waiting = batch.gather(Written, after=None if replaces else (Deleted,))
-    if event.id in waiting.ids:
-        batch.flush()
-    waiting.add(_row(record, event), _chunks(event), replaces=replaces)
+    documents = batch.gather(Documents, after=None if replaces else ())
+    documents.write(_row(record, event), _chunks(event), replaces=replaces)
     batch.roster_changed = batch.roster_changed or event.entry is not None
     next_chunk = event.first_chunk + len(event.chunks)
     batch.gave_away(next_document=event.id + 1, next_chunk=next_chunk)
@@ -201,11 +200,16 @@ def _columns(chunk: ChunkText) -> Row:
 
 
 def changed(batch: Batch, record: Record, event: DocChanged) -> None:
-    batch.gather(Changed, after=()).add(record, event)
+    metadata = msgspec.json.encode(event.metadata).decode()
+    said = (event.title, event.tags, metadata, event.revision, record.ts, record.seq)
+    documents = batch.gather(Documents)
+    if documents.hides(event.id):
+        batch.flush()
+    documents.change(event.id, said)
 
 
 def deleted(batch: Batch, record: Record, event: DocDeleted) -> None:
-    batch.gather(Deleted).add(event.id, record)
+    batch.gather(Documents).hide(event.id, record.ts, record.seq)
 
 
 def chunks_deleted(batch: Batch, record: Record, event: ChunkDeleted) -> None:
@@ -222,20 +226,16 @@ def purged(batch: Batch, record: Record, event: DocPurged) -> None:
     """The same rows are left whether the documents were still in the log or not."""
     _remove(batch.settled(), event.ids)
     nothing: Row = ("", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "")
-    waiting = batch.gather(Written)
+    waiting = batch.gather(Documents)
     for id in event.ids:
         left = (id, *nothing, record.ts, "", record.ts, record.seq, *_NO_FACTS, None, None)
-        waiting.add(left, [], replaces=False)
+        waiting.write(left, [], replaces=False)
 
 
 def file_failed(batch: Batch, record: Record, event: FileFailed) -> None:
-    file_cleared(batch, record, event)
-    batch.db.execute(
-        "insert into failures values (?, ?, ?, ?, ?, ?)",
-        [event.kb, event.path, event.error, event.message, event.sha256, record.ts],
-    )
+    row = (event.kb, event.path, event.error, event.message, event.sha256, record.ts)
+    batch.gather(Documents, after=()).fail(event.kb, event.path, row)
 
 
-def file_cleared(batch: Batch, record: Record, event: FileFailed | FileCleared) -> None:
-    sql = "delete from failures where kb = ? and path = ?"
-    batch.settled().execute(sql, [event.kb, event.path])
+def file_cleared(batch: Batch, record: Record, event: FileCleared) -> None:
+    batch.gather(Documents, after=()).fail(event.kb, event.path, None)

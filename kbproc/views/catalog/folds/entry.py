@@ -17,7 +17,6 @@ import duckdb
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch
-from kbproc.views.catalog.folds.document import Changed, Deleted
 
 
 class Links:
@@ -125,10 +124,10 @@ def _heads(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, int]:
 
 def superseded(batch: Batch, record: Record, event: EntrySuperseded) -> None:
     """Entries that come meanwhile don't mind: they are inserted first."""
-    batch.gather(Links, after=(Deleted, Changed, Revived)).add(event.id, event.by, record.seq)
+    batch.gather(Links, after=(Revived,)).add(event.id, event.by, record.seq)
     batch.roster_changed = True
 
 
 def revived(batch: Batch, record: Record, event: EntryRevived) -> None:
-    batch.gather(Revived, after=(Deleted, Changed, Links)).add(event.ids, record.seq)
+    batch.gather(Revived, after=(Links,)).add(event.ids, record.seq)
     batch.roster_changed = True

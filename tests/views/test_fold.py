@@ -1,0 +1,109 @@
+"""The fold of many records at once leaves the same rows as of one after the other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.events import codec
+from kbproc.events.document import (
+    ChunkDeleted,
+    ChunkText,
+    DocChanged,
+    DocDeleted,
+    DocWritten,
+    FileCleared,
+    FileFailed,
+)
+from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.events.event import Event
+from kbproc.log.record import START, Draft, Record, seal_all
+from kbproc.views.catalog.catalog import Catalog
+from kbproc.views.catalog.queries.all import Queries
+
+steps = st.lists(
+    st.tuples(st.sampled_from("wwechrdfgsu"), st.integers(1, 4), st.integers(1, 4)), max_size=40
+)
+
+
+def records(said: Sequence[tuple[str, int, int]]) -> list[Record]:
+    """Whatever may happen to four documents and two files, each as its own record."""
+    revisions: dict[int, int] = {}
+    chunk = 1
+    drafts = []
+    for number, (what, id, other) in enumerate(said):
+        event: Event
+        if what == "f":
+            event = FileFailed(kb="k", path=f"/{id}", error="e", message=str(number))
+        elif what == "g":
+            event = FileCleared(kb="k", path=f"/{id}")
+        elif what in "we" or id not in revisions:
+            revisions[id] = revisions.get(id, 0) + 1
+            event = DocWritten(
+                id=id,
+                kb="k",
+                revision=revisions[id],
+                title=f"{number}",
+                doc_type="knowledge",
+                source_sha256="ab",
+                size_bytes=1,
+                first_chunk=chunk,
+                chunks=[ChunkText(text=f"{number}-{n}") for n in range(2)],
+                parser=1,
+                entry=EntryFacts(confidence=80, source=""),
+            )
+            chunk += 2
+        elif what in "cr":
+            revisions[id] += 1
+            tags = [f"t{other}"]
+            event = DocChanged(
+                id=id, revision=revisions[id], title=f"c{number}", tags=tags, metadata={"n": other}
+            )
+        elif what == "d":
+            event = DocDeleted(id=id)
+        elif what == "h":
+            revisions[id] += 1
+            event = ChunkDeleted(document_id=id, revision=revisions[id], ids=[chunk - 1])
+        elif what == "s":
+            event = EntrySuperseded(id=id, by=other)
+        else:
+            event = EntryRevived(ids=[id], was=other)
+        drafts.append(
+            Draft(
+                ts=f"2026-01-01T00:00:00.{number:03d}Z",
+                actor="ann",
+                method="test",
+                salt=f"{number:032x}",
+                events=msgspec.Raw(bytes(codec.encode([event]))),
+                token=f"{number % 5}" if number % 3 else None,
+                params_hash=None,
+                result=msgspec.Raw(b'{"data":%d}' % number),
+            )
+        )
+    return seal_all(drafts, START)
+
+
+def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
+    catalog = Catalog(folder / name)
+    try:
+        for batch in batches:
+            catalog.apply(batch)
+        catalog.commit()
+        return Queries(catalog.cursor()).digest()
+    finally:
+        catalog.close()
+        (folder / name).unlink()
+
+
+@given(steps, st.integers(0, 40))
+def test_many_at_once_are_as_one_by_one(said: list[tuple[str, int, int]], cut: int) -> None:
+    written = records([step for step in said if step[0] != "s" or step[1] < step[2]])
+    with tempfile.TemporaryDirectory() as folder:
+        one = digest(Path(folder), "one.duckdb", [[record] for record in written])
+        batches = [written[:cut], written[cut:]]
+        assert digest(Path(folder), "all.duckdb", batches) == one
