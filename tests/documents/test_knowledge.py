@@ -281,7 +281,12 @@ def test_one_of_the_two_must_be_ones_own(session: Session) -> None:
     own = store(plain, "Own")
     assert link(plain, mine, own)["head"] == own
     assert plain.error("knowledge.supersede", old_id=other, new_id=mine)["type"] == "auth.not_owner"
-    trusted = agent(session, "trusted")
+    unnamed = agent(session, "unnamed")  # it has every scope but those that must be named
+    assert unnamed.error("knowledge.supersede", old_id=other, new_id=mine)["type"] == (
+        "auth.not_owner"
+    )
+    named = ["knowledge:read", "knowledge:write", "knowledge:write_others"]
+    trusted = agent(session, "trusted", scopes=named)
     assert link(trusted, other, mine)["head"] == own
 
 
