@@ -221,7 +221,10 @@ class Relay:
         connection = self._takeover.without_store(error, self._hello, self._outbox)
         for line in self._unanswered.take():
             connection.receive(line)
-        self._came.wait()
+        if self._ending:  # no line will come any more
+            connection.wait_until_idle(END_SECONDS)
+        else:
+            self._came.wait()
         self._waiting = self._takeover.waiting()
 
     def _answer(self, keys: list[Key], error: KbprocError) -> None:

@@ -84,6 +84,29 @@ class Ticket(Generic[T]):
         self.woken = threading.Event()
 
 
+class Hold:
+    """Who has the lane; the same thread may take it again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holder = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._holder, self._depth = threading.get_ident(), self._depth + 1
+
+    def __exit__(self, *wrong: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = 0
+        self._lock.release()
+
+    @property
+    def is_mine(self) -> bool:
+        return self._holder == threading.get_ident()
+
+
 class Turns:
     """Writers in the order they came; one of them works for all who wait.
 
@@ -93,7 +116,7 @@ class Turns:
 
     def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
         """`run` gives each ticket its turn, and makes what they appended durable."""
-        self.lane = threading.RLock()
+        self.lane = Hold()
         self._run = run
         self._queue: list[Ticket[Any]] = []
         self._is_led = False
@@ -107,11 +130,21 @@ class Turns:
     def take(self, work: Callable[[Lane], T]) -> T:
         """Raises whatever `work` raised, or what `run` raised."""
         ticket = Ticket(work)
+        if self.lane.is_mine:  # nobody else could work for it
+            self._work([ticket])
+        else:
+            self._wait(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result  # type: ignore[return-value]
+
+    def _wait(self, ticket: Ticket[Any]) -> None:
+        """Until it is done, by whoever works for all, which may be this thread."""
         with self._changing:
             self._queue.append(ticket)
-            leads, self._is_led = not self._is_led, True
-        if leads:
-            ticket.woken.set()
+            if not self._is_led:
+                self._is_led = True
+                ticket.woken.set()
         try:
             ticket.woken.wait()
         except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone
@@ -119,15 +152,14 @@ class Turns:
             raise
         if not ticket.done:
             self._lead()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.result  # type: ignore[return-value]
 
     def _lead(self) -> None:
         """Works for all who wait now, and has the first of those who came since go on."""
         try:
             with self.lane:
-                self._drain()
+                with self._changing:
+                    tickets, self._queue = self._queue, []
+                self._work(tickets)
         finally:
             with self._changing:
                 self._pass_on()
@@ -144,9 +176,7 @@ class Turns:
                 if ticket.woken.is_set():
                     self._pass_on()
 
-    def _drain(self) -> None:
-        with self._changing:
-            tickets, self._queue = self._queue, []
+    def _work(self, tickets: list[Ticket[Any]]) -> None:
         try:
             self._run(tickets)
         except BaseException as error:

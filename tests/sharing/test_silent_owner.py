@@ -140,6 +140,19 @@ def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
     assert client.types() == ["init", "error", "ready"]
 
 
+def test_the_last_lines_before_somebody_lets_go_of_the_lease(crowd: Crowd) -> None:
+    """stdin has ended: they are answered all the same, and then the process ends."""
+    crowd.store.mkdir()
+    with (crowd.store / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = crowd.spawn()
+        ids = [client.start("ping") for _ in range(3)]
+        client.leave()
+        for id in ids:
+            assert client.answer(id)["error"]["data"]["type"] == "store.locked"
+        assert client.gone() == 0
+
+
 def test_the_end_while_somebody_holds_the_lease(crowd: Crowd) -> None:
     crowd.store.mkdir()
     with (crowd.store / "lock").open("w") as lock:

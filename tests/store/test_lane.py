@@ -84,6 +84,23 @@ def test_nobody_waits_for_turns_after_its_own() -> None:
     until(ended(late), "the others")
 
 
+def test_whoever_has_the_lane_may_write_in_it() -> None:
+    """Though others wait for it, of whom one would work for all."""
+    disk = Disk()
+    turns = Turns(disk.run)
+    for _ in range(4):
+        disk.let_go()
+    with turns.lane:
+        waiting = begin(turns, range(1, 3))
+        assert turns.take(lambda lane: 0) == 0
+        with turns.lane:
+            assert turns.take(lambda lane: 3) == 3
+        assert [writer.result for writer in waiting] == [None, None]
+    until(ended(waiting), "those who waited")
+    assert disk.runs == [1, 1, 2]
+    assert turns.take(lambda lane: 4) == 4
+
+
 def test_a_commit_that_fails_fails_for_all_of_it_and_nobody_else() -> None:
     calls: list[int] = []
 
