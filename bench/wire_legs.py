@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,16 @@ class Setting:
     def small(self) -> int:
         return self.sizes[0]
 
-    @property
+    @cached_property
     def has_model(self) -> bool:
-        from kbproc.models.catalogue import available
+        """Exported before anything is measured with it."""
+        from kbproc.models.catalogue import available, load
         from kbproc.models.interface import ModelSpec
 
-        return not available(ModelSpec(), models()).startswith("missing")
+        found = available(ModelSpec(), models())
+        if found == "needs_export":
+            load(ModelSpec(), models())
+        return not found.startswith("missing")
 
     def store(self, chunks: int, kind: str = "hash") -> Path:
         """A closed store of that many chunks."""

@@ -108,7 +108,7 @@ def test_a_preview_is_refused_as_the_deed_is(run: Run, argv: list[str]) -> None:
 def test_no_model_is_a_model_by_name(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     plan = json.loads(run("model", "use", "none", "--dry-run")[1])["meta"]["plan"]
-    assert plan["changes"] == ["search by words only"]
+    assert plan["changes"] == ['model: "hash" → "none"', "search by words only"]
     used = json.loads(run("model", "use", "none")[1])["data"]
     assert (used["kind"], used["changed"]) == ("none", True)
     assert (used["embedded"], used["pending"]) == (0, 0)

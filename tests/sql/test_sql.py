@@ -59,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         )
     secret = session.data("doc.create", title="Gone", text="the secret word", kb="default")
     session.data("kb.create", slug="other", description="Another.")
-    session.error("doc.ingest", paths=["bad.pdf"])
+    assert session.data("doc.ingest", paths=["bad.pdf"])["failed"] == 1
     plan = session.error("doc.delete", ids=[secret["id"]])["plan"]
     session.data("doc.delete", ids=[secret["id"]], confirm=plan["plan_hash"])
     session.embedded()
