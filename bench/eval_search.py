@@ -1,10 +1,11 @@
-"""nDCG@10 of search through kbproc itself, on collections in BEIR form.
+"""nDCG@10 and confidence of search through kbproc itself, on collections in BEIR form.
 
     python bench/eval_search.py FOLDER --sets cranfield,xquad/zh [--mode fts] [--fusion rrf]
 
 FOLDER/<set>/ holds corpus.jsonl (_id, title, text), queries.jsonl and qrels.tsv.
 Every document goes in by doc.create over a real `kbproc serve`, with the
-default model; every judged query is a search with `per_document: 1`.
+default model; every judged query is a search with `per_document: 1`. The queries of the next
+set are asked, too: of these the store should know nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 DEPTH = 10
+LEVELS = ("none", "related", "likely")
 KBPROC = str(Path(sys.executable).with_name("kbproc"))
 
 
@@ -85,23 +87,40 @@ def ndcg(ranked: list[str], gains: dict[str, int]) -> float:
     return got / ideal if ideal else 0.0
 
 
-def evaluate(folder: Path, kb: Coprocess, options: dict[str, Any]) -> tuple[float, int]:
-    """Mean nDCG@10, and over how many queries."""
+def add(folder: Path, kb: Coprocess) -> dict[int, str]:
+    """The documents' ids in the store → in the collection, once their vectors are there."""
     corpus = [row for row in rows(folder / "corpus.jsonl") if (row["title"] + row["text"]).strip()]
     made = kb.ask_all("doc.create", [creation(row) for row in corpus])
     names = {document["id"]: row["_id"] for document, row in zip(made, corpus, strict=True)}
     kb.ask_all("doc.wait", [{}])
+    return names
+
+
+def ask(folder: Path, kb: Coprocess, options: dict[str, Any]) -> dict[str, Any]:
+    """The id of each judged query → its answer."""
     gains = judgements(folder)
     path = next(p for p in (folder / "queries.jsonl", folder / "queries-train.jsonl") if p.exists())
-    queries = [row for row in rows(path) if row["_id"] in gains]
+    queries = {row["_id"]: row["text"][:2000] for row in rows(path) if row["_id"] in gains}
     asked = [
-        {"query": q["text"][:2000], "limit": DEPTH, "per_document": 1, **options} for q in queries
+        {"query": text, "limit": DEPTH, "per_document": 1, **options} for text in queries.values()
     ]
+    return dict(zip(queries, kb.ask_all("search", asked), strict=True))
+
+
+def quality(folder: Path, names: dict[int, str], answers: dict[str, Any]) -> float:
+    """Mean nDCG@10."""
+    gains = judgements(folder)
     scores = [
-        ndcg([names[hit["source"]["document_id"]] for hit in found["results"]], gains[q["_id"]])
-        for q, found in zip(queries, kb.ask_all("search", asked), strict=True)
+        ndcg([names[hit["source"]["document_id"]] for hit in found["results"]], gains[query])
+        for query, found in answers.items()
     ]
-    return sum(scores) / len(scores), len(scores)
+    return sum(scores) / len(scores)
+
+
+def shares(answers: dict[str, Any]) -> str:
+    """In per cent, which of LEVELS the answers have."""
+    found = Counter(answer["confidence"] for answer in answers.values())
+    return "/".join(f"{100 * found[level] / len(answers):.0f}" for level in LEVELS)
 
 
 def creation(row: dict[str, Any]) -> dict[str, Any]:
@@ -117,13 +136,19 @@ def main() -> int:
     parser.add_argument("--fusion", default="blend")
     arguments = parser.parse_args()
     options = {"mode": arguments.mode, "fusion": arguments.fusion}
-    print(f"{'set':20} {'nDCG@10':>8} {'queries':>8}   mode {arguments.mode}, {arguments.fusion}")
-    for name in arguments.sets.split(","):
+    sets = arguments.sets.split(",")
+    print(f"mode {arguments.mode}, {arguments.fusion}; confidence: % {'/'.join(LEVELS)}")
+    print(f"{'set':20} {'nDCG@10':>8} {'queries':>8} {'confidence':>12}   of other queries")
+    for name, other in zip(sets, [*sets[1:], sets[0]], strict=True):
         with tempfile.TemporaryDirectory(prefix="kbproc-eval-") as folder:
             kb = Coprocess(Path(folder) / "store")
-            score, count = evaluate(arguments.folder / name, kb, options)
+            names = add(arguments.folder / name, kb)
+            answers = ask(arguments.folder / name, kb, options)
+            foreign = ask(arguments.folder / other, kb, options) if other != name else {}
             kb.close()
-        print(f"{name:20} {score:8.4f} {count:8}", flush=True)
+        score = quality(arguments.folder / name, names, answers)
+        told = f"{shares(foreign)} ({other})" if foreign else "-"
+        print(f"{name:20} {score:8.4f} {len(answers):8} {shares(answers):>12}   {told}", flush=True)
     return 0
 
 

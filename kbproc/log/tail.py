@@ -35,10 +35,13 @@ class Tail:
             raise _refused(self._failed)
 
     def is_untouched(self) -> bool:
-        """False once another process has cut, appended to or replaced the file."""
+        """False once another process has cut, appended to or replaced the file.
+
+        False, too, where that can't be seen: what is written there may be lost.
+        """
         try:
             found = self.path.lstat()
-        except FileNotFoundError:
+        except OSError:
             return False
         held = os.fstat(self._fd)
         return held.st_size == self.size and os.path.samestat(held, found)

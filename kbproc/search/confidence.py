@@ -3,9 +3,8 @@
 Owns: the three levels, their thresholds in each mode, and which hits are none.
 Refuses to know: how scores come about.
 
-The thresholds were measured with the default model: of questions about something else,
-nineteen in twenty stay below RELATED and nearly all below LIKELY; of those that a collection
-answers, nineteen in twenty reach LIKELY.
+The thresholds are for the default model: the benchmark of search prints how many questions reach
+them, of those that a collection answers and of those of another. docs/search.md states them.
 """
 
 from __future__ import annotations

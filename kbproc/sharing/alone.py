@@ -154,6 +154,10 @@ class InProcess:
     def cancel(self) -> None:
         self._cancelled = True
 
+    def cancelled(self) -> bool:
+        """Whether the request is to end at its next step: it was cancelled, or its time is up."""
+        return self._cancelled
+
     def drain(self, after_seq: int, progress: Progress, deadline: float | None) -> int:
         library = None if self._owner is None else self._owner.opened.library
         if library is None or not library.embedding.pending_count:
@@ -186,7 +190,7 @@ class InProcess:
             open_library=self.open,
             emit=emit,
             now=self._host.now(),
-            cancelled=lambda: self._cancelled,
+            cancelled=self.cancelled,
             begin_turn=self._begin_turn,
             folder=self._config.store,
         )

@@ -18,7 +18,7 @@ from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone, Hello
 from kbproc.sharing.takeover import Takeover
 from kbproc.sharing.unanswered import Key, Unanswered
-from kbproc.sharing.waiting import TICK_SECONDS, late
+from kbproc.sharing.waiting import TICK_SECONDS, silent
 from kbproc.wire.lines import Lines, Stop, skipped
 from kbproc.wire.outbox import Outbox
 
@@ -213,7 +213,7 @@ class Relay:
 
     def _answer_late(self) -> None:
         for key, timeout_ms in self._unanswered.due():
-            self._answer([key], late(self._pid, timeout_ms))
+            self._answer([key], silent(self._pid, timeout_ms))
 
     def _refuse(self, error: KbprocError) -> None:
         """Nobody can open the store now: this process answers, and the next line tries again."""

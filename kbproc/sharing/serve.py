@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable
-from enum import Enum
 
 import msgspec
 
@@ -39,10 +38,12 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     signals.install()
     outbox.send(first_line(config, parse_scopes(serving.scopes), host))
     lines = Lines(reader, serving.max_line_bytes, signals, answers=writer, parent=parent)
-    found = _reach_or_listen(config, host)
-    if found is HELD or isinstance(found, socket.socket):
-        owner = found if isinstance(found, socket.socket) else None
-        return _serve_attached(serving, owner, lines, outbox, host)
+    try:
+        found = _reach_or_listen(config, host)
+    except _Held:
+        return _serve_attached(serving, None, lines, outbox, host)
+    if isinstance(found, socket.socket):
+        return _serve_attached(serving, found, lines, outbox, host)
     from kbproc.sharing import coprocess
     from kbproc.wire.logs import log_to_stderr
 
@@ -50,31 +51,18 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
     return coprocess.run(serving, lines, outbox, listening=found, host=host)
 
 
-class Held(Enum):
+class _Held(Exception):
     """A process holds the lease and does not listen: it begins, ends, or mends the store."""
 
-    HELD = "held"
 
-
-HELD = Held.HELD
-
-
-class _Waits(Exception):
-    """Whoever looks on would have to wait."""
-
-
-def _reach_or_listen(
-    config: Config, host: Host
-) -> socket.socket | Listening | KbprocError | Held | None:
-    """What `reach_or_listen` finds at once, or why it finds nothing; HELD if it would wait."""
+def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | KbprocError | None:
+    """What `reach_or_listen` finds, or why it finds nothing. Raises _Held instead of waiting."""
 
     def held() -> None:
-        raise _Waits
+        raise _Held
 
     try:
         return reach_or_listen(config, host.pid(), held)
-    except _Waits:
-        return HELD
     except KbprocError as error:
         return error
 

@@ -72,7 +72,7 @@ class Waiting:
         """
         now = time.monotonic()
         if self._timeout_ms is not None and now - self._began > (self._timeout_ms + GRACE_MS) / 1e3:
-            raise late(pid, self._timeout_ms)
+            raise silent(pid, self._timeout_ms)
         if not pid or state_of(pid) != "stopped":
             self._stopped_since = None
         elif self._stopped_since is None:
@@ -92,7 +92,7 @@ def stopped(store: Path, pid: int) -> KbprocError:
     )
 
 
-def late(pid: int, timeout_ms: int) -> KbprocError:
+def silent(pid: int, timeout_ms: int) -> KbprocError:
     """Once the owner has not answered in the time that the request gave it."""
     owner = f"process {pid}" if pid else "the process"
     state = state_of(pid) if pid else "unknown"

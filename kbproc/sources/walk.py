@@ -57,13 +57,14 @@ def _walk(
             continue
         if is_folder:
             # A link to a folder above would never end.
-            if recursive and not entry.is_symlink() and not is_store(path):
+            if recursive and not entry.is_symlink() and not _is_whole_store(path):
                 yield from _walk(path, start, limit, ignores, recursive, glob, exclude)
         elif entry.is_file() and (glob is None or _matches(path, start, glob)):
             yield path
 
 
-def is_store(folder: Path) -> bool:
+def _is_whole_store(folder: Path) -> bool:
+    """More than a name: many a folder that is no store holds one called log."""
     return (folder / "store.toml").is_file() and (folder / "log").is_dir()
 
 

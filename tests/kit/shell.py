@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,14 @@ def in_process(
         return code, captured.out, captured.err
 
     return command
+
+
+def refused(run: Run, *argv: str) -> dict[str, Any]:
+    """The error that a command ends with; its exit code is the error's, and stdout is empty."""
+    code, out, err = run(*argv)
+    error: dict[str, Any] = json.loads(err)["error"]
+    assert (out, error["exit_code"]) == ("", code)
+    return error
 
 
 def on_terminal(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kbproc.calls.method import Method
 from kbproc.methods.all import registry
-from tests.kit.shell import Run, in_process, write_docs
+from tests.kit.shell import Run, in_process, refused, write_docs
 
 METHODS = [pytest.param(m, id=m.name) for m in registry().methods.values()]
 
@@ -18,13 +17,6 @@ METHODS = [pytest.param(m, id=m.name) for m in registry().methods.values()]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
-
-
-def refused(run: Run, *argv: str) -> dict[str, Any]:
-    code, out, err = run(*argv)
-    error: dict[str, Any] = json.loads(err)["error"]
-    assert (out, error["exit_code"]) == ("", code)
-    return error
 
 
 # --------------------------------------------------------- flags that mean nothing

@@ -9,23 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kit.shell import Run, environment, in_process, write_docs
+from tests.kit.shell import Run, environment, in_process, refused, write_docs
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
-
-
-def refused(run: Run, *argv: str) -> dict[str, Any]:
-    code, out, err = run(*argv)
-    error: dict[str, Any] = json.loads(err)["error"]
-    assert (out, error["exit_code"]) == ("", code)
-    return error
 
 
 @pytest.mark.parametrize("flag", ["--store", "--kb", "--agent", "--actor"])

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from kbproc.calls.flags import flags_of
 from kbproc.calls.method import Method
 from kbproc.calls.registry import ALIASES
 from kbproc.methods.all import registry
-from tests.kit.shell import Run, in_process, write_docs
+from tests.kit.shell import Run, in_process, refused, write_docs
 
 LACKING = [
     pytest.param(method, id=method.name)
@@ -28,13 +27,6 @@ WIRE = re.compile(r"\$\.|params|`|timeout_ms|client_token|\b(?:doc|kb|note|agent
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
-
-
-def refused(run: Run, *argv: str) -> dict[str, Any]:
-    code, out, err = run(*argv)
-    error: dict[str, Any] = json.loads(err)["error"]
-    assert (out, error["exit_code"]) == ("", code)
-    return error
 
 
 @pytest.mark.parametrize("method", LACKING)

@@ -14,18 +14,34 @@ from kbproc.base.host import Host
 from kbproc.methods.all import registry
 from kbproc.settings.config import Config
 from kbproc.sharing.alone import InProcess
+from kbproc.wire.deadlines import Deadlines
 from tests.conftest import OpenSession
 from tests.kit import toys
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session, as_bytes, parsed, request
 
 LONG = 86_400_000  # milliseconds that no test takes
 
 
+class Clock:
+    """The machine's, until a test puts it forward."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
+    def put_forward(self, ms: int) -> None:
+        self._ahead_ms += ms
+
+    def monotonic_ms(self) -> float:
+        return Host().monotonic_ms() + self._ahead_ms
+
+
 @pytest.fixture(autouse=True)
-def time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FixedHost, "monotonic_ms", Host.monotonic_ms)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(FixedHost, "monotonic_ms", clock.monotonic_ms)
+    return clock
 
 
 @pytest.fixture
@@ -79,10 +95,34 @@ def test_a_read_that_takes_too_long(open_session: OpenSession, released: threadi
     assert [line for line in session.close() if b'"id":1' in line or b'"id":2' in line] == []
 
 
-def test_a_read_in_time(open_session: OpenSession) -> None:
-    session = open_session()
-    assert session.data("ping", timeout_ms=60_000) == {"seq": 1}
-    assert session.service.deadlines._due == {}
+class Asked:
+    """A request that notes that its time is up."""
+
+    def __init__(self) -> None:
+        self.expired = threading.Event()
+
+    def expire(self) -> None:
+        self.expired.set()
+
+
+def test_what_was_answered_in_time_is_not_told(clock: Clock) -> None:
+    deadlines = Deadlines(FixedHost())
+    answered, late, early = Asked(), Asked(), Asked()
+    deadlines.add(answered, LONG)
+    deadlines.add(late, LONG)
+    deadlines.remove(answered)
+    clock.put_forward(LONG)
+    deadlines.add(early, LONG)  # it wakes who looks at the clock
+    assert late.expired.wait(PATIENCE)
+    assert not answered.expired.is_set() and not early.expired.is_set()
+    deadlines.close()
+
+
+def pass_the_time_of_all(session: Session, clock: Clock) -> None:
+    """The time of all that was asked before is up, and they know it."""
+    clock.put_forward(2 * LONG)
+    session.send(as_bytes(request(99, "doc.create", title="late", text="x", timeout_ms=20)))
+    late(session, 99)  # those that came first are told first
 
 
 def test_a_read_behind_others(open_session: OpenSession, released: threading.Event) -> None:
@@ -107,19 +147,21 @@ def test_a_write_that_waits_for_its_turn_is_not_done_later(open_session: OpenSes
     assert titles(session) == ["in time"]
 
 
-def test_a_write_in_its_turn_is_done(open_session: OpenSession) -> None:
+def test_a_write_in_its_turn_is_done(open_session: OpenSession, clock: Clock) -> None:
     """Nobody is told that it was too late for what is written."""
     session = open_session()
     held = Held("log.sync")
     session.send(as_bytes(request(1, "doc.create", title="just", text="x", timeout_ms=LONG)))
     assert held.reached.wait(PATIENCE)
-    session.connection._in_flight[1].expire()
+    pass_the_time_of_all(session, clock)
     held.let_go()
     assert answer(session, 1)["result"]["data"]["title"] == "just"
     assert titles(session) == ["just"]
 
 
-def test_a_long_write_ends_at_its_next_step(open_session: OpenSession, tmp_path: Path) -> None:
+def test_a_long_write_ends_at_its_next_step(
+    open_session: OpenSession, tmp_path: Path, clock: Clock
+) -> None:
     """What it had committed stays, and the answer says what that was."""
     for n in range(3):
         (tmp_path / f"{n}.md").write_text(f"# Document {n}\n\nwords\n")
@@ -127,7 +169,8 @@ def test_a_long_write_ends_at_its_next_step(open_session: OpenSession, tmp_path:
     held = Held("blob.write")
     session.send(as_bytes(request(1, "doc.ingest", paths=["."], glob="*.md", timeout_ms=LONG)))
     assert held.reached.wait(PATIENCE)
-    session.connection._in_flight[1].expire()
+    with session.store.lane():
+        pass_the_time_of_all(session, clock)
     held.let_go()
     error = late(session, 1)
     assert error["detail"]["added"] == len(titles(session))
@@ -196,8 +239,7 @@ def test_a_command_ends_a_long_write_at_its_next_step(
     )
     asking.start()
     assert held.reached.wait(PATIENCE)
-    while not backend._cancelled:
-        pass
+    until(backend.cancelled, "the end of the request's time")
     held.let_go()
     asking.join(PATIENCE)
     error = answers[0]["error"]["data"]

@@ -63,13 +63,13 @@ def plan(call: Call, params: UseModel) -> Decide:
         if spec == embedding.spec:
             return Decision(events=[], data=None)
         chunks = plural(call.store.chunks, "chunk")
-        told = f"embed {chunks} with {spec.name}, then search with it"
+        effect = f"embed {chunks} with {spec.name}, then search with it"
         if spec.kind == "none":
-            told = "search by words only"
+            effect = "search by words only"
         return Decision(
             events=[ModelUsed(kind=spec.kind, name=spec.name)],
             data=None,
-            changes=[*change("model", embedding.spec.name, spec.name), told],
+            changes=[*change("model", embedding.spec.name, spec.name), effect],
             counts={"chunks": call.store.chunks},
         )
 
