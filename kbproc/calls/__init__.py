@@ -3,7 +3,7 @@
 Refuses to know: pipes, shells, tools, and what any handler does.
 
 Offers: call · describe · flags · lean · members · method · pages · registry · reply · retry ·
-    run · schema · typed
+    run · schemas.check · schemas.messages · schemas.schema · typed
 May import: base · settings · views · store · agents · search · library
 Light: yes
 """

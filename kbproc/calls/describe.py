@@ -12,17 +12,109 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
-from kbproc.base.errors import ERRORS, EXIT_CODES
+from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
 from kbproc.calls.flags import Flag, flags_of
-from kbproc.calls.method import Method
+from kbproc.calls.method import Example, Kind, Method
 from kbproc.calls.registry import ALIASES, Registry
-from kbproc.calls.schema import PROCESS_EVENTS, STREAM_EVENTS, params_schema, result_schema
+from kbproc.calls.schemas.messages import PROCESS_EVENTS, STREAM_EVENTS, Capabilities
+from kbproc.calls.schemas.schema import JsonSchema, params_schema, result_schema
 from kbproc.calls.typed import argv_of, usage_of
-from kbproc.settings.config import CAPABILITIES, VARIABLES
+from kbproc.settings.config import CAPABILITIES, VARIABLES, Variable
 
 BRIEF_BYTES = 2048
+
+
+class Line(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A method in the index; `required`: its params that must be given."""
+
+    name: str
+    summary: str
+    kind: Kind
+    required: list[str] | UnsetType = UNSET
+
+
+class Index(Struct, kw_only=True, frozen=True):
+    """The index: every method in a line."""
+
+    name: str
+    version: str
+    protocol: str
+    more: str
+    aliases: dict[str, str]
+    methods: list[Line]
+
+
+class Typed(Struct, kw_only=True, frozen=True):
+    """An example as a command line and as params; `exit` is what the shell ends with."""
+
+    what: str
+    command: str
+    params: dict[str, Any]
+    exit: int
+
+
+class Brief(Line, kw_only=True, frozen=True):
+    """One method in short. `params`: name → type, choice and bounds; `errors` by exit code."""
+
+    when_to_use: str
+    usage: str
+    params: dict[str, str]
+    examples: list[Typed]
+    errors: dict[str, list[str]]
+
+
+class Safety(Struct, kw_only=True, frozen=True):
+    read_only: bool
+    idempotent: bool
+    destructive: bool
+    dry_run_supported: bool
+
+
+class Full(Struct, kw_only=True, frozen=True):
+    """One method in full; `risk` is null for what only reads."""
+
+    name: str
+    summary: str
+    when_to_use: str
+    safety: Safety
+    risk: str | None
+    scope: str
+    own_scope: str | None
+    streams: bool
+    needs_store: bool
+    command: str
+    alias: str | None
+    positional: list[str]
+    flags: list[Flag]
+    params: JsonSchema
+    result: JsonSchema
+    errors: list[str]
+    examples: list[Example]
+
+
+class ErrorRow(ErrorType, kw_only=True, frozen=True):
+    doc_url: str
+
+
+class Surface(Struct, kw_only=True, frozen=True):
+    """Everything, of every method."""
+
+    name: str
+    version: str
+    protocol: str
+    schema_version: int
+    capabilities: Capabilities
+    methods: list[Full]
+    events: list[str]
+    errors: list[ErrorRow]
+    aliases: dict[str, str]
+    exit_codes: dict[str, str]
+    scopes: list[str]
+    environment: list[Variable]
+    profiles: list[str]
 
 
 def index(registry: Registry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kbproc.calls.method import Method
-from kbproc.calls.schema import result_schema
+from kbproc.calls.schemas.schema import result_schema
 
 _DEEPEST = 3  # of paths such as `results[].source.title`
 Schema = dict[str, Any]
@@ -32,8 +32,8 @@ def members(method: Method) -> list[Member]:
 
 def _members(schema: Schema, known: Schema, path: str, depth: int) -> Iterator[Member]:
     resolved, nullable = _resolved(schema, known)
-    meaning = schema.get("description") or resolved.get("description") or ""
-    yield Member(path, _type(resolved, known) + nullable, " ".join(meaning.split()))
+    meaning = _meaning(schema, known) or _meaning(resolved, known)
+    yield Member(path, _type(resolved, known) + nullable, meaning)
     if "items" in resolved:
         resolved, path = _resolved(resolved["items"], known)[0], f"{path}[]"
         if told := resolved.get("description"):
@@ -42,6 +42,16 @@ def _members(schema: Schema, known: Schema, path: str, depth: int) -> Iterator[M
         for name, member in resolved.get("properties", {}).items():
             below = f"{path}.{name}" if path else name
             yield from _members(member, known, below, depth + 1)
+
+
+def _meaning(schema: Schema, known: Schema) -> str:
+    """What it says of itself, or what each of those says that it may be."""
+    told = schema.get("description")
+    if told is None and "anyOf" in schema:
+        told = " Or: ".join(filter(None, (_meaning(k, known) for k in schema["anyOf"])))
+    if not told and "$ref" in schema:
+        told = _meaning(_resolved(schema, known)[0], known)
+    return " ".join((told or "").split())
 
 
 def _resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
@@ -61,7 +71,8 @@ def _resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
 
 def _type(schema: Schema, known: Schema) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(_resolved(kind, known)[0], known) for kind in schema["anyOf"])
+        types = [_type(_resolved(kind, known)[0], known) for kind in schema["anyOf"]]
+        return " or ".join(dict.fromkeys(types))
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:

@@ -118,8 +118,9 @@ def method(
     `elsewhere`: it writes outside of the store only, so that the store may be read-only.
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
     call it; `more_scopes` allow more within it. `own_scope`: all that an agent needs for what
-    is its own; the handler looks whether it is. `item`: the type of one item of its stream.
-    `shown`: what people see of the result, if not simply all of it.
+    is its own; the handler looks whether it is. `result`: a type, or a tuple of those that its
+    data may have. `item`: the type of one item of its stream. `shown`: what people see of the
+    result, if not simply all of it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
+from kbproc.calls.describe import Brief, Full, Index, Surface
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 
@@ -23,7 +24,7 @@ class Describe(ReadParams, kw_only=True, frozen=True):
 @method(
     "describe",
     params=Describe,
-    result=dict[str, Any],
+    result=(Index, Brief, Surface, Full),
     summary="Describe the whole surface, or one method.",
     when_to_use="To learn what can be asked, with which params, and what may go wrong: an index "
     "first, then one method. All in full is long.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
@@ -12,6 +12,7 @@ from kbproc.base.suggest import nearest
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.calls.schemas.schema import JsonSchema
 
 
 class Schema(ReadParams, kw_only=True, frozen=True):
@@ -23,10 +24,16 @@ class Schema(ReadParams, kw_only=True, frozen=True):
     ) = None
 
 
+class Names(Struct, kw_only=True, frozen=True):
+    """The names of all."""
+
+    names: list[str]
+
+
 @method(
     "schema",
     params=Schema,
-    result=dict[str, Any],
+    result=(JsonSchema, Names),
     summary="Return one JSON Schema by name, or list the names.",
     when_to_use="To validate what you send or receive.",
     scope="store:read",
@@ -40,7 +47,7 @@ class Schema(ReadParams, kw_only=True, frozen=True):
     ],
 )
 def schema(call: Call, params: Schema) -> Reply:
-    from kbproc.calls.schema import all_schemas, named_in_meta
+    from kbproc.calls.schemas.schema import all_schemas, named_in_meta
 
     found = all_schemas(call.registry.methods.values())
     if params.name is None:

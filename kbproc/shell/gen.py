@@ -21,7 +21,7 @@ from kbproc.calls.flags import flags_of
 from kbproc.calls.members import members
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
-from kbproc.calls.schema import all_schemas
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.calls.typed import argv_of, usage_of
 from kbproc.shell import house
 from kbproc.shell.help import OF_RETRYABLE

@@ -22,7 +22,8 @@ from kbproc.base.params import why_not_json
 from kbproc.base.values import decoder
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer
-from kbproc.calls.schema import Checker, ErrorData, ErrorRetry, ErrorRisk
+from kbproc.calls.schemas.check import Checker
+from kbproc.calls.schemas.messages import ErrorData, ErrorRetry, ErrorRisk
 from kbproc.settings.config import MAX_BATCH, MAX_ID
 
 _logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.calls.schema import all_schemas
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
 
 BASELINE = Path(__file__).with_name("schemas_v1.json")

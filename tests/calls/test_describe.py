@@ -12,6 +12,7 @@ from kbproc.calls import describe
 from kbproc.calls.method import Method
 from kbproc.calls.registry import ALIASES
 from kbproc.methods.all import registry
+from tests.kit.schemas import fit
 from tests.kit.talk import Session
 
 REGISTRY = registry()
@@ -51,6 +52,13 @@ def test_params_are_told_in_short() -> None:
     assert params["query"].startswith("required string")
     assert params["limit"].startswith("integer 1..100 = 10")
     assert params["mode"].startswith("hybrid|fts|vector = hybrid")
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_is_told_is_as_its_schema_says(session: Session, full: bool) -> None:
+    schema = session.data("schema", name="describe.result")
+    for method in (None, *REGISTRY.methods):
+        fit(session.ask("describe", method=method, full=full)["result"], schema)
 
 
 def test_everything_is_told_in_full(tmp_path: Path) -> None:

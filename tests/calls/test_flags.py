@@ -16,7 +16,7 @@ from kbproc.base.params import WriteParams
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
 from kbproc.calls.method import Example, Method, method
 from kbproc.calls.reply import Reply
-from kbproc.calls.schema import params_schema
+from kbproc.calls.schemas.schema import params_schema
 from kbproc.calls.typed import argv_of
 from kbproc.methods.all import registry
 from kbproc.settings.profiles import SETTINGS

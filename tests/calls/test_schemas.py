@@ -9,10 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kbproc.calls.schema import Capabilities, all_schemas
+from kbproc.calls.schemas.messages import Capabilities
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
 from kbproc.settings.config import CAPABILITIES
 from tests.calls.compat import BASELINE, breaks
+from tests.kit.schemas import fit
 from tests.kit.talk import Session, as_bytes, request
 
 SCHEMAS = all_schemas(registry().methods.values())
@@ -96,6 +98,13 @@ def test_meta_names_a_schema_that_can_be_asked_for(session: Session) -> None:
     assert session.error("schema", name="nothing/1")["type"] == "resource.not_found"
 
 
+def test_schemas_are_as_their_schema_says(session: Session) -> None:
+    for name in (None, *SCHEMAS):
+        fit(session.ask("schema", name=name)["result"], SCHEMAS["schema.result"])
+    with pytest.raises(jsonschema.ValidationError):
+        fit({"data": {}, "meta": {"schema": "schema/1", "seq": 0}}, SCHEMAS["schema.result"])
+
+
 def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
     session.data("doc.create", title="One", text="The first.", tags=["a"])
     session.data("knowledge.store", title="Two", body="The second.")
@@ -109,9 +118,8 @@ def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
     for method, params in asked:
         found = items(session, method, **params)
         assert found
-        validator = jsonschema.Draft202012Validator(SCHEMAS[f"{method}.item"])
         for item in found:
-            validator.validate(item)
+            fit(item, SCHEMAS[f"{method}.item"])
     assert {name for name in SCHEMAS if name.endswith(".item") and "event." not in name} == {
         f"{method}.item" for method, _ in asked
     }

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from kbproc.base.errors import ERRORS
-from kbproc.calls.schema import all_schemas
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry as all_methods
 from kbproc.shell.commands import OWN_COMMANDS
 from tests.conversations.commands import COMMANDS, WITHOUT, in_format

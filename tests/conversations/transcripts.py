@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.calls.schema import all_schemas
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry as all_methods
 from tests.conversations.scripts import CONVERSATIONS, Conversation
 from tests.kit.fixed import leading

@@ -363,7 +363,7 @@ def test_types_are_learnt_in_turn() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _learns(node)
     }
-    assert learning == {"base.values", "calls.schema"}
+    assert learning == {"base.values", "calls.schemas.schema"}
 
 
 def test_blind_excepts_stand_at_boundaries_only() -> None:

@@ -14,7 +14,8 @@ import msgspec
 from kbproc.base.errors import ERRORS, KbprocError
 from kbproc.base.params import decode_params
 from kbproc.base.pipes import leave
-from kbproc.calls.schema import Checker, all_schemas
+from kbproc.calls.schemas.check import Checker
+from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
 from kbproc.sources.parse.worker import LENGTH, Answer, Failure, decode_answer, frame
 

@@ -1,4 +1,4 @@
-"""Whether a message fits its schema, every member of it named there."""
+"""Whether a message fits its schema, every member of it named there: two validators must agree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import json
 from typing import Any
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator
 
 
@@ -22,11 +23,15 @@ def closed(schema: Any) -> Any:
 
 
 @functools.cache
-def _validator(schema: str) -> Draft202012Validator:
+def _validators(schema: str) -> tuple[Draft202012Validator, Any]:
     parsed = json.loads(schema)
     Draft202012Validator.check_schema(parsed)
-    return Draft202012Validator(closed(parsed))
+    strict = closed(parsed)
+    return Draft202012Validator(strict), jsonschema_rs.Draft202012Validator(strict)
 
 
 def fit(value: Any, schema: dict[str, Any]) -> None:
-    _validator(json.dumps(schema)).validate(value)
+    """By the reference implementation, and by the one that serves."""
+    reference, serving = _validators(json.dumps(schema))
+    reference.validate(value)
+    serving.validate(value)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.calls import schema
+from kbproc.calls.schemas import schema
 from tests.kit.schemas import fit
 from tests.kit.talk import Message, Session, as_bytes, request
 

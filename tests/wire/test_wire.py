@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.host import Host
 from kbproc.base.suggest import nearest
-from kbproc.calls import schema
+from kbproc.calls.schemas import check, schema
 from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES, Config
 from kbproc.sharing.serve import first_line
@@ -353,7 +353,7 @@ def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
 def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     config = Config(store=tmp_path, cache=tmp_path)
     message = json.loads(first_line(config, SCOPES, Host()))
-    assert schema.Checker().event("init", message["params"]) is None
+    assert check.Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
 
 
@@ -368,7 +368,7 @@ def test_the_first_line_needs_no_method_and_no_checker() -> None:
         "from kbproc.shell import arguments, cli\n"
         "from kbproc.sharing import serve\n"
         "slow = {'calls.method', 'calls.run', 'methods', 'store.pipeline', 'store.store'}\n"
-        "slow |= {'wire.messages', 'calls.schema', 'wire.connection'}\n"
+        "slow |= {'wire.messages', 'calls.schemas.schema', 'wire.connection'}\n"
         "slow = {f'kbproc.{name}' for name in slow} | {'logging', 'difflib', 'secrets'}\n"
         "print(sorted(slow & set(sys.modules)))\n"
     )

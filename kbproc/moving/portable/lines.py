@@ -38,7 +38,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Size = Annotated[int, Meta(ge=0, le=2**53)]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+# `$` alone would let a newline pass in Python; `\Z` is no regular expression in JSON Schema.
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", max_length=64)]
 Time = Annotated[str, Meta(max_length=40)]
 Name = Annotated[str, Meta(max_length=4096)]
 

@@ -12,7 +12,7 @@ import io
 import re
 import shlex
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -47,7 +47,7 @@ def result_text(
         if "plan" in meta:
             _print(page, plan_lines(meta["plan"]))
             _print(page, ["Nothing was written."])
-    elif method is not None and get_origin(method.result) is dict:
+    elif method is not None and isinstance(method.result, tuple):  # of many shapes
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan

@@ -1,0 +1,135 @@
+"""What crosses the wire beside results: the error, and the events.
+
+Owns: their members.
+Refuses to know: results, which methods declare, and when anything is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from kbproc.store.plan import Plan
+from kbproc.store.state import Freshness
+
+
+class ErrorRisk(Struct, kw_only=True, frozen=True):
+    level: str
+    action: str
+
+
+class ErrorRetry(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    method: str
+    params: dict[str, Any]
+    argv: list[str] | UnsetType = UNSET
+
+
+class ErrorData(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """`error.data`: what an agent decides by."""
+
+    schema: str
+    type: str
+    message: str
+    exit_code: int
+    retryable: bool | None
+    hint: str
+    doc_url: str
+    detail: dict[str, Any]
+    retry: ErrorRetry | UnsetType = UNSET
+    retry_after_ms: int | UnsetType = UNSET
+    field: str | UnsetType = UNSET
+    valid_values: list[Any] | UnsetType = UNSET
+    risk: ErrorRisk | UnsetType = UNSET
+    plan: Plan | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+
+
+class Server(Struct, kw_only=True, frozen=True):
+    name: str
+    version: str
+
+
+class Capabilities(Struct, kw_only=True, frozen=True):
+    """What this version can do; `max_line_bytes` and `max_in_flight` are what it does unasked."""
+
+    batch: bool
+    cancel: bool
+    streams: bool
+    dry_run: bool
+    confirm: bool
+    client_token: bool
+    modes: list[str]
+    fusion: list[str]
+    max_line_bytes: int
+    max_in_flight: int
+
+
+class ProcessInit(Struct, kw_only=True, frozen=True, tag="init"):
+    """The first line of a process."""
+
+    protocol: str
+    server: Server
+    store: str
+    actor: str
+    scopes: list[str]
+    capabilities: Capabilities
+
+
+class Ready(Struct, kw_only=True, frozen=True, omit_defaults=True, tag="ready"):
+    """The store is open; what was sent before is answered now.
+
+    `agent` and `scopes`: to a process bound to an agent, and what both allow it.
+    """
+
+    seq: int
+    freshness: Freshness
+    agent: str | UnsetType = UNSET
+    scopes: list[str] | UnsetType = UNSET
+
+
+class Failed(Struct, kw_only=True, frozen=True, tag="error"):
+    """The store could not be opened; methods that need none still answer."""
+
+    error: ErrorData
+
+
+class StreamInit(Struct, kw_only=True, frozen=True, tag="init"):
+    """First of a stream."""
+
+    request_id: int | str
+    index: int
+
+
+class Progress(Struct, kw_only=True, frozen=True, tag="progress", omit_defaults=True):
+    request_id: int | str
+    index: int
+    stage: str
+    current: int
+    total: int | None
+    percent: float | None
+    eta_ms: int | None
+    message: str
+
+
+class Item(Struct, kw_only=True, frozen=True, tag="item"):
+    """One finding of a stream, as it is found: see the schema METHOD.item."""
+
+    request_id: int | str
+    index: int
+    item: dict[str, Any]
+
+
+class Warned(Struct, kw_only=True, frozen=True, tag="warning"):
+    request_id: int | str
+    index: int
+    message: str
+
+
+PROCESS_EVENTS: dict[str, type] = {"init": ProcessInit, "ready": Ready, "error": Failed}
+STREAM_EVENTS: dict[str, type] = {
+    "init": StreamInit,
+    "progress": Progress,
+    "item": Item,
+    "warning": Warned,
+}
