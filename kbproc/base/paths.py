@@ -1,13 +1,16 @@
 """Paths that a request names.
 
-Owns: paths against the root, new files, reading a bounded regular file, a path as text.
+Owns: paths against the root, new files, opening what must lie within a folder, reading a bounded
+regular file, a path as text.
 Refuses to know: what is in the files, and walking folders.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from kbproc.base.errors import KbprocError, is_lasting
@@ -92,14 +95,72 @@ def printable(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def read_file(path: Path, most: int) -> bytes:
-    """Raises input.too_large, operation.failed with the reason."""
+# O_PATH asks for no permission to list the folders on the way; macOS has no such flag.
+_ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe that is opened to be waited for would hold up its reader for ever.
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def open_regular(name: str | Path, *, folder: int | None = None) -> int:
+    """A descriptor of the file `name` of the folder; of a link, a device or a pipe none.
+
+    Raises OSError, with a `strerror` that completes "it can't be read: …".
+    """
+    # A device is not even opened: some act on that.
+    _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    fd = os.open(name, _FILE, dir_fd=folder)
     try:
-        # A pipe that is opened to be waited for would hold up the ingest for ever.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise KbprocError("operation.failed", f"{path.name} is no regular file.")
+        _require_regular(os.fstat(fd))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, "it is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+
+
+def open_file(path: Path, *, within: Path | None = None) -> int:
+    """A descriptor of the regular file that `path` leads to. Raises as `open_folder` does."""
+    return _opened(path, within, lambda name, folder: open_regular(name, folder=folder))
+
+
+def open_folder(path: Path, *, within: Path | None = None) -> int:
+    """A descriptor of the folder that `path` leads to, which lies within `within`.
+
+    Symlinks are resolved first, and what they lead to is judged. Then it is opened from `within`
+    on, name by name, and no link is followed: one that is put there meanwhile leads nowhere.
+    Raises path.outside_root, OSError.
+    """
+    return _opened(path, within, lambda name, folder: os.open(name, _FOLDER, dir_fd=folder))
+
+
+def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int]) -> int:
+    real = Path(os.path.realpath(path, strict=True))
+    start = within or Path(real.anchor)
+    if not real.is_relative_to(start):
+        raise KbprocError("path.outside_root", f"{path} leads out of {start}.")
+    *folders, last = real.relative_to(start).parts or (".",)
+    held = os.open(start, _ON_THE_WAY)
+    try:
+        for name in folders:
+            below = os.open(name, _ON_THE_WAY | os.O_NOFOLLOW, dir_fd=held)
+            os.close(held)
+            held = below
+        return open_last(last, held)
+    finally:
+        os.close(held)
+
+
+def read_file(path: Path, most: int, *, within: Path | None = None) -> bytes:
+    """Raises path.outside_root, input.too_large, operation.failed with the reason."""
+    try:
+        with open(open_file(path, within=within), "rb") as file:
             data = file.read(most + 1)
     except OSError as error:
         raise KbprocError(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,9 +70,23 @@ class Work(Struct, frozen=True, kw_only=True):
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
 
 
-def find_files(store: SeenStore, work: Work) -> list[Path]:
-    """Every file once, in the order of the params; never the store's own."""
-    found: dict[Path, None] = {}
+class Found(NamedTuple):
+    """What an ingest means: files, each with the folder that it has to lie in; and the paths that
+    can't be looked at.
+    """
+
+    paths: dict[Path, Path]
+    missed: list[FileOutcome]
+
+
+def find_files(store: SeenStore, work: Work, check: Callable[[], None]) -> Found:
+    """Every file once, in the order of the params; never the store's own. `check` may raise."""
+    found: dict[Path, Path] = {}
+    missed: dict[Path, FileOutcome] = {}
+
+    def miss(path: Path, why: KbprocError) -> None:
+        missed[path] = FileOutcome(path=files.printable(path), action="failed", error=why)
+
     for start in work.starts:
         if work.prune and files.is_gone(start):
             continue
@@ -81,10 +96,13 @@ def find_files(store: SeenStore, work: Work) -> list[Path]:
             recursive=work.recursive,
             glob=work.glob,
             exclude=work.exclude,
+            missed=miss,
+            check=check,
         ):
-            found[path] = None
+            found[path] = work.root or (start.parent if path == start else start)
     own = store.origin.resolve()
-    return [path for path in found if not path.is_relative_to(own)]
+    kept = {path: within for path, within in found.items() if not path.is_relative_to(own)}
+    return Found(kept, list(missed.values()))
 
 
 def run(
@@ -104,11 +122,20 @@ def run(
     _require_starts(work, {**known, **failed_before})
     resumed = write.written()
     result = IngestResult(kb=work.kb)
-    paths = find_files(store, work)
     batch: list[FileOutcome] = []
 
+    def check() -> None:
+        if cancelled():
+            raise KbprocError(
+                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
+            )
+
+    paths, missed = find_files(store, work, check)
+    for item in missed:  # told, not recorded: a later ingest would not know when it is mended
+        _count(result, item, known, resumed)
+
     def examine(path: Path) -> FileOutcome:
-        return _examine(intake, work, path, known.get(str(path)), keep=True)
+        return _examine(intake, work, path, paths[path], known.get(str(path)), keep=True)
 
     items = map_ahead(examine, paths, threads=_READERS, name="ingest")
     for number, item in enumerate(items, 1):
@@ -122,9 +149,7 @@ def run(
         if cancelled():
             items.close()
             _commit(write, work, batch, failed_before, result)
-            raise KbprocError(
-                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
-            )
+            check()
     _commit(write, work, batch, failed_before, result)
     if work.prune:
         result.removed = write.item(lambda here: _prune(here, work)).removed
@@ -139,14 +164,20 @@ def _known(
 
 
 def _examine(
-    intake: Intake, work: Work, path: Path, earlier: DocumentRow | None, *, keep: bool
+    intake: Intake,
+    work: Work,
+    path: Path,
+    within: Path,
+    earlier: DocumentRow | None,
+    *,
+    keep: bool,
 ) -> FileOutcome:
     """`keep` False: for a preview, which leaves nothing behind."""
     shown, sha256 = files.printable(path), None
     try:
         if shown != str(path):
             raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
-        data = files.read_file(path, work.max_file_bytes)
+        data = files.read_file(path, work.max_file_bytes, within=within)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
             if keep:
@@ -357,21 +388,21 @@ def plan(
     """
     known = here.queries.paths(work.kb)
     _require_starts(work, {**known, **here.queries.failures(work.kb)})
-    paths = find_files(store, work)
+    paths, missed = find_files(store, work, check)
 
     def examine(path: Path) -> FileOutcome:
-        return _examine(intake, work, path, known.get(str(path)), keep=False)
+        return _examine(intake, work, path, paths[path], known.get(str(path)), keep=False)
 
     foreseen, result = list[str](), IngestResult(kb=work.kb)
     size = 0
     with contextlib.closing(map_ahead(examine, paths, threads=_READERS, name="plan")) as items:
-        for number, item in enumerate(items, 1):
+        for number, item in enumerate(chain(missed, items), 1 - len(missed)):
             _foresee(result, item)
             size += item.content.size_bytes if item.content else 0
             if item.action in {"added", "updated", "failed"} and len(foreseen) < _MOST_LISTED:
                 why = f" ({item.error.message})" if item.error else ""
                 foreseen.append(f"{item.action}: {item.path}{why}")
-            tell(number, len(paths), Path(item.path).name)
+            tell(max(number, 0), len(paths), Path(item.path).name)
             check()
     rows = without_file(here, work) if work.prune else []
     gone_ones = removal(here, work.kb, rows)

@@ -1,47 +1,117 @@
 """What git would ignore.
 
 Owns: .gitignore files: reading one, and what it says of a path.
-Refuses to know: walking folders. The rules are those of gitignore(5); each
-pattern speaks of one path only: what lies in an ignored folder is never asked for.
+Refuses to know: walking folders, and how a pattern is matched (pattern.py). The rules are those
+of gitignore(5); each pattern speaks of one path only: what lies in an ignored folder is never
+asked for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.sources.pattern import MOST_CHARACTERS, PathPattern
+
+NAME = ".gitignore"
+MOST_BYTES = 64 << 10
+MOST_BYTES_TOGETHER = 256 << 10  # of all files whose rules hold for one path
+
+Missed = Callable[[Path, KbprocError], None]
+
 
 class Rule(NamedTuple):
-    pattern: re.Pattern[str]
+    pattern: PathPattern
     folders_only: bool
     ignores: bool
 
 
 class Ignores(NamedTuple):
-    """One .gitignore file: the folder it lies in and its rules, in order."""
+    """One .gitignore file: how deep its folder lies, its rules in order, its size in bytes."""
 
-    folder: Path
+    depth: int
     rules: list[Rule]
+    size: int
 
 
-def read(folder: Path) -> list[Ignores]:
-    """The folder's .gitignore, if it has one that can be read."""
+def read(
+    folder: Path,
+    *,
+    fd: int | None = None,
+    above: Sequence[Ignores] = (),
+    missed: Missed = lambda path, why: None,
+    check: Callable[[], None] = lambda: None,
+) -> list[Ignores]:
+    """`above` and the folder's own .gitignore, if it has one.
+
+    `fd`: a descriptor of the folder. `missed` is told of a file that is passed over, wholly or in
+    part; `check` may raise between two rules.
+    """
+    path = folder / NAME
     try:
-        lines = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return []
-    rules = [rule for line in lines if (rule := _rule(line)) is not None]
-    return [Ignores(folder, rules)] if rules else []
+        data = _data(path, fd, MOST_BYTES_TOGETHER - sum(found.size for found in above))
+    except FileNotFoundError:
+        return [*above]
+    except OSError as error:
+        missed(path, _passed_over(str(error.strerror)))
+        return [*above]
+    except KbprocError as error:
+        missed(path, error)
+        return [*above]
+    rules = list[Rule]()
+    for number, line in enumerate(data.decode(errors="replace").split("\n"), 1):
+        check()
+        if len(line) > MOST_CHARACTERS:
+            missed(path, _too_long(number))
+        elif rule := _rule(line):
+            rules.append(rule)
+    return [*above, Ignores(len(folder.parts), rules, len(data))]
 
 
-def ignored(path: Path, is_folder: bool, found: Sequence[Ignores]) -> bool:
-    """The innermost file decides, and in it the last rule that matches."""
-    for folder, rules in reversed(found):
-        relative = path.relative_to(folder).as_posix()
+def _data(path: Path, fd: int | None, left: int) -> bytes:
+    """Raises FileNotFoundError, OSError, input.too_large."""
+    opened = paths.open_regular(path if fd is None else path.name, folder=fd)
+    with open(opened, "rb") as file:  # noqa: PTH123
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise _passed_over(f"it has more than {MOST_BYTES >> 10} KiB", "input.too_large")
+    if len(data) > left:
+        most = MOST_BYTES_TOGETHER >> 10
+        why = f"with those of the folders above it has more than {most} KiB"
+        raise _passed_over(why, "input.too_large")
+    return data
+
+
+def _passed_over(why: str, type: str = "operation.failed") -> KbprocError:
+    return KbprocError(type, f"{NAME} is passed over: {why}.")
+
+
+def _too_long(number: int) -> KbprocError:
+    message = (
+        f"{NAME}, line {number} is passed over: it has more than {MOST_CHARACTERS} characters."
+    )
+    return KbprocError("input.too_large", message)
+
+
+def ignored(
+    path: Path,
+    is_folder: bool,
+    found: Sequence[Ignores],
+    check: Callable[[], None] = lambda: None,
+) -> bool:
+    """The innermost file decides, and in it the last rule that matches.
+
+    `check` may raise between two rules.
+    """
+    for depth, rules, _ in reversed(found):
+        names = path.parts[depth:]
         for rule in reversed(rules):
-            if (is_folder or not rule.folders_only) and rule.pattern.fullmatch(relative):
+            check()
+            if (is_folder or not rule.folders_only) and rule.pattern.matches(names):
                 return rule.ignores
     return False
 
@@ -53,50 +123,4 @@ def _rule(line: str) -> Rule | None:
     if not line or line.startswith("#"):
         return None
     folders_only = line.endswith("/")
-    line = line.rstrip("/") if folders_only else line
-    anchored = "/" in line
-    try:
-        body = _translate(line.removeprefix("/"))
-        return Rule(
-            re.compile(body if anchored else f"(?:.*/)?{body}", re.S), folders_only, ignores
-        )
-    except re.error:
-        return None  # git takes a malformed pattern for one that matches nothing
-
-
-_TOKEN = re.compile(
-    r"(?P<start>(?:\A|(?<=/))\*\*/)|(?P<middle>/\*\*/)|(?P<end>/\*\*\Z)|(?P<star>\*+)|(?P<any>\?)"
-    r"|\[(?P<negated>[!^])?(?P<set>\]?(?:\\.|\[:\w+:\]|[^\]\\])*)\]|\\(?P<quoted>.)|(?P<plain>.)",
-    re.S,
-)
-_FIXED = {"start": "(?:.*/)?", "middle": "/(?:.*/)?", "end": "/.+", "star": "[^/]*", "any": "[^/]"}
-_CLASSES = {
-    "[:alpha:]": "a-zA-Z",
-    "[:digit:]": "0-9",
-    "[:alnum:]": "a-zA-Z0-9",
-    "[:lower:]": "a-z",
-    "[:upper:]": "A-Z",
-    "[:space:]": r"\s",
-}
-
-
-def _translate(pattern: str) -> str:
-    """A gitignore pattern as a regular expression."""
-    return "".join(_part(found) for found in _TOKEN.finditer(pattern))
-
-
-def _part(found: re.Match[str]) -> str:
-    kind = found.lastgroup or ""
-    if kind in _FIXED:
-        return _FIXED[kind]
-    if kind in {"plain", "quoted"}:
-        return re.escape(found[kind])
-    members = re.sub(r"\[:\w+:\]|\\.|[\[&|~^]", lambda m: _member(m[0]), found["set"])
-    members = "\\]" + members[1:] if members.startswith("]") else members
-    return f"(?!/)[{'^' if found['negated'] else ''}{members}]"
-
-
-def _member(text: str) -> str:
-    if text.startswith("[:"):
-        return _CLASSES.get(text, "")
-    return re.escape(text.removeprefix("\\") or "\\")
+    return Rule(PathPattern(line.rstrip("/")), folders_only, ignores)

@@ -7,13 +7,29 @@ Refuses to know: formats, and what becomes of a file.
 
 from __future__ import annotations
 
-import fnmatch
+import errno
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple
 
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
 from kbproc.sources import gitignore
-from kbproc.sources.gitignore import Ignores
+from kbproc.sources.gitignore import Ignores, Missed
+from kbproc.sources.pattern import NamePattern
+
+MOST_NESTED = 200  # folders: each is opened from the walk's start on, name by name
+
+_Kind = Literal["file", "folder", "other"] | OSError
+
+
+class _Folder(NamedTuple):
+    """A folder that is being walked: what is left of it, and the rules that hold in it."""
+
+    left: Iterator[tuple[Path, _Kind]]
+    ignores: list[Ignores]
 
 
 def walk(
@@ -23,76 +39,142 @@ def walk(
     recursive: bool = True,
     glob: str | None = None,
     exclude: Sequence[str] = (),
+    missed: Missed = lambda path, why: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
-    """The regular files below `start` in path order; `start` itself if it is a file.
+    """The regular files below `start` in path order; `start` itself if it is no folder.
 
-    A symlink is followed only if what it leads to stays below `start` (or `root`); a
-    folder that is a store is passed over.
+    `glob` and `exclude` speak of a name, or of a path from `start` on, in which a star matches
+    slashes too. A symlink to a file is followed only if that lies below `root`, or `start` where
+    there is no root; a folder that is a store is passed over. `missed` is told of each path that
+    can't be looked at, and why. `check` is called at every step, and may raise.
     """
-    if not start.is_dir():
+    if not stat.S_ISDIR(_mode(start)):
         yield start
         return
-    ignores = _ignores_above(start)
-    yield from _walk(start, start, root or start, ignores, recursive, glob, exclude)
-
-
-def _walk(
-    folder: Path,
-    start: Path,
-    limit: Path,
-    ignores: list[Ignores],
-    recursive: bool,
-    glob: str | None,
-    exclude: Sequence[str],
-) -> Iterator[Path]:
-    ignores = [*ignores, *gitignore.read(folder)]
-    for entry in sorted(_entries(folder), key=lambda entry: entry.name):
-        path = folder / entry.name
-        if entry.name.startswith(".") or _excluded(path, start, exclude):
+    walking = _Walk(root or start, len(start.parts), glob, exclude, missed, check)
+    folders = [walking.enter(start, _ignores_above(start, missed, check))]
+    while folders:
+        path, kind = next(folders[-1].left, (None, None))
+        ignores = folders[-1].ignores
+        if path is None:
+            folders.pop()
+        elif not walking.takes(path, kind, ignores):
             continue
-        if entry.is_symlink() and not _stays(path, limit):
-            continue
-        is_folder = entry.is_dir()
-        if gitignore.ignored(path, is_folder, ignores):
-            continue
-        if is_folder:
-            # A link to a folder above would never end.
-            if recursive and not entry.is_symlink() and not _is_whole_store(path):
-                yield from _walk(path, start, limit, ignores, recursive, glob, exclude)
-        elif entry.is_file() and (glob is None or _matches(path, start, glob)):
+        elif kind == "folder" and recursive:
+            folders.append(walking.enter(path, ignores))
+        elif isinstance(kind, OSError):
+            missed(path, _unseen(path, kind))
+        elif kind == "file":
             yield path
+
+
+class _Walk:
+    def __init__(
+        self,
+        limit: Path,
+        depth: int,
+        glob: str | None,
+        exclude: Sequence[str],
+        missed: Missed,
+        check: Callable[[], None],
+    ) -> None:
+        """`depth`: how many names of a path are those of the walk's start."""
+        self._limit = limit
+        self._depth = depth
+        self._glob = None if glob is None else NamePattern(glob)
+        self._exclude = [NamePattern(pattern.rstrip("/")) for pattern in exclude]
+        self._missed = missed
+        self._check = check
+
+    def takes(self, path: Path, kind: _Kind | None, ignores: Sequence[Ignores]) -> bool:
+        self._check()
+        if path.name.startswith(".") or any(self._matches(path, p) for p in self._exclude):
+            return False
+        if gitignore.ignored(path, kind == "folder", ignores, self._check):
+            return False
+        if kind == "folder":
+            return not _is_whole_store(path)
+        return self._glob is None or self._matches(path, self._glob)
+
+    def _matches(self, path: Path, pattern: NamePattern) -> bool:
+        return pattern.matches("/".join(path.parts[self._depth :])) or pattern.matches(path.name)
+
+    def enter(self, folder: Path, above: list[Ignores]) -> _Folder:
+        """Nothing is left of a folder that can't be looked into."""
+        if len(folder.parts) - self._depth > MOST_NESTED:
+            self._missed(folder, _too_deep(folder))
+            return _Folder(iter(()), above)
+        try:
+            fd = paths.open_folder(folder, within=self._limit)
+            try:
+                return self._listed(folder, fd, above)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self._missed(folder, _unseen(folder, error))
+        except KbprocError as error:
+            if error.type != "path.outside_root":  # a link has taken the folder's place
+                raise
+            self._missed(folder, error)
+        return _Folder(iter(()), above)
+
+    def _listed(self, folder: Path, fd: int, above: list[Ignores]) -> _Folder:
+        ignores = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
+        found: list[tuple[Path, _Kind]] = []
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                self._check()
+                path = folder / entry.name
+                found.append((path, self._kind(entry, path)))
+        return _Folder(iter(sorted(found, key=lambda pair: pair[0].name)), ignores)
+
+    def _kind(self, entry: os.DirEntry[str], path: Path) -> _Kind:
+        """A link is what it leads to if that is a file below the limit, else of no use."""
+        try:
+            if not entry.is_symlink():
+                return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+            real = Path(os.path.realpath(path, strict=True))
+            # A link to a folder above would never end.
+            within = real.is_relative_to(self._limit) and stat.S_ISREG(real.stat().st_mode)
+        except FileNotFoundError:
+            return "other"
+        except OSError as error:
+            return error
+        return "file" if within else "other"
+
+
+def _unseen(path: Path, error: OSError) -> KbprocError:
+    loop = "it is a symbolic link that leads back to itself"
+    why = loop if error.errno == errno.ELOOP else error.strerror
+    return KbprocError("operation.failed", f"{paths.printable(path)} can't be looked at: {why}.")
+
+
+def _too_deep(path: Path) -> KbprocError:
+    message = f"{path.name} is not looked into: it lies more than {MOST_NESTED} folders deep."
+    return KbprocError("operation.failed", message)
 
 
 def _is_whole_store(folder: Path) -> bool:
     """More than a name: many a folder that is no store holds one called log."""
-    return (folder / "store.toml").is_file() and (folder / "log").is_dir()
+    return stat.S_ISREG(_mode(folder / "store.toml")) and stat.S_ISDIR(_mode(folder / "log"))
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:  # unreadable or gone meanwhile: nothing to ingest there
-        return []
-
-
-def _stays(path: Path, limit: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(limit)
-
-
-def _matches(path: Path, start: Path, pattern: str) -> bool:
-    relative = path.relative_to(start).as_posix()
-    return fnmatch.fnmatch(relative, pattern) or fnmatch.fnmatch(path.name, pattern)
-
-
-def _excluded(path: Path, start: Path, patterns: Sequence[str]) -> bool:
-    return any(_matches(path, start, pattern.rstrip("/")) for pattern in patterns)
-
-
-def _ignores_above(start: Path) -> list[Ignores]:
+def _ignores_above(start: Path, missed: Missed, check: Callable[[], None]) -> list[Ignores]:
     """The .gitignore files between the repository's top and `start`."""
     above = list(start.parents)
-    tops = [i for i, folder in enumerate(above) if (folder / ".git").exists()]
-    if (start / ".git").exists() or not tops:
+    tops = [i for i, folder in enumerate(above) if _mode(folder / ".git")]
+    if _mode(start / ".git") or not tops:
         return []
-    return [found for folder in reversed(above[: tops[0] + 1]) for found in gitignore.read(folder)]
+    found: list[Ignores] = []
+    for folder in reversed(above[: tops[0] + 1]):
+        found = gitignore.read(folder, above=found, missed=missed, check=check)
+    return found
+
+
+def _mode(path: Path) -> int:
+    """0 for what is not there or can't be looked at."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0

@@ -2,7 +2,8 @@
 
 A module that tries faults makes its fixture with `faults_of(GROUP)` and calls `note`.
 When the module ends, the rows must be those of the block GROUP in docs/reliability.md;
-KBPROC_UPDATE_DOCS=1 writes them there. A group belongs to one module.
+KBPROC_UPDATE_DOCS=1 writes them there. A group belongs to one module. Where it is `counted`, each
+row also says how often that was noted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,18 @@ from tests.kit.talk import REPO
 
 PAGE = REPO / "docs" / "reliability.md"
 HEADER = "| fault | what happened |\n| --- | --- |\n"
+COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"
 
-_seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
+_seen: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
 
 
 def note(group: str, fault: str, outcome: str) -> None:
     """One row; the same fault with the same outcome is one row however often it is tried."""
     assert "|" not in fault + outcome and "\n" not in fault + outcome
-    _seen[group].add((fault, outcome))
+    _seen[group][fault, outcome] += 1
 
 
-def faults_of(group: str) -> Any:
+def faults_of(group: str, *, counted: bool = False) -> Any:
     """A fixture that holds what a module has noted against the page when the module ends."""
 
     @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +44,7 @@ def faults_of(group: str) -> Any:
         failed = request.session.testsfailed
         yield
         if request.session.testsfailed == failed:
-            compare(group, whole=_runs_whole(request))
+            compare(group, whole=_runs_whole(request), counted=counted)
 
     return compared
 
@@ -60,13 +62,24 @@ def _runs_whole(request: pytest.FixtureRequest) -> bool:
     return ran == {name for name in vars(module) if name.startswith("test_")}
 
 
-def compare(group: str, *, whole: bool) -> None:
-    rows = {f"| {fault} | {outcome} |" for fault, outcome in _seen[group]}
+def compare(group: str, *, whole: bool, counted: bool = False) -> None:
+    """Of a module that runs in part the counts are not compared."""
+    rows = {_row(*seen, count if counted else None) for seen, count in _seen[group].items()}
     if whole and os.environ.get("KBPROC_UPDATE_DOCS") == "1":
-        _rewrite(group, rows)
+        _rewrite(group, rows, COUNTED if counted else HEADER)
     told = _block(PAGE.read_text(), group)
+    if not whole and counted:
+        rows, told = {_uncounted(row) for row in rows}, {_uncounted(row) for row in told}
     assert rows <= told, f"not in {PAGE.name}: {sorted(rows - told)}; {_HOW}"
     assert not whole or rows == told, f"{PAGE.name} tells what is not tried: {sorted(told - rows)}"
+
+
+def _row(fault: str, outcome: str, count: int | None) -> str:
+    return f"| {fault} | {outcome} |" if count is None else f"| {fault} | {count} | {outcome} |"
+
+
+def _uncounted(row: str) -> str:
+    return re.sub(r" \| \d+ \| ", " | ", row)
 
 
 _HOW = "KBPROC_UPDATE_DOCS=1 writes them there"
@@ -79,14 +92,14 @@ def _pattern(group: str) -> re.Pattern[str]:
 def _block(page: str, group: str) -> set[str]:
     found = _pattern(group).search(page)
     assert found, f"{PAGE.name} has no block faults:{group}"
-    return {line for line in found[2].splitlines() if line} - set(HEADER.splitlines())
+    return {line for line in found[2].splitlines() if line} - set((HEADER + COUNTED).splitlines())
 
 
-def _rewrite(group: str, rows: set[str]) -> None:
+def _rewrite(group: str, rows: set[str], header: str) -> None:
     """Modules of other processes may be rewriting their blocks at the same time."""
     with PAGE.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        table = HEADER + "".join(f"{row}\n" for row in sorted(rows))
+        table = header + "".join(f"{row}\n" for row in sorted(rows))
         page = _pattern(group).sub(lambda found: found[1] + table + found[3], file.read())
         file.seek(0)
         file.truncate()

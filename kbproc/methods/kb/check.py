@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.base.values import KbSlug
 from kbproc.calls.call import Call
@@ -97,8 +99,8 @@ def _state(path: Path, size: int, sha256: str) -> str | None:
     try:
         if path.stat().st_size != size:
             return "changed"
-        return None if digest(path.read_bytes()) == sha256 else "changed"
+        return None if digest(paths.read_file(path, size)) == sha256 else "changed"
     except FileNotFoundError:
         return "gone"
-    except OSError:
+    except (OSError, KbprocError):
         return "unreadable"

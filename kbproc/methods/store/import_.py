@@ -48,7 +48,8 @@ def plan(call: Call, params: ImportFile) -> Decide:
 
 def _open(call: Call, params: ImportFile) -> BinaryIO:
     peer, field = call.peer, "$.params.path"
-    return reading.open_file(paths.resolve(params.path, cwd=peer.cwd, root=peer.root, field=field))
+    path = paths.resolve(params.path, cwd=peer.cwd, root=peer.root, field=field)
+    return reading.open_file(path, within=peer.root)
 
 
 def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:

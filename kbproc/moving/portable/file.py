@@ -14,10 +14,10 @@ so that earlier versions of kbproc can read it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -25,6 +25,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from kbproc.base import paths
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.values import decoder
 from kbproc.base.wording import plural
@@ -60,18 +61,18 @@ class NumberedLine(NamedTuple):
     offset: int
 
 
-def open_file(path: Path) -> BinaryIO:
-    """A regular file, to be read. Raises input.unsupported_type, store.io."""
+def open_file(path: Path, *, within: Path | None = None) -> BinaryIO:
+    """A regular file that lies within that folder, to be read.
+
+    Raises input.unsupported_type, path.outside_root, store.io.
+    """
     try:
-        # A pipe that is opened to be waited for would hold up the import for ever.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.fdopen(paths.open_file(path, within=within), "rb")
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise _no_export(f"{path.name} is no regular file") from None
         said = f"{path} can't be read: {error.strerror}."
         raise KbprocError("store.io", said, lasting=is_lasting(error)) from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise _no_export(f"{path.name} is no regular file")
-    return os.fdopen(fd, "rb")
 
 
 def read(file: BinaryIO) -> Iterator[NumberedLine]:
