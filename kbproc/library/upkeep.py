@@ -16,6 +16,7 @@ from kbproc.store.store import Store
 from kbproc.views import soundness
 
 IDLE_SECONDS = 1.0
+RETRY_SECONDS = 30.0  # a disk that has just refused is left alone for so long
 # Deleted chunks still count in BM25's statistics until the index is compacted.
 DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
@@ -52,8 +53,11 @@ class Upkeep:
                 self.once()
             except KbprocError as error:
                 _logger.warning("tidying up failed: %s", error.message)
+                self._closed.wait(RETRY_SECONDS)
 
     def once(self) -> None:
+        if self._store.broken is not None:
+            self._catch_up()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
@@ -63,6 +67,15 @@ class Upkeep:
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
+
+    def _catch_up(self) -> None:
+        """Views that could not follow the log do so now, or are made afresh. Raises store.io."""
+        try:
+            with self._store.lane():
+                self._store.mend()
+        except KbprocError:
+            with self._store.exclusive():
+                rebuild.rebuild(self._store)
 
     def _heal(self) -> None:
         """Once a start: what has rotted since is found before it is asked for."""

@@ -41,6 +41,7 @@ class FileLog:
         self._folder = folder
         self._tail = Tail()
         self._full = False
+        self._strangers: list[str] = []
         self._marks = Marks(marks)
         self._writing = threading.Lock()
 
@@ -53,10 +54,11 @@ class FileLog:
         keeps what is known of the segments. Raises store.corrupt, store.io.
         """
         make_folder(folder)
-        for unfinished in folder.glob("*.tmp"):
+        segments = segment_files.segments(folder)
+        segment_files.check_order(segments)
+        for unfinished in segment_files.unfinished(folder):
             unfinished.unlink()
         log = cls(folder, marks)
-        segments = log._segments()
         if not segments:
             if known.seq:
                 raise KbprocError(
@@ -130,8 +132,13 @@ class FileLog:
     def damage(self) -> str | None:
         return self._marks.damage
 
+    @property
+    def strangers(self) -> list[str]:
+        return self._strangers
+
     def look(self, most_bytes: int | None = None) -> None:
         """See interface.Log. More than `most_bytes` is left for another time."""
+        self._strangers = segment_files.strangers(self._folder)
         segments = self._segments()
         unknown = self._marks.unknown(segments)
         if most_bytes is None or sum(path.stat().st_size for path in unknown) <= most_bytes:
@@ -205,16 +212,31 @@ class FileLog:
 
     def _make_room(self) -> None:
         """A full segment ends before a batch, never within it: a batch lies in one segment."""
-        self._tail.check()
+        if self._tail.in_doubt:
+            self._settle()
         if self._tail.is_open and self._tail.size < SEGMENT_BYTES and not self._full:
             return
         segments = self._segments()
+        segment_files.check_order(segments)  # a copy may have come since the log was opened
         if segments and segments[-1].stat().st_size < SEGMENT_BYTES and not self._full:
             path = segments[-1]
         else:
             path = self._folder / segment_files.name_of(self.head.seq + 1)
         self._tail.open(path)
         self._full = False
+
+    def _settle(self) -> None:
+        """Reads the segment from the disk before anything is acknowledged again.
+
+        The next batch begins a segment of its own. Raises store.io, store.corrupt.
+        """
+        self._tail.settle()
+        self._full = True
+        segment = self._tail.path
+        wrong = self._wrong_in(segment, self._segments())
+        self._marks.put(segment, msgspec.structs.replace(look_at(segment), wrong=wrong))
+        if wrong is not None:
+            raise KbprocError("store.corrupt", wrong)
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
         """See interface.Log. Each segment is rewritten as a whole, or stays as it was.
@@ -252,7 +274,6 @@ class _FileBatch:
         self.last_ts = log.last_ts
         self._log = log
         self._tail = tail
-        self._committed = tail.size
 
     def append(self, drafts: Sequence[Draft]) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
@@ -265,13 +286,11 @@ class _FileBatch:
     def commit(self) -> None:
         if self.head != self._log.head:
             self._tail.sync()
-            self._committed = self._tail.size
             self._log.head, self._log.last_ts = self.head, self.last_ts
 
     def end(self) -> None:
         """Takes back what is not committed."""
-        if self._tail.size != self._committed:
-            self._tail.cut(self._committed)
+        self._tail.take_back()
 
 
 def _file(path: Path, size: int) -> LogFile:

@@ -39,7 +39,7 @@ class Batch(Protocol):
     def commit(self) -> None:
         """Makes everything appended durable, all of it or nothing.
 
-        Raises store.io; after that the log may refuse every write until it is opened again.
+        Raises store.io; the log then looks at what is on the disk before it takes another batch.
         """
 
 
@@ -72,6 +72,10 @@ class Log(Protocol):
     @property
     def damage(self) -> str | None:
         """What is known to be damaged, in words."""
+
+    @property
+    def strangers(self) -> Sequence[str]:
+        """Names of what lies among the log's files and is none of them, as `look` saw it."""
 
     def look(self, most_bytes: int | None = None) -> None:
         """Reads what may have changed since it was read last, and knows its damage then."""

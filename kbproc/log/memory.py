@@ -27,6 +27,7 @@ class MemoryLog:
     """The records of one store; see interface.Log for what its methods promise."""
 
     damage: str | None = None
+    strangers: Sequence[str] = ()
 
     def __init__(self, copied: Iterable[Record] = ()) -> None:
         """`copied`: the records of another log, from its first on. Raises store.corrupt."""

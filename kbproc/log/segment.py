@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -18,15 +19,71 @@ import msgspec
 from kbproc.base.durable import create, rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.paths import printable
 from kbproc.log import record as records
 from kbproc.log.record import Position, Record
 
 _BLOCK = 1 << 16
+_NAME = re.compile(r"\d{12}\.ndjson")
+_UNFINISHED = re.compile(r"\d{12}\.tmp")
 
 
 def segments(folder: Path) -> list[Path]:
     """Those of the log in `folder`, in order."""
-    return sorted(folder.glob("[0-9]*.ndjson"))
+    return sorted(path for path in folder.glob("*.ndjson") if _NAME.fullmatch(path.name))
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """What a rewriting that was cut off has left."""
+    return [path for path in folder.glob("*.tmp") if _UNFINISHED.fullmatch(path.name)]
+
+
+def _is_ours(name: str) -> bool:
+    return bool(_NAME.fullmatch(name) or _UNFINISHED.fullmatch(name))
+
+
+def strangers(folder: Path) -> list[str]:
+    """Names of what is no part of the log, such as the copies that a synchronised folder gets."""
+    found = (path for path in folder.iterdir() if not _is_ours(path.name))
+    return sorted(printable(Path(path.name)) for path in found)
+
+
+def check_order(segments: list[Path]) -> None:
+    """Raises store.corrupt for a file that has a segment's name and repeats what others hold.
+
+    Only first and last lines are read. What is lost or damaged is left to whoever reads on.
+    """
+    last = 0
+    for segment in segments:
+        first, begins = first_seq(segment), _begins(segment)
+        repeats = first <= last or (begins is not None and begins <= last)
+        if repeats or (first != last + 1 and not segment.stat().st_size):
+            raise _stray(segment, begins, last)
+        line = next(lines_from_end(segment), b"")
+        last = max(last, records.seq_of(line) or 0)
+
+
+def _begins(segment: Path) -> int | None:
+    """The first seq that its first line stands for; None if that can't be told."""
+    with segment.open("rb") as file:
+        line = file.readline()
+    if records.seq_of(line) == first_seq(segment):  # as a rule: it need not be decoded
+        return first_seq(segment)
+    try:
+        return records.decode(line).first
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _stray(segment: Path, begins: int | None, last: int) -> KbprocError:
+    told = "holds no record" if begins is None else f"begins with record {begins}"
+    return KbprocError(
+        "store.corrupt",
+        f"{segment} is no part of this log: it {told}, and record {last + 1} comes next.",
+        hint="It looks like a copy of another segment. Move it out of that folder, then open the "
+        "store again; nothing was written. If that is not it: kbproc doctor --repair.",
+        detail={"segment": segment.name, "expected_seq": last + 1},
+    )
 
 
 def name_of(first_seq: int) -> str:

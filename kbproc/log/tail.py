@@ -1,7 +1,7 @@
 """The segment that records are appended to.
 
-Owns: writing all bytes or none, making them durable, and refusing every write once
-nobody knows what is on the disk.
+Owns: writing all bytes or none, making them durable, and knowing when nobody knows what is
+on the disk.
 Refuses to know: which segment it is, and what a record is.
 """
 
@@ -17,10 +17,14 @@ from kbproc.base.failpoints import reach
 
 
 class Tail:
-    """One open file, or none yet. One thread at a time uses it; any method may raise store.io."""
+    """One open file, or none yet. One thread at a time uses it; any method may raise store.io.
+
+    `synced`: so many of its `size` bytes are durable.
+    """
 
     def __init__(self) -> None:
         self.size = 0
+        self.synced = 0
         self.path = Path()
         self._fd = -1
         self._failed: OSError | None = None
@@ -29,10 +33,33 @@ class Tail:
     def is_open(self) -> bool:
         return self._fd >= 0
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a disk that refused has left nobody knows what; see `settle`."""
+        return self._failed is not None
+
     def check(self) -> None:
-        """Raises store.io if no write is taken any more."""
+        """Raises store.io while the file is in doubt."""
         if self._failed is not None:
             raise _refused(self._failed)
+
+    def settle(self) -> None:
+        """Cuts the file back to what was durable, and has it read from the disk from now on.
+
+        A kernel that could not write a page may keep it in memory and call it clean. So what
+        is read next says what the disk holds. The file stays in doubt until the next `open`.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(fd, self.synced)
+                os.fsync(fd)
+                _forget_pages(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _refused(error) from error
+        self.size = self.synced
 
     def is_untouched(self) -> bool:
         """False once another process has cut, appended to or replaced the file.
@@ -59,13 +86,13 @@ class Tail:
     def open(self, path: Path) -> None:
         """Appends to `path` from here on; its name is durable."""
         self.close()
-        self.path = path
+        self.path, self._failed = path, None
         try:
             if not path.exists():
                 reach("log.segment")
             how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(path, how, 0o600)
-            self.size = os.fstat(self._fd).st_size
+            self.size = self.synced = os.fstat(self._fd).st_size
             sync_folder(path.parent)
         except OSError as error:
             self.close()  # so that the next write tries again before it acknowledges anything
@@ -85,22 +112,28 @@ class Tail:
                 reach("log.torn")
             write_all(self._fd, rest)
         except OSError as error:
-            self.cut(self.size)
+            self._cut(self.size)
             raise _refused(error) from error
         self.size += len(data)
 
     def sync(self) -> None:
-        """Makes everything written durable. After a failure no write is taken again."""
+        """Makes everything written durable. After a failure the file is in doubt."""
         try:
             reach("log.sync")
             os.fdatasync(self._fd)
         except OSError as error:
             self._failed = error
             raise _refused(error) from error
+        self.synced = self.size
         reach("log.synced")
 
-    def cut(self, size: int) -> None:
-        """Drops what lies beyond `size`; if that fails, no write is taken again."""
+    def take_back(self) -> None:
+        """Drops what is not durable."""
+        if self.size != self.synced:
+            self._cut(self.synced)
+
+    def _cut(self, size: int) -> None:
+        """Drops what lies beyond `size`; if that fails, the file is in doubt."""
         try:
             os.ftruncate(self._fd, size)
             self.size = size
@@ -111,6 +144,12 @@ class Tail:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _forget_pages(fd: int) -> None:
+    """macOS has no such call; there, what the kernel kept is read."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _refused(error: OSError) -> KbprocError:

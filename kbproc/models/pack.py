@@ -68,7 +68,7 @@ class VectorPack:
             raise ValueError("a fingerprint has 32 bytes")
         with _disk("open", path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             id = _read_header(fd, dim, fingerprint)
             old: Path | None = None
             if id is None:
@@ -238,7 +238,7 @@ def _read_header(fd: int, dim: int, fingerprint: bytes) -> bytes | None:
 
 def _start(path: Path, dim: int, fingerprint: bytes) -> tuple[int, bytes]:
     id = os.urandom(16)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.pwrite(fd, _HEADER.pack(MAGIC, VERSION, dim, fingerprint, id), 0)
     return fd, id
 

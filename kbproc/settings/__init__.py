@@ -2,7 +2,7 @@
 
 Refuses to know: what a store holds.
 
-Offers: config · profiles
+Offers: config · profiles · toml
 May import: base
 Light: yes
 """

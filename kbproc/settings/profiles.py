@@ -190,6 +190,12 @@ def as_toml(profiles: Profiles) -> str:
     return _HEAD + chosen + "".join(tables)
 
 
+def as_table(profiles: Profiles) -> dict[str, Any]:
+    """What that says."""
+    chosen = {} if profiles.use is None else {"use": profiles.use}
+    return {**chosen, **({"profiles": profiles.named} if profiles.named else {})}
+
+
 @contextlib.contextmanager
 def _changing(path: Path, dry_run: bool) -> Iterator[Profiles]:
     """The profiles as they are while nobody else changes them."""
@@ -199,7 +205,7 @@ def _changing(path: Path, dry_run: bool) -> Iterator[Profiles]:
 
 def _write(path: Path, profiles: Profiles, dry_run: bool) -> None:
     if not dry_run:
-        toml.write(path, as_toml(profiles))
+        toml.write(path, as_toml(profiles), as_table(profiles))
 
 
 # ----------------------------------------------------------------------- links
@@ -297,7 +303,7 @@ def link(folder: Path, settings: Mapping[str, str], *, dry_run: bool = False) ->
         values["store"] = str(Path(values["store"]).relative_to(folder))
     if not dry_run:
         text = "# Written by `kbproc link`.\n" + toml.pairs(values)
-        toml.write(folder / LINK, text)
+        toml.write(folder / LINK, text, values)
     return before
 
 

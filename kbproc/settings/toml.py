@@ -128,22 +128,51 @@ def failed(path: Path, error: OSError) -> KbprocError:
 # --------------------------------------------------------------------- writing
 
 
-def pairs(values: Mapping[str, str]) -> str:
-    """Lines `key = "value"`; keys are bare ones."""
-    return "".join(f"{key} = {string(value)}\n" for key, value in values.items())
+def pairs(values: Mapping[str, str | int | float]) -> str:
+    """Lines `key = value`; keys are bare ones."""
+    return "".join(f"{key} = {_value(value)}\n" for key, value in values.items())
 
 
-def string(value: str) -> str:
+def _value(value: str | float) -> str:
     """JSON's escapes are TOML's, too; TOML alone wants DEL escaped."""
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    try:
+        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    except UnicodeEncodeError:
+        return '"?"'  # which is not read back: see `encoded`
 
 
-def write(path: Path, text: str) -> None:
-    """All of it or nothing, mode 0600; a symlink stays one. Raises store.io."""
+def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
+    """The bytes of a file that says `table`; nothing is written that could not be read back.
+
+    Raises input.invalid_params.
+    """
+    import tomllib
+
+    try:
+        data = text.encode()
+        same = len(data) <= MOST_BYTES and tomllib.loads(text) == table
+    except (UnicodeEncodeError, tomllib.TOMLDecodeError, RecursionError):
+        same = False
+    if not same:
+        raise KbprocError(
+            "input.invalid_params",
+            f"{path.name} can't keep these values: they could not be read back.",
+            hint="Use shorter values of plain UTF-8 text.",
+            detail={"path": str(path)},
+        )
+    return data
+
+
+def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
+    """A file that says `table`: all of it or nothing, mode 0600; a symlink stays one.
+
+    Raises input.invalid_params for what could not be read back, store.io.
+    """
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    data = encoded(path, text, table)
     try:
-        replace(target, text.encode(), beside=beside)
+        replace(target, data, beside=beside)
     except OSError as error:
         raise failed(path, error) from None
 

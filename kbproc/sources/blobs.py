@@ -21,6 +21,12 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _read(path: Path) -> bytes:
+    """Raises OSError, for a symlink, too."""
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
+        return file.read()
+
+
 class Blobs:
     """A folder of blobs; `folder` is made on first use."""
 
@@ -38,7 +44,7 @@ class Blobs:
         """
         sha256 = digest(data)
         target = self.path(sha256)
-        if target.exists():
+        if target.is_file() and not target.is_symlink():
             return sha256
         # Two threads may store the same bytes at once: each writes a file of its own.
         temporary = target.with_name(f"{sha256}.{os.getpid()}-{threading.get_ident()}.tmp")
@@ -74,7 +80,7 @@ class Blobs:
     def get(self, sha256: str) -> bytes:
         """Raises store.corrupt if the blob is missing or is not what its name says."""
         try:
-            data = self.path(sha256).read_bytes()
+            data = _read(self.path(sha256))
         except FileNotFoundError as error:
             raise KbprocError(
                 "store.corrupt", f"The source {sha256[:12]}… is missing.", detail={"blob": sha256}

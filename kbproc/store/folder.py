@@ -1,7 +1,8 @@
 """A store's folder: its file store.toml, taking it, and whether it can be written.
 
-Owns: what tells a store from another folder, the format version, the model as configured, what
-a write to a read-only store is answered, and the bytes that a store takes on disk.
+Owns: what tells a store from another folder, the format version, the model as configured, which
+links and which modes make it unsafe, what a write to a read-only store is answered, and the bytes
+that a store takes on disk.
 Refuses to know: what else lies in the folder.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError, is_lasting
+from kbproc.base.paths import printable
 from kbproc.log.lease import FileLease, Lease
 
 FORMAT = 1
@@ -45,6 +48,7 @@ def take_folder(folder: Path, pid: int) -> Lease:
             hint="Name another folder with --store or KBPROC_STORE.",
             lasting=is_lasting(error),
         ) from error
+    check_links(folder)
     lease = FileLease(folder)
     try:
         _refuse_foreign(folder)
@@ -89,6 +93,82 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
+# What a store is made of → how many folders deep a link would lead a write elsewhere.
+_PARTS = {
+    "store.toml": 0,
+    "lock": 0,
+    "kbproc.sock": 0,
+    "log": 1,
+    "blobs": 2,
+    "vectors": 1,
+    "views": 4,
+    "notes": 1,
+    "damaged": 2,
+}
+
+
+def check_links(folder: Path) -> None:
+    """Raises store.io, which names it, for a symlink in the place of anything of the store's.
+
+    What is linked could be read, written and deleted with the rights of whoever opens the store.
+    """
+    for name, depth in _PARTS.items():
+        link = _link_in(folder / name, depth)
+        if link is not None:
+            raise KbprocError(
+                "store.io",
+                f"{printable(link)} is a symlink: no file of a store is opened through one.",
+                hint="Find out who made it. Put the file or folder itself in its place, or remove "
+                "the link; agent.update names a notes folder that lies elsewhere.",
+                detail={"path": printable(link)},
+                lasting=True,
+            )
+
+
+def _link_in(path: Path, depth: int) -> Path | None:
+    """The first symlink at `path`, or in the folder that it is, so many folders deep."""
+    if path.is_symlink():
+        return path
+    if depth and path.is_dir():
+        with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(path) as found:
+            for entry in found:
+                goes_on = entry.is_symlink() or entry.is_dir(follow_symlinks=False)
+                link = _link_in(Path(entry.path), depth - 1) if goes_on else None
+                if link is not None:
+                    return link
+    return None
+
+
+def exposed(folder: Path) -> tuple[str, str] | None:
+    """Why somebody else could have a part in what is written there, and the command that mends it.
+
+    Raises OSError.
+    """
+    found = folder.lstat()
+    if found.st_uid != os.geteuid():
+        return (
+            f"The store {folder} belongs to another user (uid {found.st_uid}).",
+            f"chown -R {os.geteuid()} {shlex.quote(str(folder))}",
+        )
+    for path in (folder, *(folder / name for name in _PARTS)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = path.lstat()
+            if found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode):
+                return (
+                    f"Others may write to {path} ({stat.S_IMODE(found.st_mode):o}).",
+                    f"chmod -R go-rwx {shlex.quote(str(folder))}",
+                )
+    return None
+
+
+def is_exposed(folder: Path) -> bool:
+    """See `exposed`; a folder that has gone is not."""
+    try:
+        return exposed(folder) is not None
+    except OSError:
+        return False
+
+
 def keep_private(folder: Path) -> None:
     """Closes what earlier versions left open to others. Raises OSError."""
     for path in (folder, *folder.rglob("*")):
@@ -127,12 +207,14 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def write_settings(path: Path, model: dict[str, Any]) -> None:
-    """Names the model, atomically and durably. Raises OSError."""
-    import json
+    """Names the model, atomically and durably. Raises OSError.
 
-    lines = [f"format = {FORMAT}", "", "[model]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in model.items()]
-    replace(path, ("\n".join(lines) + "\n").encode())
+    Raises input.invalid_params for a model whose name could not be read back.
+    """
+    from kbproc.settings import toml
+
+    text = f"format = {FORMAT}\n\n[model]\n{toml.pairs(model)}"
+    replace(path, toml.encoded(path, text, {"format": FORMAT, "model": model}))
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -140,9 +222,14 @@ _ELSEWHERE = "Copy the folder to where you can write, and name the copy with --s
 
 
 def is_read_only(folder: Path) -> bool:
-    """Whether this folder, or the lock in it, can't be written; False where there is none."""
+    """Whether this folder, or the lock in it, can't or mustn't be written; False if there is none.
+
+    What others may write is read only: see `exposed`.
+    """
+    if is_exposed(folder):
+        return True
     try:
-        os.close(os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC))
+        os.close(os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
     except OSError as error:
         if error.errno in _REFUSED:
             return True
@@ -151,6 +238,16 @@ def is_read_only(folder: Path) -> bool:
 
 def refusal(store: Path) -> KbprocError:
     """What every write to such a store is answered."""
+    with contextlib.suppress(OSError):
+        if (found := exposed(store)) is not None:
+            why, command = found
+            return KbprocError(
+                "store.io",
+                f"{why} So it is only read.",
+                hint=f"Look whether it is as you left it, then: {command}",
+                detail={"read_only": True, "command": command},
+                lasting=True,
+            )
     return KbprocError(
         "store.io",
         f"The store {store} is read-only.",

@@ -84,6 +84,12 @@ def remove_catalog(path: Path) -> None:
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
     """Folds in what the catalog has not applied yet, and commits."""
+    fold(log, catalog, to_seq)
+    catalog.commit()
+
+
+def fold(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
+    """Like `replay`; readers do not see it yet."""
     batch: list[Record] = []
     for record in log.read(catalog.position.seq, to_seq):
         batch.append(record)
@@ -91,7 +97,6 @@ def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
             catalog.apply(batch)
             batch = []
     catalog.apply(batch)
-    catalog.commit()
 
 
 def may_go_on(log: Log, position: Position) -> bool:

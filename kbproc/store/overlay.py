@@ -19,7 +19,7 @@ from pathlib import Path
 from kbproc.base.errors import KbprocError
 from kbproc.log import file
 from kbproc.log.lease import FileLease, Lease
-from kbproc.store.folder import is_read_only, take_folder
+from kbproc.store.folder import check_links, is_read_only, take_folder
 
 _PREFIX = "kbproc-overlay-"
 
@@ -29,6 +29,7 @@ def take(store: Path, pid: int) -> tuple[Path, Lease]:
 
     That is the store's own, or an empty overlay; see `fill`. Raises store.io, store.locked.
     """
+    check_links(store)
     folder = _made(store, pid) if is_read_only(store) else store
     return folder, take_folder(folder, pid)
 

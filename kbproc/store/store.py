@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.wording import few
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 _MARKS = "log.seen"
 # So much of a log is read before anything is answered, where somebody has touched it.
 _LOOK_BYTES = 64 << 20
+_DAMAGED = (
+    "Answers come from the views, which remember more; nothing is written before kbproc doctor "
+    "--repair has mended the log, or a backup has taken its place."
+)
 _logger = logging.getLogger(__name__)
 
 
@@ -187,15 +192,27 @@ class Store(Front):
 
         Raises store.corrupt for a damaged log.
         """
-        if self.read_only:
+        if self.read_only or readonly.is_exposed(self.origin):
             raise readonly.refusal(self.origin)
         if self.log.damage is not None:
             raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
         self._place.check()
 
+    def warnings(self) -> list[str]:
+        """What whoever uses the store is to know with every answer."""
+        told = [f"{self.log.damage} {_DAMAGED}"] if self.log.damage is not None else []
+        if readonly.is_exposed(self.origin):
+            refusal = readonly.refusal(self.origin)
+            told.append(f"{refusal.message} {refusal.hint}")
+        if strangers := self.log.strangers:
+            told.append(
+                f"The store's log folder holds what is no part of the log and is left alone: "
+                f"{few(strangers)}. Two computers can't share a store through synchronised files."
+            )
+        return told
+
     def _run(self, tickets: list[Ticket[Any]]) -> None:
-        if self.broken is not None:
-            raise self.broken
+        self.mend()
         before = self.seq
         try:
             with self.log.batch() as batch:
@@ -207,31 +224,49 @@ class Store(Front):
                 follow.tell(self.followers, self.catalog, before)
                 batch.commit()
         except BaseException:
-            _whatever_happens(self.catalog.rollback)
-            for follower in self.followers:
-                _whatever_happens(follower.rollback)
+            self._forget()
             raise
-        self._show()
+        try:
+            self._show()
+        except Exception as error:
+            _logger.exception("the views could not follow the log")
+            self.broken = _lagging(error)
+            raise _kept(error) from error
 
     def _show(self) -> None:
         """After the fsync nothing may be refused: if a view fails, the log still has it."""
+        self.fulltext.commit()  # it is shown with the catalog
+        with self.showing():
+            self.catalog.commit()
+            self.publish()
+        for follower in self.followers:
+            follower.commit()
+        self.changed()
+
+    def _forget(self) -> None:
+        """What the views have taken in and not shown."""
+        _whatever_happens(self.catalog.rollback)
+        for follower in self.followers:
+            _whatever_happens(follower.rollback)
+
+    def mend(self) -> None:
+        """In the lane: views that could not follow the log take in what they have missed.
+
+        Raises store.io, and reads go on as before.
+        """
+        if self.broken is None:
+            return
+        self._forget()
         try:
-            self.fulltext.commit()  # it is shown with the catalog
-            with self.showing():
-                self.catalog.commit()
-                self.publish()
-            for follower in self.followers:
-                follower.commit()
-            self.changed()
+            since = min(self.catalog.position, *(view.position for view in self.followers)).seq
+            follow.fold(self.log, self.catalog, self.log.head.seq)
+            follow.tell(self.followers, self.catalog, since)
+            self._show()
         except Exception as error:
-            _logger.exception("the views could not follow the log")
-            self.broken = KbprocError(
-                "store.io",
-                f"The write is in the log, but the views could not follow: {error}.",
-                hint="Restart kbproc: the views are rebuilt from the log.",
-                detail={"kept": True},
-            )
+            self._forget()
+            self.broken = _lagging(error)
             raise self.broken from error
+        self.broken = None
 
     # ------------------------------------------------------------------ closing
 
@@ -245,6 +280,28 @@ class Store(Front):
         for part in (self.fulltext, self.catalog, self.log):
             _whatever_happens(part.close)
         self._place.leave()
+
+
+def _kept(error: Exception) -> KbprocError:
+    """The answer to a write that is durable and can't be seen yet."""
+    return KbprocError(
+        "store.io",
+        f"The write is in the log, but the views could not follow: {error}.",
+        hint="It is done: the next write that goes through shows it, or a restart does. Do not "
+        "send it again, unless under the same client_token.",
+        detail={"kept": True},
+        lasting=True,
+    )
+
+
+def _lagging(error: Exception) -> KbprocError:
+    """The answer to a write while the views lag behind the log."""
+    return KbprocError(
+        "store.io",
+        f"Nothing was written: the views could not follow the log: {error}.",
+        hint="Make room or check the disk, then send the request again.",
+        detail={"kept": False},
+    )
 
 
 def _fulltext(views: Path) -> FullText:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kbproc.health import doctor
 from kbproc.log import file
 from tests.breaks import scenario
 from tests.conftest import OpenSession
-from tests.kit.faults import faults_of, note
+from tests.kit.faults import faults_of, note, small_disk
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Process, Session
 
@@ -224,23 +223,13 @@ def test_the_disk_refuses_there(
 @pytest.mark.parametrize("kilobytes", [2400, 4000])
 def test_a_small_disk(open_session: OpenSession, tmp_path: Path, kilobytes: int) -> None:
     """A real file system that runs full, for the libraries' system calls, too."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    size = f"size={kilobytes}k"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], check=False, capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount a file system")
     kept: list[int] = []
-    try:
+    with small_disk(tmp_path, kilobytes) as disk:
         process = Process(disk / "store", cwd=tmp_path)
         fill_up(process, kept)
         process.stop(15)
         copy = tmp_path / "copy"
         shutil.copytree(disk / "store", copy)
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
     session = open_session(copy)
     there = {document["id"] for document in session.data("doc.list", limit=1000)}
     assert set(kept) <= there

@@ -20,6 +20,7 @@ from kbproc.log import file
 from kbproc.log import record as records
 from kbproc.log.file import FileLog
 from kbproc.log.record import START, Position
+from kbproc.log.segment import name_of, segments
 from tests.kit.patience import PATIENCE
 from tests.kit.records import commit, draft, write
 
@@ -398,29 +399,57 @@ def test_a_short_write_is_continued(log: FileLog, disk: Disk) -> None:
     assert log.verify() == 2
 
 
-def test_after_a_failed_fsync_nothing_is_taken_again(
+def test_after_a_failed_fsync_the_log_goes_on_in_another_segment(
     log: FileLog, folder: Path, disk: Disk
 ) -> None:
+    write(log, 2)
+    before = whole(folder)
+    disk.sync_error = errno.EIO
+    for _ in range(3):
+        refused("store.io", lambda: commit(log, [draft(3)]))
+        assert log.verify() == 2, "reads go on"
+    disk.sync_error = None
+    assert write(log, 1)[0].seq == 3
+    assert log.verify() == 3
+    assert [path.name for path in segments(folder)] == [name_of(1), name_of(3)]
+    assert segments(folder)[0].read_bytes() == before, "what was acknowledged, and nothing else"
+    log.close()
+    again = FileLog.open(folder, log.head)
+    assert write(again, 1)[0].seq == 4
+    again.close()
+
+
+def test_what_a_failed_fsync_has_harmed_is_found_before_anything_is_acknowledged(
+    log: FileLog, folder: Path, disk: Disk
+) -> None:
+    """The kernel may keep a page that the disk has not, and call it clean."""
     write(log, 2)
     disk.sync_error = errno.EIO
     refused("store.io", lambda: commit(log, [draft(3)]))
     disk.sync_error = None
-    refused("store.io", lambda: commit(log, [draft(3)]))
-    assert log.verify() == 2, "reads go on"
-    log.close()
-    again = FileLog.open(folder, log.head)
-    assert write(again, 1)[0].seq == 3
-    again.close()
+    segment = segments(folder)[0]
+    sound = segment.read_bytes()
+    with segment.open("rb+") as file:
+        file.write(sound[:-20] + b"\0" * 20)
+    for _ in range(2):
+        refused("store.corrupt", lambda: commit(log, [draft(3)]))
+    with segment.open("rb+") as file:
+        file.write(sound)
+    assert write(log, 1)[0].seq == 3
 
 
-def test_what_can_not_be_taken_back_stops_the_log(log: FileLog, folder: Path, disk: Disk) -> None:
+def test_what_can_not_be_taken_back_is_cut_off_before_the_next_write(
+    log: FileLog, folder: Path, disk: Disk
+) -> None:
     write(log, 2)
+    before = whole(folder)
     disk.write_fails_after, disk.truncate_error = 10, errno.EIO
-    refused("store.io", lambda: commit(log, [draft(3)]))
+    for _ in range(2):
+        refused("store.io", lambda: commit(log, [draft(3)]))
     disk.write_fails_after = disk.truncate_error = None
-    refused("store.io", lambda: commit(log, [draft(3)]))
-    log.close()
-    assert FileLog.open(folder, log.head).head == log.head, "the torn line is cut off"
+    assert write(log, 1)[0].seq == 3
+    assert segments(folder)[0].read_bytes() == before
+    assert log.verify() == 3
 
 
 def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(

@@ -553,7 +553,7 @@ def test_whatever_is_written_reads_back(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "read-back.toml"
     kept = Profiles(use=use, named=named)
-    toml.write(path, profiles.as_toml(kept))
+    toml.write(path, profiles.as_toml(kept), profiles.as_table(kept))
     assert profiles.read(path) == kept
 
 

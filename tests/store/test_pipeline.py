@@ -673,10 +673,13 @@ def test_a_failed_fsync_refuses_all_that_shared_it(store: Store, syncs: Syncs) -
     with Holding(store) as holding:
         wait = holding.queue(*(lambda n=n: put(store, f"kb-{n}") for n in range(3)))
     assert [error.type for error in wait()] == ["store.io"] * 3
-    syncs.fails = False
     assert refused("store.io", lambda: put(store, "bb"))
     assert lines(store) == before
     assert slugs(store) == ["aa"], "reads go on"
+    syncs.fails = False
+    put(store, "cc")
+    assert slugs(store) == ["aa", "cc"]
+    assert store.log.verify() == store.seq
 
 
 def test_a_full_disk_refuses_one_and_the_next_is_taken(

@@ -454,14 +454,39 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
     with monkeypatch.context() as patch:
         patch.setattr(one.store.fulltext, "commit", fail)
         error = one.error("doc.create", title="Kept", text="kept words")
-    assert error["type"] == "store.io"
-    assert error["detail"]["kept"] is True
-    assert one.error("doc.create", title="Refused", text="x")["type"] == "store.io"
-    assert listed(one) == before, "reads go on"
+        assert error["type"] == "store.io"
+        assert error["detail"] == {"kept": True}
+        assert not error["retryable"], "it would be done twice"
+        error = one.error("doc.create", title="Refused", text="x")
+        assert error["type"] == "store.io"
+        assert error["detail"] == {"kept": False}
+        assert error["retryable"]
+        assert listed(one) == before, "reads go on"
     one.close()
     two = open_session()
     assert [doc["title"] for doc in two.data("doc.list")][-1] == "Kept"
     assert two.data("search", query="kept", mode="fts")["total_matches"] == 1
+
+
+@pytest.mark.parametrize("part", ["fulltext", "catalog", "vectors"])
+def test_once_a_view_that_failed_can_go_on_so_do_writes(
+    session: Session, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    fill(session, 2)
+
+    def fail() -> None:
+        raise OSError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(session.store, part), "commit", fail)
+        assert session.error("doc.create", title="Kept", text="kept")["detail"]["kept"]
+        refused = session.error("doc.create", title="Refused", text="refused")
+        assert refused["detail"] == {"kept": False}
+    session.data("doc.create", title="Next", text="next")
+    titles = [document["title"] for document in session.data("doc.list")]
+    assert titles[-2:] == ["Kept", "Next"]
+    for word, found in (("kept", 1), ("next", 1), ("refused", 0)):
+        assert session.data("search", query=word, mode="fts")["total_matches"] == found
 
 
 def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(

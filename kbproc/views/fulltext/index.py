@@ -126,10 +126,12 @@ class FullText:
 
     def rollback(self) -> None:
         """Forgets what is staged."""
-        if self._staged is not None and self._writer is not None:
+        staged, self._staged = self._staged, None
+        if staged is not None and self._writer is not None:
+            writer, self._writer = self._writer, None  # one that fails here is of no more use
             with _as_store_io("roll back"):
-                self._writer.rollback()
-        self._staged = None
+                writer.rollback()
+            self._writer = writer
 
     def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
         """Replaces the index by one made of `rows`; see `build` and `adopt`."""

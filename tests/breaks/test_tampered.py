@@ -1,0 +1,418 @@
+"""Stores that somebody has tampered with, and disks that run full and are freed again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.health import doctor
+from kbproc.library.library import Library
+from kbproc.store.folder import write_settings
+from tests.conftest import OpenSession
+from tests.kit.faults import faults_of, note, small_disk
+from tests.kit.fixed import FixedHost, model_of
+from tests.kit.talk import Message, Process, Session
+
+compared = faults_of("stores", counted=True)
+
+
+# ------------------------------------------------------ a disk that runs full and is freed
+
+
+class Writer:
+    """Writes through a pipe, and keeps which titles are there as far as it was told."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.there: set[str] = set()
+        self.refused: list[Message] = []
+        self._ids = itertools.count(1)
+
+    def ask(self, method: str, /, **params: Any) -> Message:
+        return self.process.ask(next(self._ids), method, **params)
+
+    def write(self, size: int) -> bool:
+        """One knowledge base and one document of so many words; False if one is refused."""
+        number = next(self._ids)
+        made = self._put(
+            f"kb-{number}", "kb.create", slug=f"kb-{number}", name="x" * min(size, 200)
+        )
+        text = f"word{number} " * size
+        return self._put(f"T{number}", "doc.create", title=f"T{number}", text=text) and made
+
+    def _put(self, name: str, method: str, /, **params: Any) -> bool:
+        answer = self.ask(method, **params)
+        if "result" in answer:
+            self.there.add(name)
+            return True
+        error = answer["error"]["data"]
+        assert error["type"] == "store.io", answer
+        self.refused.append(error)
+        if error["detail"].get("kept"):
+            self.there.add(name)
+        return False
+
+    def names(self) -> set[str]:
+        documents = self.ask("doc.list", limit=1000, fields=["title"])["result"]["data"]
+        kbs = self.ask("kb.list", limit=1000)["result"]["data"]
+        return {row["title"] for row in documents} | {row["slug"] for row in kbs} - {"default"}
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "size"), [(3000, 900), (4000, 900), (5200, 300), (5200, 50), (6000, 900)]
+)
+def test_a_full_disk_that_is_freed(
+    open_session: OpenSession, tmp_path: Path, kilobytes: int, size: int
+) -> None:
+    with contextlib.ExitStack() as ended:
+        disk = ended.enter_context(small_disk(tmp_path, kilobytes))
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(kilobytes * 250))
+        process = Process(disk / "store", cwd=tmp_path)
+        ended.callback(process.stop)
+        writer = Writer(process.ready())
+        while len(writer.refused) < 12:
+            if not writer.write(size):
+                assert "result" in writer.ask("search", query="word1", mode="fts")
+        assert writer.names() <= writer.there
+        ballast.unlink()
+        assert writer.write(size), writer.refused[-1]
+        assert writer.names() == writer.there, "each answer said what was true"
+        process.stop(15)
+        session = open_session(disk / "store")
+        titles = {row["title"] for row in session.data("doc.list", limit=1000)}
+        assert titles <= writer.there
+        assert session.store.log.verify() == session.store.seq
+        assert not any(doctor.compare(session.store).values())
+        session.close()
+    note(
+        "stores",
+        "a file system runs full under writes, and is freed under the same process",
+        "refused with store.io, each answer says whether the write is kept; reads went on; "
+        "writes went on once there was room, without a restart",
+    )
+
+
+# --------------------------------------------------------- strangers among the log's files
+
+
+def finding(session: Session, name: str) -> Message:
+    told = session.data("doctor")["findings"]
+    found: Message = next(one for one in told if one["name"] == name)
+    return found
+
+
+def refused_here(store: Path) -> KbprocError:
+    """Why the store does not open."""
+    with pytest.raises(KbprocError) as caught:
+        Library.open(store, host=FixedHost(), cache=store.parent / "cache", model=model_of("hash"))
+    return caught.value
+
+
+def refused(store: Path) -> KbprocError:
+    """Why the store does not open; nothing of its log has changed by that."""
+    before = {path.name: path.read_bytes() for path in (store / "log").iterdir()}
+    error = refused_here(store)
+    assert {path.name: path.read_bytes() for path in (store / "log").iterdir()} == before
+    return error
+
+
+STRANGERS = (
+    "000000000001 (conflict).ndjson",
+    "000000000001 (Anna's conflicted copy 2026-01-01).ndjson",
+    "000000000001.sync-conflict-20260101-120000-ABCDEFG.ndjson",
+    "000000000001.ndjson~",
+    "000000000001.ndjson.bak",
+    "000000000001.ndjson.tmp",
+    "0000000000001.ndjson",
+    "1.ndjson",
+    "2.tmp",
+    ".000000000001.ndjson.swp",
+    ".DS_Store",
+    "\udcff.ndjson",
+)
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_stranger_in_the_log_is_named_and_left_alone(
+    open_session: OpenSession, name: str
+) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.close()
+    log = one.store.folder / "log"
+    bytes_of_it = (log / "000000000001.ndjson").read_bytes()
+    (log / name).write_bytes(bytes_of_it)
+    two = open_session()
+    two.data("doc.create", title="B", text="beta")
+    shown = name.replace("\udcff", r"\xff")
+    assert shown in two.ask("doc.list")["result"]["meta"]["notice"][0]
+    found = finding(two, "log")
+    assert (found["status"], shown in found["message"]) == ("warn", True), found
+    assert (log / name).read_bytes() == bytes_of_it
+    two.close()
+    three = open_session()
+    assert [row["title"] for row in three.data("doc.list")] == ["A", "B"]
+    (log / name).unlink()
+    three.store.log.look()
+    assert "notice" not in three.ask("doc.list")["result"]["meta"]
+    note("stores", "a file that is no segment lies among the log's", _LEFT_ALONE)
+
+
+_LEFT_ALONE = "named in every answer and by doctor; left alone; reads and writes go on"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("000000000002.ndjson", slice(None)),
+        ("000000000002.ndjson", slice(1, None)),
+        ("000000000003.ndjson", slice(2, 3)),
+        ("000000000004.ndjson", slice(None)),
+        ("000000000009.ndjson", slice(None)),
+        ("000000000002.ndjson", slice(0, 0)),
+        ("000000000009.ndjson", slice(0, 0)),
+        ("000000000000.ndjson", slice(None)),
+    ],
+)
+def test_a_copy_with_a_segments_name_is_refused_before_anything_is_written(
+    open_session: OpenSession, name: str, lines: slice
+) -> None:
+    one = open_session()
+    for title in "AB":
+        one.data("doc.create", title=title, text="alpha")
+    one.close()
+    store = one.store.folder
+    first = (store / "log" / "000000000001.ndjson").read_bytes()
+    stray = store / "log" / name
+    stray.write_bytes(b"".join(first.splitlines(keepends=True)[lines]))
+    error = refused(store)
+    assert error.type == "store.corrupt"
+    assert "000000000" in error.message
+    stray.unlink()
+    two = open_session()
+    assert [row["title"] for row in two.data("doc.list")] == ["A", "B"]
+    note(
+        "stores",
+        "a copy of a segment, whole or in part, under the name of another one",
+        "refused with store.corrupt, which names the file; nothing is written; without the "
+        "copy all is as before",
+    )
+
+
+def test_a_copy_that_comes_after_the_opening_takes_no_write(open_session: OpenSession) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.close()
+    two = open_session()
+    log = two.store.folder / "log"
+    first = log / "000000000001.ndjson"
+    stray = log / "000000000002.ndjson"
+    stray.write_bytes(before := first.read_bytes())
+    error = two.error("doc.create", title="B", text="beta")
+    assert error["type"] == "store.corrupt"
+    assert stray.name in error["message"]
+    assert stray.read_bytes() == first.read_bytes() == before
+    stray.unlink()
+    two.data("doc.create", title="B", text="beta")
+    assert [row["title"] for row in two.data("doc.list")] == ["A", "B"]
+
+
+# -------------------------------------------------------------------------------- symlinks
+
+
+LINKED = (
+    "store.toml",
+    "lock",
+    "kbproc.sock",
+    "log",
+    "log/000000000001.ndjson",
+    "blobs",
+    "blobs/*",
+    "blobs/*/*",
+    "views",
+    "views/catalog-000001.duckdb",
+    "views/fulltext",
+    "views/fulltext/current.json",
+    "views/log.seen",
+    "views/vectors.manifest",
+    "vectors",
+    "vectors/*.pack",
+    "notes",
+    "notes/gitea",
+    "damaged",
+)
+
+
+def everything_in(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
+    """Every file and folder: its bytes, its mode and when it was changed."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        told = path.lstat()
+        data = path.read_bytes() if path.is_file() else None
+        found[str(path)] = data, told.st_mode, told.st_mtime_ns
+    return found
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_no_file_of_a_store_is_opened_through_a_symlink(
+    open_session: OpenSession, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n\nalpha beta")
+    one = open_session()
+    one.data("doc.ingest", paths=["docs"])
+    one.data("agent.create", slug="gitea")
+    one.data("note.put", agent="gitea", slug="todo", text="# Todo\n\nwater the plants")
+    one.embedded()
+    one.close()
+    store, outside = one.store.folder, tmp_path / "outside"
+    outside.mkdir()
+    if name in {"kbproc.sock", "damaged"}:
+        path, target = store / name, outside / "other"
+        target.mkdir()
+    else:
+        path = next(iter(sorted(store.glob(name))))
+        target = outside / path.name
+        path.rename(target)
+    path.symlink_to(target)
+    before = everything_in(outside)
+    error = refused_here(store)
+    assert error.type == "store.io"
+    assert str(path) in error.message
+    assert not error.retryable
+    assert everything_in(outside) == before
+    assert path.is_symlink()
+    path.unlink()
+    if name not in {"kbproc.sock", "damaged"}:
+        target.rename(path)
+    two = open_session()
+    assert [row["title"] for row in two.data("doc.list")] == ["A", "Todo"]
+    note(
+        "stores",
+        "a symlink in the place of a file or folder of the store",
+        "refused with store.io, which names it; what it leads to is neither read nor changed",
+    )
+
+
+def test_what_is_linked_while_the_store_is_open_is_not_read(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """The folders were looked at when it was opened; a file is looked at each time."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n\nalpha beta")
+    one = open_session()
+    one.data("doc.ingest", paths=["docs"])
+    id = one.data("doc.list")[0]["id"]
+    blob = next(path for path in (one.store.folder / "blobs").rglob("*") if path.is_file())
+    secret = tmp_path / "secret"
+    secret.write_text("# A\n\nalpha beta")
+    blob.unlink()
+    blob.symlink_to(secret)
+    assert one.error("doc.download", id=id)["type"] == "store.io"
+    (tmp_path / "docs" / "b.md").write_text("# A\n\nalpha beta")
+    one.data("doc.ingest", paths=["docs"])
+    assert not blob.is_symlink()
+    assert secret.read_text() == "# A\n\nalpha beta"
+    assert one.data("doc.download", id=id)["size_bytes"] == len("# A\n\nalpha beta")
+
+
+# ------------------------------------------------------------------ others who may write
+
+
+EXPOSED: dict[str, Any] = {
+    "a store that all may write to": lambda store: store.chmod(0o777),
+    "a store that a group may write to": lambda store: store.chmod(0o770),
+    "a store whose log all may write to": lambda store: (store / "log").chmod(0o777),
+    "a store whose settings all may write to": lambda store: (store / "store.toml").chmod(0o666),
+    "another user's store": lambda store: os.chown(store, 65534, 65534),
+}
+
+
+@pytest.mark.parametrize("what", EXPOSED)
+def test_what_others_may_write_is_only_read(
+    open_session: OpenSession, tmp_path: Path, what: str
+) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.embedded()
+    one.close()
+    store = one.store.folder
+    try:
+        EXPOSED[what](store)
+    except PermissionError:
+        pytest.skip("may not give a folder away")
+    before = everything_in(store)
+    two = open_session()
+    found = two.ask("search", query="alpha")["result"]
+    assert found["data"]["total_matches"] == 1
+    assert any("only read" in told for told in found["meta"]["notice"])
+    error = two.error("doc.create", title="B", text="beta")
+    assert (error["type"], error["retryable"]) == ("store.io", False)
+    command = error["detail"]["command"]
+    assert command in error["hint"]
+    two.close()
+    assert everything_in(store) == before
+    subprocess.run(command, shell=True, check=True)
+    three = open_session()
+    three.data("doc.create", title="B", text="beta")
+    assert "notice" not in three.ask("doc.list")["result"]["meta"]
+    note(
+        "stores",
+        what,
+        "read with a warning and not written: store.io, with the command that mends it",
+    )
+
+
+def test_a_store_that_is_opened_to_others_takes_no_more_writes(session: Session) -> None:
+    session.data("doc.create", title="A", text="alpha")
+    session.store.folder.chmod(0o777)
+    assert "chmod" in session.error("doc.create", title="B", text="beta")["hint"]
+    session.store.folder.chmod(0o700)
+    session.data("doc.create", title="B", text="beta")
+
+
+# ------------------------------------------------------------------ names in the settings
+
+
+NAMES = ("😀", 'a"b', "a\\b", "tab\tnewline\nreturn\r", "\x00\x1f\x7f\x85", "\u2028", "\ufeff")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "x" * 70_000])
+def test_whatever_a_model_is_called_the_store_opens_again(
+    open_session: OpenSession, name: str
+) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    answer = one.ask("model.use", kind="hash", name=name)
+    taken = "result" in answer
+    assert taken or answer["error"]["data"]["type"] == "input.invalid_params"
+    assert taken or name not in NAMES
+    one.close()
+    two = open_session()
+    assert two.data("status")["model_name"] == (name if taken else "hash")
+    two.embedded()
+    assert two.data("search", query="alpha", mode="vector")["returned"] == 1
+    note(
+        "stores",
+        "a model with emoji, quotes, control characters or 70,000 letters in its name",
+        "kept so that it is read back the same, or refused before anything has changed",
+    )
+
+
+@pytest.mark.parametrize("wrong", ["\ud83d", "\udcff"])
+def test_what_is_no_unicode_is_never_written_to_the_settings(tmp_path: Path, wrong: str) -> None:
+    write_settings(tmp_path / "store.toml", {"kind": "hash", "name": "hash"})
+    before = (tmp_path / "store.toml").read_bytes()
+    for value in (wrong, float("nan")):
+        with pytest.raises(KbprocError) as caught:
+            write_settings(tmp_path / "store.toml", {"kind": "hash", "name": value})
+        assert caught.value.type == "input.invalid_params"
+    assert (tmp_path / "store.toml").read_bytes() == before
