@@ -1,7 +1,7 @@
 """One web page or file, fetched with care.
 
-Owns: which addresses may be asked, redirects, limits of size and time.
-Refuses to know: what the bytes become.
+Owns: names and their addresses, redirects, unpacking, limits of size and time.
+Refuses to know: which addresses are public (addresses.py), and what the bytes become.
 
 A name is resolved once, its addresses are judged, and the connection goes to
 exactly the address that was judged: a second answer of the name server can't
@@ -11,11 +11,12 @@ lead to another machine.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
+import math
 import re
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,6 +27,7 @@ from msgspec import Struct
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
+from kbproc.sources.addresses import is_public
 from kbproc.sources.parse.formats import detect
 
 MAX_REDIRECTS = 5
@@ -63,7 +65,7 @@ def fetch_url(
     """Raises network.blocked, network.failed, input.too_large, input.unsupported_type."""
     deadline = time.monotonic() + timeout_s
     for _ in range(MAX_REDIRECTS + 1):
-        address = judge(url, allow_private=allow_private)
+        address = judge(url, allow_private=allow_private, deadline=deadline, cancelled=cancelled)
         found = _get(url, address, max_bytes, deadline, progress, cancelled)
         if isinstance(found, Page):
             return found
@@ -106,11 +108,29 @@ def _joined(url: str, location: str) -> str:
         raise _failed(url, f"it redirects to {where!r}", lasting=True) from None
 
 
-def judge(url: str, *, allow_private: bool) -> str:
-    """The address to connect to.
+def judge(
+    url: str,
+    *,
+    allow_private: bool,
+    deadline: float = math.inf,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> str:
+    """The address to connect to. `deadline`: by the monotonic clock, in seconds.
 
-    Raises network.blocked if none of the name's may be asked, network.failed if it has none.
+    Raises network.blocked if none of the name's addresses may be asked, network.failed if it has
+    none, operation.cancelled.
     """
+    host, port = _host_of(url)
+    addresses = _addresses(url, host, port, deadline, cancelled)
+    allowed = [a for a in addresses if allow_private or is_public(a)]
+    if not allowed:
+        behind = "" if host == addresses[0] else f" ({addresses[0]})"
+        raise _blocked(url, f"{host} is a private or local address{behind}", _PRIVATE)
+    return allowed[0]
+
+
+def _host_of(url: str) -> tuple[str, int | str]:
+    """The host's name, and the port or the scheme in its place."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -122,34 +142,32 @@ def judge(url: str, *, allow_private: bool) -> str:
         raise _blocked(url, "the address names no host", _MALFORMED)
     if parts.username or parts.password:
         raise _blocked(url, "addresses with a name or password are not fetched", _SIGNED_IN)
-    try:
-        found = socket.getaddrinfo(host, port or parts.scheme, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise _failed(url, f"the name {host} can't be resolved ({error})") from None
-    addresses = [str(entry[4][0]) for entry in found]
-    allowed = [a for a in addresses if allow_private or is_public(a)]
-    if not allowed:
-        behind = "" if host == addresses[0] else f" ({addresses[0]})"
-        raise _blocked(url, f"{host} is a private or local address{behind}", _PRIVATE)
-    return allowed[0]
+    return host, port or parts.scheme
 
 
-def is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address.split("%", maxsplit=1)[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = _inner(ip) or ip
-    return ip.is_global and not ip.is_multicast
+def _addresses(
+    url: str, host: str, port: int | str, deadline: float, cancelled: Callable[[], bool]
+) -> list[str]:
+    """All of a name's addresses. A thread asks: who waits for a name server can't be stopped."""
+    found: list[str] = []
+    failed: list[Exception] = []
 
+    def ask() -> None:
+        try:
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.extend(str(entry[4][0]) for entry in entries)
+        except (OSError, UnicodeError) as error:
+            failed.append(error)
 
-# NAT64, and IPv4-compatible addresses: the last 32 bits are an IPv4 address.
-_WRAPPING = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
-
-
-def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for."""
-    if any(ip in network for network in _WRAPPING):
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour
+    asking = threading.Thread(target=ask, name="resolve", daemon=True)
+    asking.start()
+    while asking.is_alive():
+        asking.join(0.05)
+        if asking.is_alive():
+            _check(url, deadline, cancelled)
+    if failed:
+        raise _failed(url, f"the name {host} can't be resolved ({failed[0]})")
+    return found
 
 
 _PRIVATE = "Only a client of kbproc serve --allow-private-addresses may ask private addresses."
@@ -185,6 +203,7 @@ def _get(
     headers = {
         "Host": f"{name}:{parts.port}" if parts.port else name,
         "User-Agent": f"kbproc/{__version__}",
+        "Accept-Encoding": "gzip, deflate",
         "Accept": "text/html,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5",
     }
     left = max(deadline - time.monotonic(), 0.001)
@@ -211,7 +230,7 @@ def _get(
                 )
             data = _body(url, response, max_bytes, deadline, progress, cancelled)
             return _page(url, data, response.headers.get("content-type", ""))
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError, zlib.error) as error:
         _check(url, deadline, cancelled)
         raise _failed(url, str(error) or type(error).__name__) from None
 
@@ -226,8 +245,8 @@ def _check(url: str, deadline: float, cancelled: Callable[[], bool]) -> None:
 class _Guard:
     """Ends the connection at the deadline, or when the client cancels.
 
-    A read has a timeout of its own, but a server that sends a byte now and then
-    never meets it.
+    Each read has a timeout of its own, but a server that sends a byte now and then never lets it
+    pass. The connection may be made when the deadline has passed: it is ended then.
     """
 
     def __init__(self, deadline: float, cancelled: Callable[[], bool]) -> None:
@@ -244,11 +263,10 @@ class _Guard:
 
     def _watch(self) -> None:
         while not self._done.wait(0.05):
-            if time.monotonic() > self._deadline or self._cancelled():
-                if self._socket is not None:
-                    with contextlib.suppress(OSError):
-                        self._socket.shutdown(socket.SHUT_RDWR)
-                return
+            over = time.monotonic() > self._deadline or self._cancelled()
+            if over and self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> _Guard:
         self._thread.start()
@@ -267,27 +285,59 @@ def _body(
     progress: Progress,
     cancelled: Callable[[], bool],
 ) -> bytes:
+    """Raises input.too_large as soon as there is more than `max_bytes`, packed or unpacked."""
+    unpack = _unpacking(url, response.headers.get("content-encoding", ""))
     declared = response.headers.get("content-length", "")
-    packed = "content-encoding" in response.headers  # then the length is not that of the page
-    total = int(declared) if declared.isdecimal() and not packed else None
-    data = bytearray()
-    for part in response.iter_bytes():
-        data += part
-        if len(data) > max_bytes:
-            raise KbprocError(
-                "input.too_large",
-                f"{without_password(url)} has more than {plural(max_bytes, 'byte')}.",
-                field="$.params.max_bytes",
-                hint="Raise max_bytes if you trust the page.",
-            )
+    total = int(declared) if declared.isdecimal() and unpack is None else None
+    data, came = bytearray(), 0
+    for part in response.iter_raw():
+        came += len(part)
+        data += part if unpack is None else unpack.decompress(part, max_bytes + 1 - len(data))
+        # What is packed may be a little larger than what it holds, by its head and its checksum.
+        if len(data) > max_bytes or came > max_bytes + _PACKING:
+            raise _too_large(url, max_bytes)
         _check(url, deadline, cancelled)
         progress(len(data), total)
     _check(url, deadline, cancelled)  # a connection that was ended looks like a page's end
+    if unpack is not None and (not unpack.eof or unpack.unused_data):
+        raise _failed(url, "its packed body does not end where it should")
     return bytes(data)
 
 
+_PACKING = 1 << 16  # bytes
+_UNPACKED = "One layer of gzip or deflate is unpacked. Download it, and add the file by doc.ingest."
+
+
+def _unpacking(url: str, encoding: str) -> Any:
+    """What unpacks a body; None for one that is not packed. Raises input.unsupported_type.
+
+    One layer only: each could make a thousand bytes of one.
+    """
+    named = [one for name in encoding.split(",") if (one := name.strip().lower())]
+    layers = [name for name in named if name != "identity"]
+    if not layers:
+        return None
+    if len(layers) > 1 or layers[0] not in {"gzip", "x-gzip", "deflate"}:
+        raise KbprocError(
+            "input.unsupported_type",
+            f"{without_password(url)} is packed as {encoding[:100]!r}, which is not unpacked.",
+            field="$.params.url",
+            hint=_UNPACKED,
+        )
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # by its head, gzip or zlib
+
+
+def _too_large(url: str, max_bytes: int) -> KbprocError:
+    return KbprocError(
+        "input.too_large",
+        f"{without_password(url)} has more than {plural(max_bytes, 'byte')}.",
+        field="$.params.max_bytes",
+        hint="Raise max_bytes if you trust the page.",
+    )
+
+
 def _page(url: str, data: bytes, content_type: str) -> Page:
-    """The server's word decides, unless it says nothing: then the name and the bytes do."""
+    """The server's content type decides; where it tells nothing, the name and the bytes do."""
     kind = content_type.split(";", maxsplit=1)[0].strip().lower()
     name = unquote(PurePosixPath(urlsplit(url).path).name) or urlsplit(url).hostname or url
     doc_type = _TYPES.get(kind)

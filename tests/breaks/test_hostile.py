@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Callable
+import threading
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +18,10 @@ import pytest
 
 from kbproc.base import paths
 from kbproc.documents import ingest as documents_ingest
-from kbproc.sources import gitignore, walk
+from kbproc.sources import gitignore, walk, web
 from tests.conftest import OpenSession
 from tests.kit import faults
+from tests.kit.site import Site
 from tests.kit.talk import Process, Session, as_bytes, request
 
 GROUP = "hostile"
@@ -101,7 +107,7 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def endless(path: Path) -> None:
+def to_zero(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
@@ -134,7 +140,7 @@ def deep(path: Path) -> None:
 
 ODD = {
     "a pipe": fifo,
-    "a link to /dev/zero": endless,
+    "a link to /dev/zero": to_zero,
     "a link to rules": linked,
     "a link to itself": looping,
     "a folder": Path.mkdir,
@@ -306,3 +312,173 @@ def test_a_pipe_in_a_documents_place(open_session: OpenSession, docs: Path) -> N
     [stale] = session.data("kb.check", slug="default")["stale_files"]
     assert stale["state"] == "changed"
     note("a document's file swapped for a pipe, then kb.check", "told as changed")
+
+
+# ------------------------------------------------------------------------------ pages
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+MOST = 1000  # bytes of a page
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.close()
+
+
+def refused(open_session: OpenSession, url: str, type: str, **params: Any) -> dict[str, Any]:
+    """The error, which is of that type; the process has had no use for much memory."""
+    session = open_session(allow_private=True)
+    tracemalloc.start()
+    try:
+        error = session.error("doc.fetch", url=url, **{"max_bytes": MOST, **params})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert error["type"] == type, error["message"]
+    assert most < 16 << 20
+    assert session.data("status")["total_documents"] == 0
+    return error
+
+
+def deflated(data: bytes) -> bytes:
+    return zlib.compress(data, 9)
+
+
+@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("deflate", deflated)])
+def test_a_page_that_unpacks_to_very_much(
+    open_session: OpenSession, site: Site, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    packed = pack(bytes(100_000_000))
+    url = site.page("/a", packed, type="text/plain", Content_Encoding=name)
+    refused(open_session, url, "input.too_large", max_bytes=len(packed))
+    note("a body that unpacks to a thousand times its size", "input.too_large, at the limit")
+
+
+def test_a_page_that_is_packed_three_times(open_session: OpenSession, site: Site) -> None:
+    packed = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
+    url = site.page("/a", packed, Content_Encoding="gzip, gzip, gzip")
+    error = refused(open_session, url, "input.unsupported_type")
+    assert "gzip, gzip, gzip" in error["message"]
+    note("a body packed three times", "input.unsupported_type, before anything is unpacked")
+
+
+@pytest.mark.parametrize("name", ["br", "zstd", "compress", "gzip, br", "x" * 5000])
+def test_packings_that_are_not_undone(open_session: OpenSession, site: Site, name: str) -> None:
+    url = site.page("/a", b"x" * 100, Content_Encoding=name)
+    refused(open_session, url, "input.unsupported_type")
+    note("a body packed in another way than gzip and deflate", "input.unsupported_type")
+
+
+@pytest.mark.parametrize(
+    "body", [b"no gzip", gzip.compress(b"Cut." * 9)[:-9], gzip.compress(b"One.") * 2, b""]
+)
+def test_bodies_that_are_packed_wrongly(open_session: OpenSession, site: Site, body: bytes) -> None:
+    url = site.page("/a", body, type="text/plain", Content_Encoding="gzip")
+    refused(open_session, url, "network.failed")
+    note("a packed body that is cut, is none, or is followed by another", "network.failed")
+
+
+def endless(site: Site, begin: bytes, again: bytes, pause: float = 0) -> str:
+    def answer(handler: Any) -> None:
+        handler.wfile.write(begin)
+        while not site.ended.wait(pause):
+            handler.wfile.write(again)
+
+    site.pages["/a"] = answer
+    return site.url + "/a"
+
+
+ENDLESS = {
+    "a body": (PLAIN + b"\r\n", b"x" * 100, "input.too_large"),
+    "a chunked body": (
+        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n",
+        b"5\r\nwords\r\n",
+        "input.too_large",
+    ),
+    "a packed body of nothing": (
+        PLAIN + b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08" + bytes(7),
+        b"\x00\x00\x00\xff\xff" * 100,
+        "input.too_large",
+    ),
+    "a header": (PLAIN + b"X-Long: ", b"x" * 100, "network.failed"),
+    "a list of headers": (PLAIN, b"X-Many: x\r\n" * 10, "network.failed"),
+    "a chunk's extension": (
+        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n5;a=",
+        b"x" * 100,
+        "network.failed",
+    ),
+    "a list of trailers": (
+        PLAIN + b"Transfer-Encoding: chunked\r\n\r\n0\r\n",
+        b"X-Many: x\r\n" * 10,
+        "network.failed",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_what_has_no_end(open_session: OpenSession, site: Site, what: str) -> None:
+    begin, again, type = ENDLESS[what]
+    refused(open_session, endless(site, begin, again), type)
+    note(f"{what} without end", type)
+
+
+SLOW = {
+    "a body": (PLAIN + b"\r\n", b"x"),
+    "a header": (PLAIN + b"X-Slow: ", b"x"),
+    "provisional answers": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_what_comes_slowly_and_never_ends(open_session: OpenSession, site: Site, what: str) -> None:
+    url = endless(site, *SLOW[what], pause=0.01)
+    refused(open_session, url, "network.failed", timeout_ms=400)
+    note(f"{what} that comes byte by byte, for ever", "network.failed, at timeout_ms")
+
+
+def test_redirects_in_a_circle(open_session: OpenSession, site: Site) -> None:
+    site.page("/a", status=302, Location="/b")
+    refused(open_session, site.page("/b", status=302, Location="/a"), "network.failed")
+    assert len(site.asked) == web.MAX_REDIRECTS + 1
+    note("redirects in a circle", "network.failed")
+
+
+def test_a_name_server_that_never_answers(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def silent(*given: Any, **named: Any) -> list[Any]:
+        answered.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    try:
+        refused(open_session, "http://silent.test/", "network.failed", timeout_ms=400)
+    finally:
+        answered.set()
+    note("a name server that never answers", "network.failed, at timeout_ms")
+
+
+PRIVATE = [
+    "192.0.0.192",
+    "[64:ff9b:1::7f00:1]",
+    "[fec0::1]",
+    "[::ffff:0:127.0.0.1]",
+    "[5f00::1]",
+    "168.63.129.16",
+    "[2002:7f00:1::]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[2001:0:7f00:1::]",
+    "[::ffff:169.254.169.254]",
+    "0x7f.1",
+]
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_addresses_that_lead_inwards(open_session: OpenSession, host: str) -> None:
+    error = open_session().error("doc.fetch", url=f"http://{host}/")
+    assert (error["type"], error["exit_code"]) == ("network.blocked", 6)
+    note("private and special addresses, plain and within others", "network.blocked (exit 6)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 from msgspec import Meta
@@ -36,13 +37,22 @@ def plan(call: Call, params: Fetch) -> Decide:
 
     clean_tags(params.tags)
     check_metadata(params.metadata)
-    judge(params.url, allow_private=call.peer.allow_private_addresses)
+    judge(
+        params.url,
+        allow_private=call.peer.allow_private_addresses,
+        deadline=time.monotonic() + _seconds(params),
+        cancelled=call.cancelled,
+    )
 
     def decide(here: Here) -> Decision:
         lookup.require_kb(here, params.kb)
         return Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
 
     return decide
+
+
+def _seconds(params: Fetch) -> float:
+    return 30 if params.timeout_ms is None else params.timeout_ms / 1000
 
 
 @method(
@@ -78,7 +88,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     page_ = fetch_url(
         params.url,
         max_bytes=params.max_bytes,
-        timeout_s=30 if params.timeout_ms is None else params.timeout_ms / 1000,
+        timeout_s=_seconds(params),
         allow_private=call.peer.allow_private_addresses,
         progress=lambda current, total: call.progress("fetch", current, total, params.url),
         cancelled=call.cancelled,

@@ -1,0 +1,64 @@
+"""A web server on this machine, whose pages a test makes."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Site:
+    """A web server on this machine; `pages` maps a path to what answers it."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Callable[[Any], None]] = {}
+        self.ended = threading.Event()
+        self.asked: list[tuple[str, str | None]] = []
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append((self.path, self.headers["Host"]))
+                try:
+                    site.pages[self.path](self)
+                except OSError:  # the client has had enough
+                    self.close_connection = True
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def page(
+        self,
+        path: str,
+        body: bytes = b"",
+        *,
+        status: int = 200,
+        type: str | None = "text/html",
+        **headers: str,
+    ) -> str:
+        def answer(handler: Any) -> None:
+            handler.send_response(status)
+            if type:
+                handler.send_header("Content-Type", type)
+            for name, value in headers.items():
+                handler.send_header(name.replace("_", "-"), value)
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+
+        self.pages[path] = answer
+        return self.url + path
+
+    def close(self) -> None:
+        self.ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
