@@ -76,6 +76,7 @@ class Repair(Struct, frozen=True, kw_only=True):
 
 def inspect(folder: Path, host: Host) -> Damage:
     """What is damaged in the log and the sources. Raises store.locked, store.io."""
+    readonly.check_links(folder)
     if readonly.is_read_only(folder):
         return _inspect_overlay(folder, host)
     with _Bench(folder, host) as bench:
@@ -97,6 +98,7 @@ def repair(folder: Path, host: Host) -> Repair:
 
     Raises store.locked, store.io, store.incompatible.
     """
+    readonly.check_links(folder)
     if readonly.is_read_only(folder):
         raise readonly.refusal(folder)
     with _Bench(folder, host) as bench:

@@ -29,7 +29,7 @@ from kbproc.base.values import decoder
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.sharing.waiting import TICK_SECONDS, Waiting
-from kbproc.store.folder import is_read_only, take_folder
+from kbproc.store.folder import check_links, is_read_only, take_folder
 
 SOCKET = "kbproc.sock"
 SHARE = 1  # the protocol between processes; no other number is understood
@@ -168,6 +168,7 @@ def reach(store: Path, pid: int, check: Check) -> socket.socket | Lease | None:
         connection = connect(store)
         if connection is not None:
             return connection
+        check_links(store)
         if is_read_only(store):
             return None
         try:

@@ -48,7 +48,6 @@ def take_folder(folder: Path, pid: int) -> Lease:
             hint="Name another folder with --store or KBPROC_STORE.",
             lasting=is_lasting(error),
         ) from error
-    check_links(folder)
     lease = FileLease(folder)
     try:
         _refuse_foreign(folder)
@@ -110,6 +109,7 @@ _PARTS = {
 def check_links(folder: Path) -> None:
     """Raises store.io, which names it, for a symlink in the place of anything of the store's.
 
+    For whoever is about to open a store; an overlay is made of links.
     What is linked could be read, written and deleted with the rights of whoever opens the store.
     """
     for name, depth in _PARTS.items():
