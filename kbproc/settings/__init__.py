@@ -2,7 +2,7 @@
 
 Refuses to know: what a store holds.
 
-Offers: config · profiles · toml
+Offers: config · profiles · toml · trust
 May import: base
 Light: yes
 """

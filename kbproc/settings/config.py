@@ -17,8 +17,9 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from kbproc.base.errors import KbprocError
-from kbproc.settings import profiles
+from kbproc.settings import profiles, trust
 from kbproc.settings.profiles import Link, Profiles
+from kbproc.settings.trust import Trust
 
 DEFAULT_KB = "default"
 
@@ -159,7 +160,7 @@ def load(
     """
     known = profiles.read(profiles_file(env))
     name, chosen = _chosen(known, profile, env, lenient)
-    link, notes = profiles.find_link(folder or _working_folder())
+    link, notes = profiles.find_link(folder or _working_folder(), trust_of(env))
     values, origins = _settled(env, link, name, {} if name is None else known.named[name])
     format = values.get("format")
     return Config(
@@ -209,6 +210,11 @@ def _base(env: Mapping[str, str], kind: str) -> Path:
 
 def profiles_file(env: Mapping[str, str]) -> Path:
     return _base(env, "CONFIG") / "kbproc" / profiles.FILE
+
+
+def trust_of(env: Mapping[str, str]) -> Trust:
+    """What the user has approved, kept beside the profiles."""
+    return Trust(profiles_file(env).with_name(trust.FILE))
 
 
 def _working_folder() -> Path:

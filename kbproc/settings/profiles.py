@@ -24,6 +24,7 @@ from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
 from kbproc.settings import toml
 from kbproc.settings.toml import Toml
+from kbproc.settings.trust import Trust
 
 FILE = "profiles.toml"
 LINK = ".kbproc.toml"
@@ -211,14 +212,15 @@ def _write(path: Path, profiles: Profiles, dry_run: bool) -> None:
 # ----------------------------------------------------------------------- links
 
 
-def find_link(folder: Path) -> tuple[Link | None, tuple[str, ...]]:
+def find_link(folder: Path, trust: Trust) -> tuple[Link | None, tuple[str, ...]]:
     """The nearest link at or above `folder`, and what was passed over on the way up.
 
+    A cloned repository may bring a link: one that its user has not approved is passed over.
     Raises input.invalid_params with path and line, store.io.
     """
     notes: list[str] = []
     for place in (folder, *folder.parents):
-        found = read_link(place / LINK)
+        found = read_link(place / LINK, trust)
         if isinstance(found, Link):
             return found, tuple(notes)
         if found is not None:
@@ -226,8 +228,8 @@ def find_link(folder: Path) -> tuple[Link | None, tuple[str, ...]]:
     return None, tuple(notes)
 
 
-def read_link(path: Path) -> Link | str | None:
-    """None if there is no such file; a sentence if it is not to be trusted.
+def read_link(path: Path, trust: Trust | None = None) -> Link | str | None:
+    """None if there is no such file; a sentence if it is not to be trusted, or not by `trust`.
 
     A file of somebody else, above a folder that all may write, would lead the user's
     documents into a store of theirs. So would one that others may change.
@@ -247,6 +249,12 @@ def read_link(path: Path) -> Link | str | None:
         raise toml.failed(path, error) from None
     finally:
         os.close(fd)
+    if trust is not None and not trust.has_link(path, data):
+        return f"{path} is not trusted yet; look at it, then: kbproc link --trust."
+    return _link_of(path, data)
+
+
+def _link_of(path: Path, data: bytes) -> Link:
     file = toml.parsed(path, data)
     settings = _settings(file, file.table, LINKED)
     if "store" in settings:
@@ -292,8 +300,25 @@ def own_link(folder: Path) -> Link | None:
     return found
 
 
-def link(folder: Path, settings: Mapping[str, str], *, dry_run: bool = False) -> Link | None:
+def nearest_link(folder: Path) -> Link:
+    """Whether it is trusted or not. Raises what `own_link` does, and resource.not_found."""
+    for place in (folder, *folder.parents):
+        found = own_link(place)
+        if found is not None:
+            return found
+    raise KbprocError(
+        "resource.not_found",
+        f"There is no {LINK} in {folder}, nor above it.",
+        hint="kbproc link --store FOLDER makes one.",
+    )
+
+
+def link(
+    folder: Path, settings: Mapping[str, str], trust: Trust, *, dry_run: bool = False
+) -> Link | None:
     """Binds a folder; returns what bound it before. Raises what `own_link` does.
+
+    Whoever makes a link trusts it.
 
     A store inside the folder is named relative to it: both can be moved together.
     """
@@ -304,14 +329,15 @@ def link(folder: Path, settings: Mapping[str, str], *, dry_run: bool = False) ->
     if not dry_run:
         text = "# Written by `kbproc link`.\n" + toml.pairs(values)
         toml.write(folder / LINK, text, values)
+        trust.add_link(folder / LINK, text.encode())
     return before
 
 
-def unlink(folder: Path, *, dry_run: bool = False) -> Link:
+def unlink(folder: Path, trust: Trust, *, dry_run: bool = False) -> Link:
     """Returns what bound it. Raises what `own_link` does, and resource.not_found."""
     bound = own_link(folder)
     if bound is None:
-        above = find_link(folder)[0]
+        above = find_link(folder, trust)[0]
         hint = "No folder above it is linked either."
         if above is not None:
             hint = f"It is bound by {above.path}: kbproc unlink {above.path.parent}."

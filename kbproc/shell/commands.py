@@ -149,9 +149,15 @@ OWN_COMMANDS = {
             examples=(
                 "kbproc link --store ~/work/kb --kb handbook",
                 "kbproc link ~/projects/site --store ~/work/kb --kb site --create",
+                "kbproc link --trust",
             ),
             flags=(
                 Flag(name="--create", type="boolean", help="make store and knowledge base, too"),
+                Flag(
+                    name="--trust",
+                    type="boolean",
+                    help="use the link that is there, in this folder or above it, as it is now",
+                ),
             ),
             takes=(*_CHANGES, "--store", "--kb"),
         ),

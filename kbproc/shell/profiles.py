@@ -18,6 +18,7 @@ from kbproc.base.values import SLUG
 from kbproc.settings import config as settings
 from kbproc.settings import profiles
 from kbproc.settings.config import DEFAULT, Config
+from kbproc.settings.trust import Trust
 from kbproc.shell.arguments import Options, Parsed, usage_error
 from kbproc.store.folder import is_store
 
@@ -116,10 +117,12 @@ def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
 
 def link(parsed: Parsed, options: Options) -> Result:
     folder = _folder(parsed, "link")
+    if parsed.last("--trust"):
+        return _trusted(folder, options)
     kept = _binding(options.bound)
     _check(kept)
     created = bool(parsed.last("--create")) and _made(kept, options)
-    before = profiles.link(folder, kept, dry_run=options.dry_run)
+    before = profiles.link(folder, kept, _trust(), dry_run=options.dry_run)
     data = {
         **kept,
         "replaced": before is not None,
@@ -129,6 +132,16 @@ def link(parsed: Parsed, options: Options) -> Result:
     there = created or is_store(Path(kept["store"]))
     hint = None if there else "There is no store there yet: kbproc link --create makes it."
     return _result("link", data, options, hint=hint, notice=_overruled())
+
+
+def _trusted(folder: Path, options: Options) -> Result:
+    """The nearest link at or above the folder is used from now on, as it stands now."""
+    found = profiles.nearest_link(folder)
+    if not options.dry_run:
+        _trust().add_link(found.path, found.path.read_bytes())
+    settled = {key: found.settings.get(key) for key in profiles.LINKED}
+    data = {**settled, "replaced": False, "created": False, "file": str(found.path)}
+    return _result("link", data, options, notice=_overruled())
 
 
 def _made(kept: dict[str, str], options: Options) -> bool:
@@ -161,7 +174,7 @@ def _overruled() -> str | None:
 
 def unlink(parsed: Parsed, options: Options) -> Result:
     folder = _folder(parsed, "unlink")
-    bound = profiles.unlink(folder, dry_run=options.dry_run)
+    bound = profiles.unlink(folder, _trust(), dry_run=options.dry_run)
     data = {key: bound.settings.get(key) for key in profiles.LINKED}
     return _result("unlink", {**data, "file": str(bound.path)}, options)
 
@@ -182,6 +195,10 @@ COMMANDS: dict[str, Callable[[Parsed, Options], Result]] = {
 
 def _file() -> Path:
     return settings.profiles_file(settings.environment())
+
+
+def _trust() -> Trust:
+    return settings.trust_of(settings.environment())
 
 
 def _name_given(parsed: Parsed, command: str, name: str) -> str:

@@ -18,7 +18,7 @@ from kbproc.base import values as values_
 from kbproc.base.errors import KbprocError
 from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
 from kbproc.methods.all import registry
-from kbproc.settings import config, profiles, toml
+from kbproc.settings import config, profiles, toml, trust
 from kbproc.settings.profiles import LINK, SETTINGS, Profiles
 from kbproc.sharing.serving import Serving
 from kbproc.shell.arguments import Options, options_of, parse
@@ -50,6 +50,8 @@ def file(tmp_path: Path) -> Path:
 def put(path: Path, text: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    if path.name == LINK:
+        config.trust_of(os.environ).add_link(path, path.read_bytes())
     return path
 
 
@@ -470,7 +472,8 @@ def test_only_the_user_may_read_profiles(run: Run, file: Path, tmp_path: Path) -
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in file.parent.iterdir()}
-    assert modes == {profiles.FILE: 0o600, "profiles.lock": 0o600}
+    names = (profiles.FILE, "profiles.lock", trust.FILE, "trusted.lock")
+    assert modes == dict.fromkeys(names, 0o600)
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / LINK).stat().st_mode & 0o777 == 0o600
 
@@ -579,6 +582,7 @@ def test_a_link_is_found_from_below(
     assert data_of(run("unlink"))["kb"] == "inner"
     (tmp_path / "project").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved" / "src")
+    assert run("link", "--trust")[0] == 0
     assert in_effect(run)["store"][0] == str(tmp_path / "moved" / ".kb")
     monkeypatch.chdir(tmp_path)
     assert run("unlink", "moved")[0] == 0
@@ -601,6 +605,51 @@ def test_a_relative_store_means_the_links_folder(run: Run, tmp_path: Path) -> No
     assert in_effect(run)["store"][0] == str(tmp_path.parent / "kb")
     put(tmp_path / LINK, 'store = "~/kb"')
     assert in_effect(run)["store"][0] == str(tmp_path / "kb")
+
+
+def warnings(answer: tuple[int, str, str]) -> list[str]:
+    return [json.loads(line)["message"] for line in answer[2].splitlines()]
+
+
+def test_a_link_that_came_with_a_repository_is_passed_over_until_it_is_trusted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("link", "--kb", "mine")
+    clone = tmp_path / "clone"
+    (clone / "src").mkdir(parents=True)
+    path = clone / LINK
+    path.write_text('store = ".kb"\nkb = "theirs"\n')
+    monkeypatch.chdir(clone / "src")
+    told = warnings(run("profile", "list"))
+    assert len(told) == 1
+    assert told[0].startswith(str(path))
+    assert "kbproc link --trust" in told[0]
+    answer = run("profile", "show", "--jq", '.data[] | select(.setting=="kb").value')
+    assert answer[:2] == (0, "mine\n")
+    run("link", "--trust", "--dry-run")
+    assert warnings(run("profile", "list")) == told
+    trusted = data_of(run("link", "--trust"))
+    assert (trusted["file"], trusted["kb"]) == (str(path), "theirs")
+    assert in_effect(run)["kb"] == ("theirs", "link", str(path))
+    path.write_text('kb = "another"\n')
+    assert warnings(run("profile", "list")) == told, "what has changed is asked about again"
+    path.write_text("= broken")
+    assert warnings(run("profile", "list")) == told, "nor can it break anything"
+    monkeypatch.chdir(tmp_path)
+    path.unlink()
+    (tmp_path / LINK).unlink()
+    assert error_of(run("link", "--trust"), 5)["type"] == "resource.not_found"
+
+
+@pytest.mark.parametrize("wrong", ["", "[]", "{", '{"links": 5}'])
+def test_where_nobody_can_read_what_was_approved_nothing_is(
+    run: Run, file: Path, wrong: str
+) -> None:
+    run("link", "--kb", "mine")
+    file.with_name(trust.FILE).write_text(wrong)
+    assert "not trusted yet" in warnings(run("profile", "list"))[0]
+    run("link", "--trust")
+    assert in_effect(run)["kb"][0] == "mine"
 
 
 def _of_another(path: Path) -> None:
@@ -680,10 +729,11 @@ def test_serve_obeys_them_too(tmp_path: Path) -> None:
         tmp_path / ".config" / "kbproc" / profiles.FILE,
         '[profiles.work]\nstore = "/nowhere"\nagent = "robin"\n',
     )
-    put(tmp_path / "project" / LINK, f'store = "{store}"\n')
+    path = put(tmp_path / "project" / LINK, f'store = "{store}"\n')
     (tmp_path / "project" / "sub").mkdir()
     os.mkfifo(tmp_path / "project" / "sub" / LINK)
     env = {"HOME": str(tmp_path)}
+    config.trust_of(env).add_link(path, path.read_bytes())
     process = start(tmp_path / "project" / "sub", "serve", "--profile", "work", env=env)
     out, err = process.communicate("", timeout=PATIENCE)
     assert process.returncode == 0, err

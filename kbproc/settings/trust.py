@@ -1,0 +1,83 @@
+"""What a user has said may be used, though somebody else may have put it there.
+
+Owns: the file of what was approved: links by path and content, endpoints by store and URL.
+Refuses to know: what a link says, and what is asked of an endpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.durable import replace
+from kbproc.base.values import decoder
+from kbproc.settings import toml
+
+FILE = "trusted.json"
+
+
+class Approved(Struct, frozen=True, kw_only=True):
+    """`links`: path → sha256 of the file; `endpoints`: store → URLs that it may call."""
+
+    links: dict[str, str] = {}
+    endpoints: dict[str, list[str]] = {}
+
+
+_decode = decoder(Approved).decode
+
+
+class Trust:
+    """The approvals of one user, kept in the file at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def has_link(self, link: Path, data: bytes) -> bool:
+        """Whether this very content was approved at this place. Raises store.io."""
+        return self._read().links.get(_place(link)) == _sum(data)
+
+    def add_link(self, link: Path, data: bytes) -> None:
+        """Raises store.io."""
+        with toml.locked(self._path):
+            now = self._read()
+            self._write(msgspec.structs.replace(now, links={**now.links, _place(link): _sum(data)}))
+
+    def has_endpoint(self, store: Path, url: str) -> bool:
+        """Raises store.io."""
+        return url in self._read().endpoints.get(_place(store), ())
+
+    def add_endpoint(self, store: Path, url: str) -> None:
+        """Raises store.io."""
+        with toml.locked(self._path):
+            now = self._read()
+            urls = sorted({*now.endpoints.get(_place(store), ()), url})
+            endpoints = {**now.endpoints, _place(store): urls}
+            self._write(msgspec.structs.replace(now, endpoints=endpoints))
+
+    def _read(self) -> Approved:
+        """Nothing is approved where the file can't be understood: it is asked for again."""
+        try:
+            return _decode(self._path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            return Approved()
+        except OSError as error:
+            raise toml.failed(self._path, error) from None
+
+    def _write(self, approved: Approved) -> None:
+        try:
+            replace(self._path, msgspec.json.encode(approved, order="sorted"))
+        except OSError as error:
+            raise toml.failed(self._path, error) from None
+
+
+def _place(path: Path) -> str:
+    """Without links, so that one file has one name; text, whatever bytes are in it."""
+    return os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")
+
+
+def _sum(data: bytes) -> str:
+    return sha256(data).hexdigest()
