@@ -1,0 +1,135 @@
+"""Small files changed at random: each is read, or refused with a typed failure, in time.
+
+The corpus is `corpus/`. A file that has ever broken something stays there: every file is also
+tried as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.moving.portable import file as portable
+from kbproc.sources import gitignore
+from kbproc.sources.parse.formats import detect
+from kbproc.sources.parse.pool import ParserPool
+from tests.kit.patience import LONG, PATIENCE
+
+CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())
+MUTANTS = 3000 if LONG else 40  # of each file
+MOST_BYTES = 100_000
+REFUSALS = {"operation.failed", "input.unsupported_type", "input.too_large"}
+
+# What parsers make much of.
+TOKENS = (
+    b"\0 \xff\xfe \xef\xbb\xbf \xed\xa0\x80 \xe2\x80\xae < > <p> </p> <table> <!-- ]]> &#x110000; "
+    b"&amp; # * ** _ ` ``` ~~~ [ ] ( ) ![ ]( --- | \\ / /* // \" ' { } $ % << >> obj endobj "
+    b"stream endstream /Length /Kids /Parent /Filter /FlateDecode trailer xref startxref 0 1e999 "
+    b"99999999999999999999 4294967296 PK\3\4 PK\1\2 <w:p> <w:t> ! [!a] [[:alpha:]] ** null true "
+    b'{"type": "end" "version": \\ud800 &x *x !!python'
+).split(b" ")
+
+
+def mutant(path: Path, number: int) -> bytes:
+    """The file's bytes, changed in a few places; number 0 is the file itself."""
+    data = path.read_bytes()
+    if number == 0:
+        return data
+    chance = random.Random(f"{path.name} {number}")
+    if path.suffix == ".docx" and chance.random() < 0.7:  # else hardly any would be unpacked
+        return repacked(data, chance)
+    return changed(data, chance)
+
+
+def changed(data: bytes, chance: random.Random) -> bytes:
+    for _ in range(chance.choice([1, 1, 2, 5, 20])):
+        start = chance.randrange(len(data) + 1)
+        end = min(len(data), start + chance.choice([0, 1, 4, 30, 200]))
+        piece = data[start:end]
+        data = data[:start] + chance.choice(CHANGES)(piece, chance) + data[end:]
+    return data[:MOST_BYTES]
+
+
+CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    lambda piece, chance: b"",
+    lambda piece, chance: piece + chance.choice(TOKENS),
+    lambda piece, chance: chance.choice(TOKENS) * chance.choice([1, 2, 1000]),
+    lambda piece, chance: piece * chance.choice([2, 50, 1000]),
+    lambda piece, chance: piece[::-1],
+    lambda piece, chance: bytes(byte ^ 1 << chance.randrange(8) for byte in piece),
+    lambda piece, chance: chance.randbytes(len(piece)),
+    lambda piece, chance: chance.choice(CORPUS).read_bytes()[:500],
+)
+
+
+def repacked(data: bytes, chance: random.Random) -> bytes:
+    """An archive in order, one of whose files is changed."""
+    archive, made = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
+    unlucky = chance.choice(archive.namelist())
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as changing:
+        for name in archive.namelist():
+            part = archive.read(name)
+            part = changed(part, chance) if name == unlucky else part
+            changing.writestr(zipfile.ZipInfo(name), part)
+    return made.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ParserPool]:
+    pool = ParserPool(workers=2, timeout_s=PATIENCE)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CORPUS if detect(path.name, path.read_bytes())], ids=lambda p: p.name
+)
+def test_documents(pool: ParserPool, path: Path) -> None:
+    type = detect(path.name, path.read_bytes())
+    assert type
+    read = 0
+    for number in range(MUTANTS):
+        try:
+            parsed = pool.parse(mutant(path, number), type, path.name)
+            read += bool(parsed.chunks)
+        except KbprocError as error:
+            told = f"mutant({path.name}, {number}): {error.message}"
+            assert error.type in REFUSALS, told
+            assert "took longer" not in error.message, told
+            assert "crashed" not in error.message, told
+    assert read > MUTANTS // 20, "most are broken beyond reading, not all"
+    assert pool.parse(path.read_bytes(), type, path.name).chunks, "a worker is there as before"
+    assert len(pool.pids) <= 2
+
+
+def test_rules(tmp_path: Path) -> None:
+    [path] = [path for path in CORPUS if path.suffix == ".gitignore"]
+    names = ["a.log", "keep.log", "build", "x/node_modules", "docs/a/b.pdf", "a" * 200, "a/" * 90]
+    said = set()
+    for number in range(MUTANTS):
+        (tmp_path / ".gitignore").write_bytes(mutant(path, number))
+        missed: list[KbprocError] = []
+        found = gitignore.read(tmp_path, missed=lambda _, why, to=missed: to.append(why))
+        said |= {gitignore.ignored(tmp_path / name, False, found) for name in names}
+        assert {error.type for error in missed} <= {"input.too_large"}, number
+    assert said == {True, False}
+
+
+def test_exports() -> None:
+    [path] = [path for path in CORPUS if path.suffix == ".ndjson"]
+    assert len(list(portable.read(io.BytesIO(path.read_bytes())))) > 3
+    types = {"input.invalid_params", "input.unsupported_type", "store.incompatible"}
+    refused = 0
+    for number in range(1, MUTANTS):
+        try:
+            list(portable.read(io.BytesIO(mutant(path, number))))
+        except KbprocError as error:
+            assert error.type in types, f"mutant({path.name}, {number}): {error.message}"
+            refused += 1
+    assert refused > MUTANTS // 2
