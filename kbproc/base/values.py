@@ -57,6 +57,8 @@ ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
 Title = Annotated[str, Meta(min_length=1, max_length=300, description="title")]
 Tag = Annotated[str, Meta(min_length=1, max_length=64, description="kebab-case word")]
 Tags = Annotated[list[Tag], Meta(max_length=16, description="at most 16 tags, made kebab-case")]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 Scalar = str | int | float | bool | None
 Metadata = Annotated[
     dict[str, Scalar], Meta(max_length=64, description="flat object of strings, numbers, booleans")
@@ -137,6 +139,18 @@ def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
     """Of msgpack."""
     with LEARNING:
         return msgspec.msgpack.Decoder(kind)
+
+
+def filled(value: Any, kind: Any) -> Any:
+    """JSON of an earlier version with the defaults of members that it did not have yet.
+
+    As it is, if it is no such `kind` at all.
+    """
+    with LEARNING:
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            return value
 
 
 def canonical(value: Any) -> bytes:

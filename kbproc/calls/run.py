@@ -23,6 +23,7 @@ from kbproc.base.params import (
     WriteParams,
     decode_params,
 )
+from kbproc.base.values import filled
 from kbproc.calls.call import Call
 from kbproc.calls.lean import check_fields, is_lean, lean
 from kbproc.calls.method import Method
@@ -151,6 +152,8 @@ def _answered(call: Call, method: Method, params: Params) -> Answer | Parked:
 def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started: float) -> Answer:
     fields = msgspec.structs.asdict(reply)
     data = fields.pop("data")
+    if reply.duplicate:  # told by the log, which an earlier version may have written
+        data = filled(data, method.result)
     fields = {name: value for name, value in fields.items() if value is not None}
     if "seq" not in fields:
         fields["seq"] = call.store.published.seq if method.needs_store else 0
