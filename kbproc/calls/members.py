@@ -71,7 +71,9 @@ def _resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
 
 def _type(schema: Schema, known: Schema) -> str:
     if "anyOf" in schema:
-        types = [_type(_resolved(kind, known)[0], known) for kind in schema["anyOf"]]
+        named = any("enum" in kind for kind in schema["anyOf"])  # then any text may come, too
+        kinds = [kind for kind in schema["anyOf"] if not named or kind != {"type": "string"}]
+        types = [_type(_resolved(kind, known)[0], known) for kind in kinds]
         return " or ".join(dict.fromkeys(types))
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])

@@ -7,8 +7,9 @@ Refuses to know: how a request runs (run.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
@@ -36,7 +37,7 @@ class Meta(Struct, kw_only=True, frozen=True, omit_defaults=True):
     total: int | UnsetType = UNSET
     has_more: bool | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
-    took_ms: float | UnsetType = UNSET
+    took_ms: Annotated[float, msgspec.Meta(ge=0)] | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
     plan: Plan | UnsetType = UNSET
     hint: str | UnsetType = UNSET

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
-from kbproc.base.values import DocumentId
+from kbproc.base.values import DocumentId, Percent
 from kbproc.base.wording import there_is_no
 from kbproc.documents.chains import Chains
 from kbproc.store.decision import Target
@@ -54,7 +54,7 @@ class Entry(Struct, kw_only=True, frozen=True):
     kb: str
     title: str
     tags: list[str]
-    confidence: int
+    confidence: Percent
     expires_at: str | None
     expired: bool
     task_ref: TaskRef | None

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.values import Percent, Share
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence
@@ -47,8 +48,8 @@ class HitSource(Struct, kw_only=True, frozen=True):
 class Breakdown(Struct, kw_only=True, frozen=True):
     """What each channel gave to the score; null where it takes no part."""
 
-    fts: float | None
-    vector: float | None
+    fts: Share | None
+    vector: Share | None
 
 
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -58,13 +59,13 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """
 
     chunk_id: int
-    score: float
+    score: Share
     score_breakdown: Breakdown
     text: str
     snippet: str
     highlights: list[tuple[int, int]]
     source: HitSource
-    confidence: int | None
+    confidence: Percent | None
     expires_at: str | None
     superseded_by: int | None
     head: int | msgspec.UnsetType = msgspec.UNSET

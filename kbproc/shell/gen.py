@@ -128,7 +128,8 @@ def reference(registry: Registry) -> str:
         "An answer is `{data, meta}`; a list that comes in pages is `data` itself, with "
         "`meta.count`, `meta.has_more` and `meta.next_cursor`; findings of a search are "
         "`data.results`, with what is said of all of them beside. In a dry run `data` is null and "
-        "`meta.plan` tells what would be done.",
+        "`meta.plan` tells what would be done. Members and named values of answers may become "
+        "more; those of params are all there are.",
         "",
     ]
     for method in registry.methods.values():

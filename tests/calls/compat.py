@@ -44,10 +44,15 @@ def _compare(
         before, after = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _compare(f"{path}{below}", before, after, old_root, new_root, who)
-    for index, (before, after) in enumerate(
-        zip(old.get("anyOf", []), new.get("anyOf", []), strict=False)
-    ):
+    for index, (before, after) in enumerate(zip(_kept(old), _kept(new), strict=False)):
         yield from _compare(f"{path}|{index}", before, after, old_root, new_root, who)
+
+
+def _kept(schema: Schema) -> list[Any]:
+    """The parts that it may be; of values that are named beside any text, nothing is promised."""
+    parts = schema.get("anyOf", [])
+    is_open = {"type": "string"} in parts
+    return [part for part in parts if not is_open or "enum" not in part]
 
 
 def _resolved(schema: Any, root: Schema) -> Any:
@@ -122,6 +127,10 @@ def _values(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
         for value in old["enum"]:
             if value not in new.get("enum", [value]):
                 yield f"{path} no longer takes {value!r}: breaks callers"
+    if who == "readers" and "enum" in old:
+        for value in new.get("enum", []):
+            if value not in old["enum"]:
+                yield f"{path} may now be {value!r}: breaks readers"
     if "const" in old and new.get("const") != old["const"]:
         yield f"{path} is no longer {old['const']!r}: breaks {who}"
     if who == "callers" and old.get("default") != new.get("default") and "default" in old:
@@ -129,8 +138,8 @@ def _values(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
 
 
 def _limits(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
-    if who != "callers":
-        return
+    before, after = (old, new) if who == "callers" else (new, old)
+    word = "narrower" if who == "callers" else "wider"
     for name, narrower in (
         ("minimum", lambda a, b: b > a),
         ("maximum", lambda a, b: b < a),
@@ -144,10 +153,11 @@ def _limits(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
         ("minProperties", lambda a, b: b > a),
         ("maxProperties", lambda a, b: b < a),
     ):
-        if name in new and (name not in old or narrower(old[name], new[name])):
-            yield f"{path} has a narrower {name}: breaks callers"
-    if "pattern" in new and new["pattern"] != old.get("pattern"):
-        yield f"{path} has another pattern: breaks callers"
+        if name in after and (name not in before or narrower(before[name], after[name])):
+            yield f"{path} has a {word} {name}: breaks {who}"
+    for name in ("pattern", "format"):
+        if name in after and after[name] != before.get(name):
+            yield f"{path} has another {name}: breaks {who}"
 
 
 def main() -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import UNSET
 
 from kbproc.calls.schemas.messages import Capabilities
 from kbproc.calls.schemas.schema import all_schemas
@@ -34,6 +36,9 @@ SEQ = ("properties", "data", "properties", "seq")
 META = ("properties", "meta", "properties")
 LIMIT = ("properties", "limit")
 METADATA = ("properties", "metadata")
+SCORE = ("$defs", "Hit", "properties", "score")
+CREATED = ("properties", "data", "properties", "created_at")
+AFTER = ("properties", "cursor", "anyOf", 0)
 LIBRARIES = ("properties", "data", "properties", "libraries")
 
 
@@ -53,6 +58,8 @@ def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> 
 def test_additions_break_nobody() -> None:
     assert changed("search.params", "properties", "new", to={"type": "string"}) == []
     assert changed("ping.result", "properties", "extra", to={"type": "string"}) == []
+    confidence = ("properties", "data", "properties", "confidence", "anyOf", 0, "enum")
+    assert changed("search.result", *confidence, to=["none", "maybe"]) == []
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,12 @@ def test_additions_break_nobody() -> None:
         ("tag.list.result", ("properties", "data", "items"), None, "may now have other items"),
         ("version.result", (*LIBRARIES, "additionalProperties"), None, "other members"),
         ("ping.result", (*META, "schema"), {"const": "ping/2"}, "no longer"),
+        ("ping.result", (*SEQ, "minimum"), -1, "wider minimum"),
+        ("ping.result", (*SEQ, "minimum"), None, "wider minimum"),
+        ("search.result", (*SCORE, "maximum"), 2, "wider maximum"),
+        ("kb.get.result", (*CREATED, "format"), None, "another format"),
+        ("doc.list.params", (*AFTER, "format"), "date-time", "another format"),
+        ("event.ready", ("properties", "type", "enum"), ["ready", "set"], "may now be 'set'"),
     ],
 )
 def test_breaking_changes_are_named(name: str, path: tuple[str, ...], to: Any, said: str) -> None:
@@ -96,6 +109,88 @@ def test_meta_names_a_schema_that_can_be_asked_for(session: Session) -> None:
     named = session.error("doc.get", id=99)["schema"]
     assert session.data("schema", name=named)["title"] == "error"
     assert session.error("schema", name="nothing/1")["type"] == "resource.not_found"
+
+
+def answers() -> list[str]:
+    return [name for name in SCHEMAS if not name.endswith(".params")]
+
+
+def parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """The schema and all within it."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from parts(part)
+    elif isinstance(schema, dict):
+        yield schema
+        for part in schema.values():
+            yield from parts(part)
+
+
+@pytest.mark.parametrize("name", answers())
+def test_answers_are_open(name: str) -> None:
+    """To members and values of later versions; a type or method that is one stays it."""
+    for part in parts(SCHEMAS[name]):
+        assert part.get("additionalProperties") is not False
+        if len(part.get("enum", [])) > 1:
+            assert part not in part.values()
+            assert any(
+                {"type": "string"} in kinds["anyOf"]
+                for kinds in parts(SCHEMAS[name])
+                if part in kinds.get("anyOf", [])
+            )
+
+
+def wrong_in(answer: dict[str, Any], *path: str | int, to: Any) -> Any:
+    """A copy with another value; UNSET: without it."""
+    answer = copy.deepcopy(answer)
+    place: Any = answer
+    for step in path[:-1]:
+        place = place[step]
+    if to is UNSET:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        (("data", "text"), UNSET),
+        (("data", "source", "url"), UNSET),
+        (("data", "created_at"), "2026-01-31T12:00:00"),
+        (("data", "created_at"), "yesterday"),
+        (("data", "chunk_count"), -1),
+        (("data", "type"), "unheard-of"),
+        (("data", "extra"), 1),
+        (("meta", "took_ms"), -0.1),
+    ],
+)
+def test_what_no_answer_says_does_not_fit(session: Session, path: tuple[str], to: Any) -> None:
+    session.data("doc.create", title="One", text="The first.")
+    answer = session.ask("doc.get", id=1)["result"]
+    fit(answer, SCHEMAS["doc.get.result"])
+    with pytest.raises(jsonschema.ValidationError):
+        fit(wrong_in(answer, *path, to=to), SCHEMAS["doc.get.result"])
+
+
+def test_a_client_takes_values_that_it_does_not_know(session: Session) -> None:
+    session.data("doc.create", title="One", text="The first.")
+    answer = session.ask("doc.get", id=1)["result"]
+    later = wrong_in(wrong_in(answer, "data", "type", to="epub"), "data", "extra", to=1)
+    jsonschema.validate(later, SCHEMAS["doc.get.result"])
+
+
+def test_metadata_and_ids_may_be_below_zero(session: Session) -> None:
+    assert session.data("doc.create", title="A", text="B", metadata={"x": -1})["id"] == 1
+    session.send(as_bytes(request(-1, "doctor")))
+    events = []
+    while "method" in (message := json.loads(session.receive())):
+        events.append(message["params"])
+    assert message["id"] == -1 and "result" in message
+    mine = [event for event in events if "request_id" in event]
+    assert [event["index"] for event in mine] == list(range(len(mine))) and mine
+    assert {event["request_id"] for event in mine} == {-1}
 
 
 def test_schemas_are_as_their_schema_says(session: Session) -> None:

@@ -6,9 +6,9 @@ Refuses to know: results, which methods declare, and when anything is sent.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.store.plan import Plan
 from kbproc.store.state import Freshness
@@ -107,7 +107,7 @@ class Progress(Struct, kw_only=True, frozen=True, tag="progress", omit_defaults=
     stage: str
     current: int
     total: int | None
-    percent: float | None
+    percent: Annotated[float, Meta(ge=0, le=100)] | None
     eta_ms: int | None
     message: str
 

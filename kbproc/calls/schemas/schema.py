@@ -17,6 +17,7 @@ from kbproc.base.errors import ERRORS
 from kbproc.base.values import LEARNING
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Meta
+from kbproc.calls.schemas import answers
 from kbproc.calls.schemas.messages import PROCESS_EVENTS, STREAM_EVENTS, ErrorData
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -45,29 +46,45 @@ def named_in_meta(name: str) -> str:
     return name if noun == name else noun if noun == "error" else f"{noun}.result"
 
 
-def of_type(annotation: Any, *, title: str) -> dict[str, Any]:
-    """The JSON Schema of a type, self-contained, members in declared order.
+def params_schema(method: Method) -> dict[str, Any]:
+    (schema,), components = _learnt(method.params)
+    return _whole(schema, components, title=f"{method.name} params")
 
-    A tuple of types: of whatever has one of them.
-    """
+
+def _answer_schema(annotation: Any, *, title: str) -> dict[str, Any]:
+    """Of what is answered. A tuple of types: of whatever has one of them."""
     kinds = annotation if isinstance(annotation, tuple) else (annotation,)
+    structs = [struct for kind in kinds for struct in answers.structs(kind)]
+    found, components = _learnt(*kinds, *structs)
+    for struct, reference in zip(structs, found[len(kinds) :], strict=True):
+        answers.require(components[_name_in(reference)], struct)
+    schema = found[0] if len(kinds) == 1 else {"anyOf": found[: len(kinds)]}
+    return answers.told(_whole(schema, components, title=title))  # type: ignore[no-any-return]
+
+
+def _learnt(*kinds: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Each type's schema; those of Structs are references to the definitions."""
     with LEARNING:
         found, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    schema: dict[str, Any] = found[0] if len(found) == 1 else {"anyOf": list(found)}
+    return list(found), components
+
+
+def _name_in(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"]).rsplit("/", 1)[1]
+
+
+def _whole(schema: dict[str, Any], components: dict[str, Any], *, title: str) -> dict[str, Any]:
+    """Self-contained, members in declared order."""
     if list(schema) == ["$ref"]:
-        schema = components.pop(schema["$ref"].rsplit("/", 1)[1])
+        schema = components.pop(_name_in(schema))
     full = {"$schema": DIALECT, "title": title} | schema | {"title": title}
     return {**full, "$defs": components} if components else full
 
 
-def params_schema(method: Method) -> dict[str, Any]:
-    return of_type(method.params, title=f"{method.name} params")
-
-
 def result_schema(method: Method) -> dict[str, Any]:
     """The whole `result` member: `data` and `meta`; in a dry run `data` is null."""
-    data = of_type(method.result, title=f"{method.name} data")
-    meta = of_type(Meta, title="meta")
+    data = _answer_schema(method.result, title=f"{method.name} data")
+    meta = _answer_schema(Meta, title="meta")
     defs = {**meta.pop("$defs", {}), **data.pop("$defs", {})}
     for part in (data, meta):
         part.pop("$schema")
@@ -109,7 +126,7 @@ def _without_required(schema: Any) -> Any:
 def event_schema(name: str) -> dict[str, Any]:
     """The `params` of an event notification."""
     kinds = [kinds[name] for kinds in (PROCESS_EVENTS, STREAM_EVENTS) if name in kinds]
-    schemas = [of_type(kind, title=f"{kind.__name__} event") for kind in kinds]
+    schemas = [_answer_schema(kind, title=f"{kind.__name__} event") for kind in kinds]
     if len(schemas) == 1:
         return schemas[0]
     defs: dict[str, Any] = {}
@@ -122,10 +139,10 @@ def event_schema(name: str) -> dict[str, Any]:
 
 def error_schema() -> dict[str, Any]:
     """The JSON-RPC `error` member."""
-    data = of_type(ErrorData, title="error data")
+    data = _answer_schema(ErrorData, title="error data")
     defs = data.pop("$defs", {})
     data.pop("$schema")
-    data["properties"]["type"] = {"enum": list(ERRORS)}
+    data["properties"]["type"] = answers.told({"enum": list(ERRORS)})
     return {
         "$schema": DIALECT,
         "title": "error",
@@ -145,5 +162,5 @@ def all_schemas(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
         found[f"{method.name}.params"] = params_schema(method)
         found[f"{method.name}.result"] = result_schema(method)
         if method.item is not None:
-            found[f"{method.name}.item"] = of_type(method.item, title=f"{method.name} item")
+            found[f"{method.name}.item"] = _answer_schema(method.item, title=f"{method.name} item")
     return found

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.layout import Hit, Hits
 from kbproc.base.params import BudgetTokens, PastParams
+from kbproc.base.values import Share
 from kbproc.calls.call import Call
 from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
@@ -37,7 +38,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     id: int
     slug: str
     title: str
-    score: float
+    score: Share
     snippet: str
     highlights: list[tuple[int, int]]
     section: str | None
