@@ -1,9 +1,8 @@
-"""Which chunks a search considers, reckoned in both channels.
+"""Which chunks a search considers, with their numbers from both channels.
 
-Owns: the pool of either channel's best, and for each of them the number that
-only the other channel can give: a missing cosine comes from the pack, a missing
-BM25 from a query restricted to those ids. So no score depends on limit, filter
-or the size of the pool.
+Owns: the pool, which holds each channel's best chunks. A chunk that only one channel has found gets
+the other channel's number, too: its cosine from the pack, its BM25 from a query for these ids. So
+no score depends on limit, filter or the size of the pool.
 Refuses to know: how numbers become scores, rows, snippets.
 """
 
@@ -31,12 +30,14 @@ if TYPE_CHECKING:
     from kbproc.views.vectors.search import VectorSnapshot
 
 POOL = 100
-# Scores that round to the same number may differ by less than this before.
+# Two scores that are equal once rounded differed by less than this before.
 _ROUNDING = 1e-5
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """`bm25` None: no word matches; `cosine` None: pending, or the channel is off."""
+    """A chunk of the pool. `bm25` is None if no word matches, `cosine` if the vector is pending or
+    the vector channel is off; a rank is None if that channel has not found the chunk.
+    """
 
     chunk_id: int
     bm25: float | None
@@ -46,9 +47,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Pool(Struct, kw_only=True):
-    """`bound`: the greatest BM25 any text could reach; `total`: matches, or candidates.
+    """What a search considers.
 
-    `whole`: a larger pool would hold no more.
+    `bound`: the greatest BM25 that any text could reach for the query. `total`: how many chunks
+    match; where `exact` is False, how many candidates there are. `whole`: a larger pool would hold
+    no more candidates.
     """
 
     candidates: list[Candidate]
@@ -59,7 +62,10 @@ class Pool(Struct, kw_only=True):
 
 
 def pool_size(wanted: int) -> int:
-    """The same for every page up to the pool, so that paging sees one ranking."""
+    """How many chunks each channel is asked for, if `wanted` are to be shown.
+
+    Pages share one ranking as long as they share this size: it doubles when it has to grow.
+    """
     size = POOL
     while size < wanted:
         size *= 2
@@ -82,7 +88,7 @@ def by_words(
 
 
 class Mixed:
-    """Both channels over one query; in mode vector only the nearest."""
+    """One query in both channels; in mode `vector` in the vector channel only."""
 
     def __init__(
         self,
@@ -100,9 +106,11 @@ class Mixed:
         self._restriction = restriction
 
     def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
-        """`wanted`: only so many of the blended best are asked for; None: every candidate.
+        """The candidates in mode `hybrid` or `vector`; each channel is asked for `size` chunks.
 
-        The total counts all of them all the same, and every chunk that a word matches.
+        `wanted`: candidates that can't be among so many best by blended score are left out; None
+        keeps all of them. `total` counts those that are left out, too, and in hybrid mode every
+        chunk that a word matches.
         """
         words, matches = self._by_word(size) if mode == "hybrid" else ({}, 0)
         near = self._near(size, ef_search)
@@ -115,7 +123,7 @@ class Mixed:
         total = max(matches, len(kept))
         if mode == "hybrid":
             cosines = near | self._missing_cosines([id for id in words if id not in near])
-            # What words have not found among their best has no more than the last of those.
+            # A chunk outside the word channel's best has at most the last one's BM25.
             most = min(words.values()) if len(words) == size else 0.0
             if wanted is not None and bound:
                 kept = _in_reach(kept, words, cosines, most=most, bound=bound, wanted=wanted)
@@ -135,14 +143,14 @@ class Mixed:
         return Pool(candidates=candidates, bound=bound, total=total, exact=False, whole=whole)
 
     def _by_word(self, size: int) -> tuple[dict[int, float], int]:
-        """chunk id → BM25, best first, and how many there are."""
+        """The best chunks as chunk id → BM25, best first, and how many chunks match in all."""
         if self._query.reason:
             return {}, 0
         hits = self._fulltext.search(self._query, size, restriction=self._restriction)
         return dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)), hits.total
 
     def _near(self, size: int, ef_search: int) -> dict[int, float]:
-        """chunk id → cosine, nearest first; phrases and excluded words bind here, too."""
+        """chunk id → cosine, nearest first. Phrases and excluded words filter these chunks, too."""
         if self._query.phrases:
             return self._near_among(list(self._by_word(size)[0]))
         while True:
@@ -182,10 +190,10 @@ def _in_reach(
     bound: float,
     wanted: int,
 ) -> list[int]:
-    """Those that may be among the `wanted` best once every number is known.
+    """The ids that may be among the `wanted` best once every BM25 is known.
 
-    A BM25 that is missing lies between 0 and `most`; it costs more to ask for
-    than everything else.
+    A missing BM25 lies between 0 and `most`. To ask for it is the most expensive part of a search,
+    so it is asked for these ids only.
     """
     least = {
         id: VECTOR_WEIGHT * max(0.0, cosines.get(id, 0.0))
@@ -199,15 +207,16 @@ def _in_reach(
 
 
 def everything(snapshot: Snapshot) -> Restriction:
-    """All that may be seen."""
+    """A restriction to all documents and entries that the caller may see."""
     return restriction_of(snapshot, DocumentFilter())
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
-    """What the indexes need to know of a filter; anything but a kb becomes document ids.
+    """A filter as the indexes understand it.
 
-    Superseded entries are told apart by their label, which costs nothing; expired
-    ones by their ids.
+    A filter that names knowledge bases, or entries alone, becomes labels; every other filter
+    becomes a list of document ids. Superseded entries have a label of their own, which costs
+    nothing; expired entries are listed by id.
     """
 
     if not filter.only_kbs:
@@ -228,7 +237,9 @@ def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
 
 
 def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
-    """The knowledge bases that are meant and may be seen, and those of notes."""
+    """The knowledge bases that the filter names and the caller may see; without names, all of them
+    and the knowledge bases of notes.
+    """
     sight = snapshot.sight
     if filter.kbs is not None:
         return [kb for kb in filter.kbs if sight is None or sight.sees(kb)]

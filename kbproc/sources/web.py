@@ -3,9 +3,8 @@
 Owns: names and their addresses, redirects, unpacking, limits of size and time.
 Refuses to know: which addresses are public (addresses.py), and what the bytes become.
 
-A name is resolved once, its addresses are judged, and the connection goes to
-exactly the address that was judged: a second answer of the name server can't
-lead to another machine.
+A host's name is resolved once, and the connection goes to the very address that was judged. So a
+name server that answers differently the second time can't lead to another machine.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from kbproc.sources.addresses import is_public
 from kbproc.sources.parse.formats import detect
 
 MAX_REDIRECTS = 5
-_PASSING = {408, 425, 429}  # of the answers that blame the client
+_PASSING = {408, 425, 429}  # client errors (4xx) after which a later try may succeed
 _TYPES = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -45,7 +44,9 @@ Progress = Callable[[int, int | None], None]
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """`name`: the last part of the address, for messages and as a title of last resort."""
+    """`name`: the last part of the URL's path; it is shown in messages, and is the title of a page
+    that has none.
+    """
 
     url: str
     data: bytes
@@ -74,9 +75,9 @@ def fetch_url(
 
 
 def without_password(url: str) -> str:
-    """The address as it may be shown: messages end up in logs.
+    """The URL without name and password, since messages end up in logs.
 
-    Of one that is malformed nothing before the last @ is shown.
+    A malformed URL loses everything between its scheme and its last @.
     """
     try:
         parts = urlsplit(url)
@@ -134,7 +135,7 @@ def _host_of(url: str) -> tuple[str, int | str]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError:  # its text may hold a password
+    except ValueError:  # the error's text may hold a password
         raise _blocked(url, "the address is malformed", _MALFORMED) from None
     if parts.scheme not in {"http", "https"}:
         raise _blocked(url, "only http and https addresses are fetched", _SCHEME)
@@ -148,7 +149,10 @@ def _host_of(url: str) -> tuple[str, int | str]:
 def _addresses(
     url: str, host: str, port: int | str, deadline: float, cancelled: Callable[[], bool]
 ) -> list[str]:
-    """All of a name's addresses. A thread asks: who waits for a name server can't be stopped."""
+    """All addresses of a host's name. A thread of its own asks: the call can't be interrupted.
+
+    Raises network.failed, operation.cancelled.
+    """
     found: list[str] = []
     failed: list[Exception] = []
 
@@ -193,7 +197,7 @@ def _get(
     progress: Progress,
     cancelled: Callable[[], bool],
 ) -> Page | str:
-    """The page, or where it has moved to."""
+    """The page, or the URL that the server redirects to."""
     import httpx
 
     parts = urlsplit(url)
@@ -245,8 +249,8 @@ def _check(url: str, deadline: float, cancelled: Callable[[], bool]) -> None:
 class _Guard:
     """Ends the connection at the deadline, or when the client cancels.
 
-    Each read has a timeout of its own, but a server that sends a byte now and then never lets it
-    pass. The connection may be made when the deadline has passed: it is ended then.
+    A read's own timeout never passes where the server sends a byte now and then. A connection that
+    is made after the deadline is ended, too.
     """
 
     def __init__(self, deadline: float, cancelled: Callable[[], bool]) -> None:
@@ -257,7 +261,7 @@ class _Guard:
         self._thread = threading.Thread(target=self._watch, name="fetch", daemon=True)
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
-        """httpx tells of every step; TLS wraps the socket in another one."""
+        """Keeps the connection's socket. httpx reports each step; TLS wraps the first socket."""
         if event in {"connection.connect_tcp.complete", "connection.start_tls.complete"}:
             self._socket = info["return_value"].get_extra_info("socket")
 
@@ -285,7 +289,7 @@ def _body(
     progress: Progress,
     cancelled: Callable[[], bool],
 ) -> bytes:
-    """Raises input.too_large as soon as there is more than `max_bytes`, packed or unpacked."""
+    """The unpacked body. Raises input.too_large as soon as more than `max_bytes` have come."""
     unpack = _unpacking(url, response.headers.get("content-encoding", ""))
     declared = response.headers.get("content-length", "")
     total = int(declared) if declared.isdecimal() and unpack is None else None
@@ -293,12 +297,13 @@ def _body(
     for part in response.iter_raw():
         came += len(part)
         data += part if unpack is None else unpack.decompress(part, max_bytes + 1 - len(data))
-        # What is packed may be a little larger than what it holds, by its head and its checksum.
+        # A packed body has a header and a checksum, so it may be larger than the unpacked one.
         if len(data) > max_bytes or came > max_bytes + _PACKING:
             raise _too_large(url, max_bytes)
         _check(url, deadline, cancelled)
         progress(len(data), total)
-    _check(url, deadline, cancelled)  # a connection that was ended looks like a page's end
+    # The guard may have closed the connection, which looks like the end of the body.
+    _check(url, deadline, cancelled)
     if unpack is not None and (not unpack.eof or unpack.unused_data):
         raise _failed(url, "its packed body does not end where it should")
     return bytes(data)
@@ -309,9 +314,9 @@ _UNPACKED = "One layer of gzip or deflate is unpacked. Download it, and add the 
 
 
 def _unpacking(url: str, encoding: str) -> Any:
-    """What unpacks a body; None for one that is not packed. Raises input.unsupported_type.
+    """A decompressor for the body; None if the body is not packed.
 
-    One layer only: each could make a thousand bytes of one.
+    Raises input.unsupported_type for a second layer: each layer multiplies the size by up to 1,000.
     """
     named = [one for name in encoding.split(",") if (one := name.strip().lower())]
     layers = [name for name in named if name != "identity"]
@@ -324,7 +329,7 @@ def _unpacking(url: str, encoding: str) -> Any:
             field="$.params.url",
             hint=_UNPACKED,
         )
-    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # by its head, gzip or zlib
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip or zlib
 
 
 def _too_large(url: str, max_bytes: int) -> KbprocError:
