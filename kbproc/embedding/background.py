@@ -60,8 +60,14 @@ class Home(Readable, Protocol):
 class Embedding(StoredModel, Statuses):
     """One store's model at work: `start` makes it embed what is pending, `close` ends it."""
 
-    def __init__(self, store: Home, settings: dict[str, Any], cache: Path) -> None:
-        super().__init__(store.folder, settings, cache)
+    def __init__(
+        self,
+        store: Home,
+        settings: dict[str, Any],
+        cache: Path,
+        problem: KbprocError | None = None,
+    ) -> None:
+        super().__init__(store.folder, settings, cache, problem)
         self._store = store
         self._preparing = threading.Lock()
         self._changed = threading.Condition()

@@ -30,21 +30,30 @@ _DEFAULT_TOKENS = 256
 class StoredModel:
     """The model that a store is configured with. Nothing heavy is loaded before it is needed."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], cache: Path) -> None:
-        """`folder`: the store's; `cache`: where exported models are kept for all stores."""
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        cache: Path,
+        problem: KbprocError | None = None,
+    ) -> None:
+        """`folder`: the store's; `cache`: where exported models are kept for all stores.
+
+        `problem`: why this model must not be used.
+        """
         from kbproc.models import catalogue
 
         self._packs = folder / "vectors"
         self._cache = cache / "models"
         self.spec: ModelSpec = catalogue.spec_of(settings)
         self.info: ModelInfo | None = None
-        self.problem: KbprocError | None = None
-        self.state: ModelState = "off"
+        self.problem = problem
+        self.state: ModelState = "off" if problem is None else "missing"
         self.pack: VectorPack | None = None
         self._embedder: Embedder | None = None
         self._loading = threading.Lock()
         self._packing = threading.Lock()
-        if self.spec.kind != "none":
+        if self.spec.kind != "none" and problem is None:
             self._look()
 
     def _look(self) -> None:

@@ -3,6 +3,6 @@
 Refuses to know: methods, requests and processes.
 
 Offers: library · past · switch
-May import: base · log · views · store · embedding · documents · health · notes · history
+May import: base · settings · log · views · store · embedding · documents · health · notes · history
 Light: yes
 """

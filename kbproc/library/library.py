@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
@@ -26,6 +27,7 @@ from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
 from kbproc.notes.background import Notebooks
+from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
 from kbproc.store.place import Place
 from kbproc.store.store import Store
@@ -39,10 +41,11 @@ class Library:
     Nothing runs in the background before `start`.
     """
 
-    def __init__(self, store: Store, embedding: Embedding, cache: Path) -> None:
+    def __init__(self, store: Store, embedding: Embedding, cache: Path, trust: Trust) -> None:
         self.store = store
         self.embedding = embedding
         self.cache = cache
+        self.trust = trust
         self.parsers = Parsers(lambda: pool_for(self.embedding))
         self.intake = Intake(self.parsers, store.blobs)
         self.pasts = Pasts(store, lambda: self.embedding)
@@ -59,11 +62,12 @@ class Library:
         cache: Path,
         model: dict[str, Any] | None = None,
         lease: Lease | None = None,
+        trust: Trust = Trust(None),  # noqa: B008  it holds nothing
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
         `cache` is where exported models are kept for all stores; `lease` is the store's,
-        None takes it.
+        None takes it. `trust`: what the user has approved.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
@@ -75,11 +79,13 @@ class Library:
         store = Store.open(place, host=host, model=model)
         with contextlib.ExitStack() as opened:
             opened.callback(store.close)
-            embedding = Embedding(store, store.settings.get("model", {}), cache)
+            settings = store.settings.get("model", {})
+            problem = _not_approved(store.origin, settings, trust)
+            embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
             store.attach_vectors()
-            library = cls(store, embedding, cache)
+            library = cls(store, embedding, cache, trust)
             purge.resume(library.reach())
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
@@ -121,6 +127,21 @@ class Library:
         _whatever_happens(self.pasts.close)
         _whatever_happens(self.embedding.close)
         self.store.close()
+
+
+def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
+    """Why the endpoint that a store names is not called: whoever made it may want the texts."""
+    url = settings.get("url") if isinstance(settings, dict) else None
+    if url is None or trust.has_endpoint(store, str(url)):
+        return None
+    return KbprocError(
+        "model.unavailable",
+        f"The store's settings name the endpoint {url}, which you have not approved: it is not "
+        "called.",
+        hint=f"If your texts may be sent there: kbproc link --trust --store {store}, then open "
+        "the store again. Until then only words are searched.",
+        lasting=True,
+    )
 
 
 def _whatever_happens(act: Callable[[], None]) -> None:

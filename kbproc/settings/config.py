@@ -120,6 +120,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     `profile`: the one in effect, of `profile_names`. `notes`: links that were passed
     over, in words. `origins`: setting → what settled it, by default its default.
+    `approved`: the file of what the user has approved.
     `agent_named_by`: what said which agent acts; None where `actor` is a mere name.
     """
 
@@ -136,6 +137,7 @@ class Config(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     profile_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    approved: Path | None = None
     origins: dict[str, Origin] = {}
 
 
@@ -177,6 +179,7 @@ def load(
         profile=name,
         profile_names=tuple(known.named),
         notes=notes,
+        approved=approvals_file(env),
         origins={**origins, "profile": chosen},
     )
 
@@ -187,6 +190,7 @@ def bare(env: Mapping[str, str]) -> Config:
         store=_base(env, "DATA") / "kbproc",
         cache=_base(env, "CACHE") / "kbproc",
         runtime=_runtime(env),
+        approved=approvals_file(env),
         agent_help=_agent_help(env),
         color=_color(env),
     )
@@ -213,8 +217,12 @@ def profiles_file(env: Mapping[str, str]) -> Path:
 
 
 def trust_of(env: Mapping[str, str]) -> Trust:
-    """What the user has approved, kept beside the profiles."""
-    return Trust(profiles_file(env).with_name(trust.FILE))
+    return Trust(approvals_file(env))
+
+
+def approvals_file(env: Mapping[str, str]) -> Path:
+    """What the user has approved is kept beside the profiles."""
+    return profiles_file(env).with_name(trust.FILE)
 
 
 def _working_folder() -> Path:

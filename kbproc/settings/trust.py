@@ -33,7 +33,8 @@ _decode = decoder(Approved).decode
 class Trust:
     """The approvals of one user, kept in the file at `path`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """None: nothing is approved, and nothing can be."""
         self._path = path
 
     def has_link(self, link: Path, data: bytes) -> bool:
@@ -42,9 +43,11 @@ class Trust:
 
     def add_link(self, link: Path, data: bytes) -> None:
         """Raises store.io."""
-        with toml.locked(self._path):
-            now = self._read()
-            self._write(msgspec.structs.replace(now, links={**now.links, _place(link): _sum(data)}))
+        if self._path is not None:
+            with toml.locked(self._path):
+                now = self._read()
+                links = {**now.links, _place(link): _sum(data)}
+                _write(self._path, msgspec.structs.replace(now, links=links))
 
     def has_endpoint(self, store: Path, url: str) -> bool:
         """Raises store.io."""
@@ -52,14 +55,17 @@ class Trust:
 
     def add_endpoint(self, store: Path, url: str) -> None:
         """Raises store.io."""
-        with toml.locked(self._path):
-            now = self._read()
-            urls = sorted({*now.endpoints.get(_place(store), ()), url})
-            endpoints = {**now.endpoints, _place(store): urls}
-            self._write(msgspec.structs.replace(now, endpoints=endpoints))
+        if self._path is not None:
+            with toml.locked(self._path):
+                now = self._read()
+                urls = sorted({*now.endpoints.get(_place(store), ()), url})
+                endpoints = {**now.endpoints, _place(store): urls}
+                _write(self._path, msgspec.structs.replace(now, endpoints=endpoints))
 
     def _read(self) -> Approved:
         """Nothing is approved where the file can't be understood: it is asked for again."""
+        if self._path is None:
+            return Approved()
         try:
             return _decode(self._path.read_bytes())
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -67,11 +73,12 @@ class Trust:
         except OSError as error:
             raise toml.failed(self._path, error) from None
 
-    def _write(self, approved: Approved) -> None:
-        try:
-            replace(self._path, msgspec.json.encode(approved, order="sorted"))
-        except OSError as error:
-            raise toml.failed(self._path, error) from None
+
+def _write(path: Path, approved: Approved) -> None:
+    try:
+        replace(path, msgspec.json.encode(approved, order="sorted"))
+    except OSError as error:
+        raise toml.failed(path, error) from None
 
 
 def _place(path: Path) -> str:

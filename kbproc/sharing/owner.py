@@ -19,6 +19,7 @@ from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.methods.all import registry as all_methods
 from kbproc.settings.config import MAX_LINE_BYTES, Config
+from kbproc.settings.trust import Trust
 from kbproc.sharing.client import Opened
 from kbproc.sharing.guest import Guest
 from kbproc.sharing.listening import Listening
@@ -70,6 +71,7 @@ class Owner:
                 cache=self.config.cache,
                 model=self._model,
                 lease=None if listening is None else listening.lease,
+                trust=Trust(self.config.approved),
             )
         except KbprocError as error:
             self.opened.error = error

@@ -16,8 +16,9 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import SLUG
 from kbproc.settings import config as settings
-from kbproc.settings import profiles
+from kbproc.settings import profiles, toml
 from kbproc.settings.config import DEFAULT, Config
+from kbproc.settings.profiles import Link
 from kbproc.settings.trust import Trust
 from kbproc.shell.arguments import Options, Parsed, usage_error
 from kbproc.store.folder import is_store
@@ -118,7 +119,7 @@ def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
 def link(parsed: Parsed, options: Options) -> Result:
     folder = _folder(parsed, "link")
     if parsed.last("--trust"):
-        return _trusted(folder, options)
+        return _trusted(folder, parsed, options)
     kept = _binding(options.bound)
     _check(kept)
     created = bool(parsed.last("--create")) and _made(kept, options)
@@ -134,14 +135,29 @@ def link(parsed: Parsed, options: Options) -> Result:
     return _result("link", data, options, hint=hint, notice=_overruled())
 
 
-def _trusted(folder: Path, options: Options) -> Result:
+def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
     """The nearest link at or above the folder is used from now on, as it stands now."""
+    if parsed.last("--store"):
+        return _trusted_store(options.bound.store, None, options)
     found = profiles.nearest_link(folder)
     if not options.dry_run:
         _trust().add_link(found.path, found.path.read_bytes())
-    settled = {key: found.settings.get(key) for key in profiles.LINKED}
-    data = {**settled, "replaced": False, "created": False, "file": str(found.path)}
-    return _result("link", data, options, notice=_overruled())
+    store = Path(found.settings.get("store") or options.config.store)
+    return _trusted_store(store, found, options)
+
+
+def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
+    """The endpoint that the store's settings name may be sent its texts."""
+    file = toml.read(store / "store.toml")
+    model = {} if file is None else file.table.get("model", {})
+    url = model.get("url") if isinstance(model, dict) else None
+    if url is not None and not options.dry_run:
+        _trust().add_endpoint(store, str(url))
+    settled = {} if found is None else found.settings
+    data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}
+    data["file"] = None if found is None else str(found.path)
+    told = None if url is None else f"The store's texts may be sent to {url}."
+    return _result("link", data, options, notice=told)
 
 
 def _made(kept: dict[str, str], options: Options) -> bool:

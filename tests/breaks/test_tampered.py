@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.health import doctor
 from kbproc.library.library import Library
+from kbproc.settings.trust import Trust
 from kbproc.store.folder import write_settings
 from tests.conftest import OpenSession
 from tests.kit.faults import faults_of, note, small_disk
@@ -416,3 +418,46 @@ def test_what_is_no_unicode_is_never_written_to_the_settings(tmp_path: Path, wro
             write_settings(tmp_path / "store.toml", {"kind": "hash", "name": value})
         assert caught.value.type == "input.invalid_params"
     assert (tmp_path / "store.toml").read_bytes() == before
+
+
+# ------------------------------------------------------------- an endpoint that nobody chose
+
+
+def test_an_endpoint_that_came_with_a_store_is_not_called(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        theirs.setblocking(False)
+        url = f"http://127.0.0.1:{theirs.getsockname()[1]}/v1"
+        settings = {"kind": "openai", "name": "m", "url": url, "dim": 2, "timeout_s": 1}
+        write_settings(store / "store.toml", settings)
+        one = open_session()
+        one.data("doc.create", title="A", text="alpha beta")
+        found = one.ask("search", query="alpha")["result"]
+        assert found["data"]["returned"] == 1
+        assert any(url in told for told in found["meta"]["notice"])
+        told = finding(one, "model")
+        assert told["status"] == "warn"
+        assert "kbproc link --trust" in told["hint"]
+        one.library.tidy()
+        one.close()
+        with pytest.raises(BlockingIOError):
+            theirs.accept()
+        Trust(tmp_path / "trusted.json").add_endpoint(store, "http://127.0.0.1:1/v1")
+        another = open_session()
+        assert "not approved" in finding(another, "model")["message"]
+        another.close()
+        Trust(tmp_path / "trusted.json").add_endpoint(store, url)
+        two = open_session()
+        assert "not approved" not in str(two.ask("search", query="alpha"))
+        assert "not approved" not in str(finding(two, "model"))
+        theirs.setblocking(True)
+        theirs.accept()[0].close()
+    note(
+        "stores",
+        "a store whose settings name an endpoint that its user has not approved",
+        "opened without the model: only words are searched, nobody is called, doctor says how to "
+        "approve it",
+    )

@@ -98,7 +98,8 @@ def config_of(store: Path, options: dict[str, str]) -> Config:
         named["agent_named_by"] = "--agent"
     if "runtime" in options:
         named["runtime"] = Path(options["runtime"])
-    return Config(store=store, cache=store.parent / "cache", **named)
+    approved = store.parent / "trusted.json"
+    return Config(store=store, cache=store.parent / "cache", approved=approved, **named)
 
 
 def main() -> int:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbproc.log.lease import FileLease
-from kbproc.settings.config import SCOPES
+from kbproc.settings.config import SCOPES, approvals_file
+from kbproc.settings.trust import Trust
 from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.talk import REPO, Message, Process, as_bytes, request
 
@@ -425,6 +426,9 @@ def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Eve
         'format = 1\n\n[model]\nkind = "openai"\nname = "slow"\ndim = 2\n'
         f'url = "http://127.0.0.1:{server.server_port}/v1"\ntimeout_s = {LIVES}\n'
     )
+    home = store.parent
+    for approved in (home / "trusted.json", approvals_file({"HOME": str(home)})):
+        Trust(approved).add_endpoint(store, f"http://127.0.0.1:{server.server_port}/v1")
     try:
         yield server.released
     finally:

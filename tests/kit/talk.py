@@ -191,6 +191,7 @@ class Session:
         config = Config(
             store=store,
             cache=store.parent / "cache",
+            approved=store.parent / "trusted.json",
             actor=actor,
             agent_named_by="--agent" if agent_named else None,
         )

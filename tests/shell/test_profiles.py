@@ -641,6 +641,18 @@ def test_a_link_that_came_with_a_repository_is_passed_over_until_it_is_trusted(
     assert error_of(run("link", "--trust"), 5)["type"] == "resource.not_found"
 
 
+def test_the_endpoint_of_a_store_is_approved_with_it(run: Run, tmp_path: Path) -> None:
+    store, url = tmp_path / "theirs", "http://127.0.0.1:9/v1"
+    put(store / "store.toml", f'format = 1\n\n[model]\nkind = "openai"\nurl = "{url}"\n')
+    approved = config.trust_of(os.environ)
+    code, out, _ = run("link", "--trust", "--store", str(store), "--dry-run")
+    assert (code, approved.has_endpoint(store, url)) == (0, False)
+    code, out, _ = run("link", "--trust", "--store", str(store))
+    assert (code, url in out) == (0, True)
+    assert approved.has_endpoint(store, url)
+    assert not approved.has_endpoint(tmp_path, url)
+
+
 @pytest.mark.parametrize("wrong", ["", "[]", "{", '{"links": 5}'])
 def test_where_nobody_can_read_what_was_approved_nothing_is(
     run: Run, file: Path, wrong: str

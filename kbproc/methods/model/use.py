@@ -120,7 +120,7 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
             call.progress("embed", done, total, "chunks")
 
     with store.exclusive(call.check_cancelled):
-        changed = spec != library.embedding.spec
+        changed = spec != library.embedding.spec or library.embedding.problem is not None
         if changed:
             switch.use(library, settings, tell)
             write.item(
