@@ -185,9 +185,14 @@ class Pasts:
     def _opened(self, moment: _Moment, seq: int) -> Past:
         if (past := moment.past) is not None:
             return past
+        import duckdb
+
         with moment.making:
             if moment.past is None:
-                moment.past = self._make(seq)
+                try:
+                    moment.past = self._make(seq)
+                except (OSError, duckdb.Error) as error:
+                    raise _no_room(error) from error
             return moment.past
 
     def _make(self, seq: int) -> Past:
@@ -248,6 +253,15 @@ class Pasts:
                 if moment.past is not None:
                     moment.past.close()
                     moment.past = None
+
+
+def _no_room(error: Exception) -> KbprocError:
+    why = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+    return KbprocError(
+        "store.io",
+        f"What the store was then could not be made: {why}.",
+        hint="The past is folded from the log beside the store's views: make room, then ask again.",
+    )
 
 
 def _catalog_at(store: Store, folder: Path, position: Position) -> Catalog:

@@ -188,11 +188,16 @@ def _holding(lock: threading.Semaphore | threading.Lock, deadline: Deadline) -> 
 def copied(source: CatalogSource, process: Process) -> Path:
     """A copy of the catalog as it is now, made only if its file has changed.
 
-    Until a process has opened the copy, no other may be made: that removes it.
+    Until a process has opened the copy, no other may be made: that removes it. Raises store.io.
     """
-    source.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
-    good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
-    return good or _new_copy(source, process)
+    try:
+        source.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
+        good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
+        return good or _new_copy(source, process)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"The catalog could not be copied: {error.strerror}."
+        ) from error
 
 
 def _new_copy(source: CatalogSource, process: Process) -> Path:

@@ -102,6 +102,39 @@ def test_a_full_disk_that_is_freed(
     )
 
 
+READS: list[tuple[str, dict[str, Any]]] = [
+    ("doc.list", {"as_of": 3}),
+    ("search", {"query": "words", "as_of": 2, "mode": "fts"}),
+    ("sql.query", {"sql": "select count(*) from documents"}),
+]
+
+
+@pytest.mark.parametrize(("method", "params"), READS)
+def test_what_a_read_must_write_on_a_full_disk(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> None:
+    with contextlib.ExitStack() as ended:
+        disk = ended.enter_context(small_disk(tmp_path, 8000))
+        process = Process(disk / "store", cwd=tmp_path)
+        ended.callback(process.stop)
+        process.ready()
+        for number in range(1, 4):
+            assert "result" in process.ask(number, "doc.create", title="A", text="words " * 99)
+        ballast = disk / "ballast"
+        with pytest.raises(OSError, match="No space"), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        error = process.ask("full", method, **params)["error"]["data"]
+        assert error["type"] == "store.io", error
+        ballast.unlink()
+        assert "result" in process.ask("freed", method, **params)
+    note(
+        "stores",
+        "a full disk, and a read that must write: `as_of`, `sql.query`",
+        "refused with store.io; answered once there was room",
+    )
+
+
 # --------------------------------------------------------- strangers among the log's files
 
 
