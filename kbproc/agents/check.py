@@ -1,7 +1,7 @@
-"""Whether an agent's description still holds.
+"""What is wrong with an agent: what its description names and is not there, or not usable.
 
-Owns: the findings on its knowledge bases, scopes, quotas, notes folder and files.
-Refuses to know: how any of it is mended; each finding's hint says what a person can do.
+Owns: the findings on its knowledge bases, scopes, quotas, notes folder and note files.
+Refuses to know: how any of it is mended. The hint of each finding says what a person can do.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def examine(
     notes: bool,
     alone: bool,
 ) -> Iterator[Finding]:
-    """Findings of one agent, the folder's files read.
+    """The findings on one agent. The files of its notes folder are read for it.
 
-    `scopes`: those that exist. `used`: per quota, as far as whoever asks may see it.
-    `notes`: whether they may see notes. `alone`: they may learn of no other agent.
+    `scopes`: the names of all scopes that exist. `used`: how much of each quota is used; quotas
+    that the caller may not see are left out. `notes`: whether the caller may see notes. `alone`:
+    whether other agents are hidden from the caller.
     """
     yield _kbs(queries, row)
     yield _scopes(row, scopes)

@@ -1,8 +1,8 @@
-"""All notebooks of a store, kept in step in the background.
+"""The notebooks of all agents, which a background thread keeps in step with their folders.
 
-Owns: which folder is whose, the first sync of each, following agents that come and go, and the
-thread that syncs the folders in which the watcher has seen a change.
-Refuses to know: how a folder is synced (sync.py), and who reads notes.
+Owns: one notebook for each agent, its first sync, adding and removing notebooks as agents are
+created and deleted, and the thread that syncs a folder after the watcher has seen a change in it.
+Refuses to know: how a folder is synced (sync.py), and which methods read notes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Notebooks:
-    """Before `start`, and without it, a folder is synced by whoever first asks for its notes."""
+    """Until `start` is called, the first request for an agent's notes syncs its folder."""
 
     def __init__(self, store: Store, intake: Intake) -> None:
         self._store = store
@@ -43,10 +43,10 @@ class Notebooks:
         self._started = False
         self._closed = False
         self._roster: Roster | None = None
-        self._pending: set[str] = set()  # agents whose folders are to be synced
-        self._later: set[str] = set()  # those that could not be settled
-        self._begun: set[Notebook] = set()  # somebody is at their first sync
-        self._asked: set[threading.Thread] = set()  # those that are, for somebody who waits
+        self._pending: set[str] = set()  # slugs of agents whose folders are to be synced
+        self._later: set[str] = set()  # slugs whose sync has failed and is tried again
+        self._begun: set[Notebook] = set()  # notebooks whose first sync is running
+        self._asked: set[threading.Thread] = set()  # threads that run a first sync for a request
         self._watcher: Watcher | None = None
         self._worker: threading.Thread | None = None
         store.on_change(self._follow)
@@ -54,7 +54,10 @@ class Notebooks:
     # ------------------------------------------------------------------ asking
 
     def book(self, agent: AgentRow) -> Notebook:
-        """The same for all who ask, until the agent gets another folder or is made anew."""
+        """The agent's notebook. Every call returns the same one.
+
+        A new one is made once the agent has another folder, or was deleted and created again.
+        """
         with self._guard:
             known = self._books.get(agent.slug)
             if known is None or not _same_folder(known[0], agent):
@@ -71,9 +74,9 @@ class Notebooks:
             return known[1]
 
     def ready(self, slug: str) -> bool:
-        """True once the agent's files have been looked at; if nobody else does it, right now.
+        """True once the agent's folder has been synced; False starts a sync in a thread.
 
-        True, too, if there is no such agent any more.
+        Before `start`, the call itself syncs the folder. It is True for an agent that is gone.
         """
         agent = self._store.published.roster.agents.get(slug)
         if agent is None or agent.deleted_at is not None or self._store.read_only:
@@ -87,7 +90,10 @@ class Notebooks:
         return False
 
     def ensure(self, agent: AgentRow) -> Notebook:
-        """Waits for the first sync, or does it; that it fails is told by `warnings`."""
+        """The agent's notebook after its first sync, which this call does or waits for.
+
+        A sync that fails raises nothing: `warnings` tells of it.
+        """
         book = self.book(agent)
         if not book.synced and not self._store.read_only:
             self._first_sync(book)
@@ -102,10 +108,13 @@ class Notebooks:
             if book.synced:
                 return
             self._sync(book)
-        self._store.changed()  # whoever waits for it, too
+        self._store.changed()  # wakes the requests that wait for this sync
 
     def begin(self, book: Notebook) -> None:
-        """The first sync of a folder that somebody waits for: others may take long, or hang."""
+        """Starts the first sync of a folder in a thread of its own.
+
+        The background thread may be held up by another folder that is slow or hangs.
+        """
         with self._guard:
             if book in self._begun or self._closed:
                 return
@@ -118,14 +127,14 @@ class Notebooks:
         try:
             self._guarded(book, lambda: self._first_sync(book))
         finally:
-            self._store.changed()  # a sync that somebody else asked for may have been first
+            self._store.changed()  # another thread may have synced it, and requests wait for it
             with self._guard:
                 self._asked.discard(threading.current_thread())
                 if book.synced:
                     self._begun.discard(book)
 
     def _guarded(self, book: Notebook, sync: Callable[[], object]) -> None:
-        """The boundary of our threads; what fails is tried again."""
+        """Logs an exception, so that the thread lives on, and has the sync tried again."""
         try:
             sync()
         except Exception:
@@ -135,7 +144,7 @@ class Notebooks:
                 self._changed.notify_all()
 
     def _sync(self, book: Notebook) -> bool:
-        """False if something is left to do."""
+        """False if the sync has failed, or has left something for another one."""
         try:
             return Sync(book, check=self._check_open).run()
         except KbprocError as error:
@@ -159,7 +168,7 @@ class Notebooks:
         self._follow()
 
     def close(self) -> None:
-        """A sync that runs ends after the record that it is at."""
+        """Ends the threads. A sync that is running stops after the record that it writes."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -198,7 +207,7 @@ class Notebooks:
             watcher.watch({notes_folder(self._store, row) for row in live.values()})
 
     def _told(self, folder: Path) -> None:
-        """Two agents may share a folder."""
+        """Called by the watcher: every agent whose notes lie in `folder` is to be synced."""
         with self._changed:
             agents = {} if self._roster is None else self._roster.agents
             self._pending |= {
@@ -234,7 +243,7 @@ class Notebooks:
             if book.synced:
                 self._begun.discard(book)
         if first:
-            self._store.changed()  # whoever waits for it
+            self._store.changed()  # wakes the requests that wait for this sync
 
     def _sync_or_later(self, book: Notebook) -> None:
         if not self._sync(book):
