@@ -19,7 +19,7 @@ from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.embedding.parsers import Parsers
 from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten
-from kbproc.sources.blobs import Blobs, digest
+from kbproc.sources.blobs import Blobs, digest, forgotten
 from kbproc.sources.parse.formats import is_text, source_text
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -138,8 +138,11 @@ def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> tuple[str, bool
     """The source's own characters where it is a text, else what its parser read in it.
 
     Where chunks of it are hidden, or the source is damaged or missing, what the log holds; the
-    second value is False for a source that was needed and is lost.
+    second value is False for a source that was needed and is lost. Raises resource.not_found for
+    a content of the past that was forgotten.
     """
+    if not row.sha256:
+        raise forgotten()
     type = PARSED_AS.get(row.type, row.type)
     wanted = is_text(type) and not _hides_some(queries, row.id)
     data = _source(blobs, row) if wanted else None

@@ -26,7 +26,14 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.upkeep import DocPurged, Erased, LogRepaired, ModelUsed, PurgeEnded
+from kbproc.events.upkeep import (
+    ContentForgotten,
+    DocPurged,
+    Erased,
+    LogRepaired,
+    ModelUsed,
+    PurgeEnded,
+)
 
 AnyEvent = (
     KbCreated
@@ -39,6 +46,7 @@ AnyEvent = (
     | FileFailed
     | FileCleared
     | DocPurged
+    | ContentForgotten
     | PurgeEnded
     | Erased
     | EntrySuperseded

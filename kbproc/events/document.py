@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
@@ -38,7 +39,8 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
 
     Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
     type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
-    slug can name, under its own slug as `source_id`.
+    slug can name, under its own slug as `source_id`. `forgotten`: the record that took
+    its chunks and its source away; see `without_content`.
     """
 
     id: int
@@ -60,9 +62,23 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     created_at: str | None = None  # of a document that was made before it came here
     created_by: str | None = None
     entry: EntryFacts | None = None
+    forgotten: int | None = None
+
+    def without_content(self, forgotten: int) -> DocWritten:
+        """What stands for it in the log once its content is forgotten; its ids stay given away."""
+        return replace(
+            self,
+            source_sha256="",
+            size_bytes=0,
+            first_chunk=self.first_chunk + len(self.chunks),
+            chunks=[],
+            forgotten=forgotten,
+        )
 
     def summary(self) -> str:
         verb = "add" if self.revision == 1 else "replace"
+        if self.forgotten is not None:
+            return f"{verb} document {self.id} “{self.title}”, whose text then is forgotten"
         return f"{verb} document {self.id} “{self.title}” ({plural(len(self.chunks), 'chunk')})"
 
     def concerns(self) -> Concerned:

@@ -26,8 +26,23 @@ class DocPurged(Event, frozen=True, tag="doc.purged"):
         return Concerned(listed=self.ids)
 
 
+class ContentForgotten(Event, frozen=True, tag="content.forgotten"):
+    """What a document held before its revision `kept` is erased; that it was written stays."""
+
+    stays: ClassVar[str] = "what was forgotten can't come back"
+
+    id: int
+    kept: int
+
+    def summary(self) -> str:
+        return f"forget what document {self.id} held before revision {self.kept}"
+
+    def concerns(self) -> Concerned:
+        return Concerned(document=self.id)
+
+
 class PurgeEnded(Event, frozen=True, tag="purge.ended"):
-    """Every file has been rewritten without what the record `purge` names."""
+    """Every file has been rewritten without what the records up to `purge` name."""
 
     stays: ClassVar[str] = _ERASED
 

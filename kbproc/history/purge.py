@@ -1,7 +1,7 @@
 """Forgetting for good.
 
-Owns: what of the log, the sources, the pack and the views belongs to a document,
-and erasing it so that no file of the store holds it any more.
+Owns: what of the log, the sources, the pack and the views belongs to a document, or to an
+earlier content of it, and erasing it so that no file of the store holds it any more.
 Refuses to know: who may purge, and the plan that a person approves.
 
 First a record says what is purged; then everything is erased, in steps that can
@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -24,9 +24,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.embedding.background import Embedding
 from kbproc.events import codec
-from kbproc.events.document import ChunkText, DocChanged, DocWritten, FileCleared, FileFailed
+from kbproc.events.document import DocChanged, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
-from kbproc.events.upkeep import DocPurged, Erased, PurgeEnded
+from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
 from kbproc.log import record as records
 from kbproc.log.record import Record
 from kbproc.sql import query
@@ -34,41 +34,74 @@ from kbproc.store import rebuild
 from kbproc.store.store import Store
 
 Tell = Callable[[str], None]
-STAGES = ("trace", "sources", "vectors", "log", "views")
+_STAGES = ("trace", "sources", "vectors", "log", "views")
 _TokenKey = tuple[str, str, str | None]
+_Embedded = tuple[str, str | None, str]  # title, section, text
+
+
+def told(stage: str) -> tuple[str, int, int, str]:
+    """Its progress: stage, current, total, message."""
+    return "purge", _STAGES.index(stage), len(_STAGES), stage
 
 
 class Erasure(Struct, kw_only=True):
-    """What was found and erased."""
+    """What was found and erased; `bytes`: of log and sources."""
 
     records: int = 0
     sources: int = 0
     vectors: int = 0
+    bytes: int = 0
+
+
+class Forgets(NamedTuple):
+    """The record that takes away what a document held before its revision `kept`."""
+
+    kept: int
+    seq: int
 
 
 class Trace:
-    """What the log holds of some documents."""
+    """What the log holds of documents that are purged, and of contents that are forgotten."""
 
-    def __init__(self, purges: Mapping[int, int]) -> None:
-        """`purges`: document id → the record that purges it."""
+    def __init__(self, purges: Mapping[int, int], forgets: Mapping[int, Forgets]) -> None:
+        """`purges`: document id → the record that purges it; `forgets`: by document id."""
         self.purges = purges
+        self._forgets = forgets
         self.sources: set[str] = set()
         self.other_sources: set[str] = set()
-        self.strings: set[tuple[str, str | None, str]] = set()  # title, section, text
+        self.strings: set[_Embedded] = set()
+        self.other_strings: set[_Embedded] = set()  # of the same documents
         self.files: dict[tuple[str, str], int] = {}
         self.tokens: dict[_TokenKey, int] = {}
         self.askers: set[_TokenKey] = set()  # tokens of requests whose params may tell of them
         self.names: set[bytes] = set()
         self.notes: dict[bytes, int] = {}  # what outcomes of note.* may call them
-        self._chunks: dict[int, list[ChunkText]] = {}
+        self._written: dict[int, DocWritten] = {}
 
     def follow(self, record: Record) -> None:
         for event in codec.decode(record.events):
             self._note_asker(record, event)
-            if isinstance(event, DocWritten) and event.id not in self.purges:
-                self.other_sources.add(event.source_sha256)
-            elif isinstance(event, DocWritten | DocChanged) and event.id in self.purges:
+            if not isinstance(event, DocWritten | DocChanged):
+                continue
+            if event.id in self.purges:
                 self._mark(record, event)
+            if event.id in self.purges or event.id in self._forgets:
+                self._note_content(event)
+            elif isinstance(event, DocWritten):
+                self.other_sources.add(event.source_sha256)
+
+    def _note_content(self, event: DocWritten | DocChanged) -> None:
+        if isinstance(event, DocWritten):
+            self._written[event.id] = event
+        written = self._written.get(event.id)
+        if written is None:
+            return
+        goes = self.stand_in(written) is not None
+        sources, strings = (
+            (self.sources, self.strings) if goes else (self.other_sources, self.other_strings)
+        )
+        sources.add(written.source_sha256)
+        strings.update((event.title, chunk.section, chunk.text) for chunk in written.chunks)
 
     def _note_asker(self, record: Record, event: Event) -> None:
         """Whoever purges gives ids, and nothing that could be guessed."""
@@ -85,13 +118,18 @@ class Trace:
                 self.names.add(_inside(event.source_id))
                 if event.doc_type == "note":
                     self.notes[_inside(event.source_id)] = self.purges[event.id]
-            self._chunks[event.id] = event.chunks
-            self.sources.add(event.source_sha256)
             if event.path is not None:
                 self.files[event.kb, event.path] = self.purges[event.id]
                 self.names.add(_inside(event.path))
-        for chunk in self._chunks.get(event.id, []):
-            self.strings.add((event.title, chunk.section, chunk.text))
+
+    def stand_in(self, event: Event) -> Event | None:
+        """What takes the event's place; None if it stays."""
+        if (purge := self.purge_of(event)) is not None:
+            return _erased(event, purge)
+        forgets = self._forgets.get(event.id) if isinstance(event, DocWritten) else None
+        if isinstance(event, DocWritten) and forgets and event.revision < forgets.kept:
+            return event.without_content(event.forgotten or forgets.seq)
+        return None
 
     def purge_of(self, event: Event) -> int | None:
         """The record that takes this event away."""
@@ -146,7 +184,7 @@ class Reach(Struct, frozen=True, kw_only=True):
 
 
 def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
-    """Erases what the log says is purged and is not marked as erased; marks it.
+    """Erases what the log says is purged or forgotten and is not marked as erased; marks it.
 
     Raises store.io; then the store, opened again, begins anew.
     """
@@ -177,15 +215,15 @@ def _begun(store: Store) -> list[Record]:
 
 
 def _trace_of(begun: list[Record]) -> Trace:
-    return Trace(
-        {
-            id: record.seq
-            for record in begun
-            for event in codec.decode(record.events)
-            if isinstance(event, DocPurged)
-            for id in event.ids
-        }
-    )
+    purges: dict[int, int] = {}
+    forgets: dict[int, Forgets] = {}
+    for record in begun:
+        for event in codec.decode(record.events):
+            if isinstance(event, DocPurged):
+                purges |= dict.fromkeys(event.ids, record.seq)
+            elif isinstance(event, ContentForgotten):
+                forgets[event.id] = Forgets(event.kept, record.seq)
+    return Trace(purges, forgets)
 
 
 def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
@@ -197,7 +235,7 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
     # The log comes last: until then it tells what belongs to the documents.
     with reached.past_closed():
         tell("sources")
-        found.sources = _erase_sources(store, trace)
+        _erase_sources(store, trace, found)
         reach("purge.sources")
         tell("vectors")
         with reached.embedding.gate.closed():
@@ -214,31 +252,30 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
 def _rewritten(record: Record, trace: Trace, found: Erasure) -> Record:
     """Without what concerns the documents, and without what its params could be guessed from."""
     left = _without(record, trace)
-    found.records += left is not record
+    if left is not record:
+        found.records += 1
+        found.bytes += len(records.encode(record)) - len(records.encode(left))
     return records.salt_params(records.unsalted(left) if trace.asks(left) else left)
 
 
 def _without(record: Record, trace: Trace) -> Record:
     """The record without what concerns the documents; itself if nothing does."""
     events = codec.decode(record.events)
-    purges = [trace.purge_of(event) for event in events]
-    if not any(purges):
-        purge = trace.purge_told(record)
-        if purge is None:
-            return record
-        return records.redacted(record, events=bytes(record.events), result=_outcome(purge))
+    purge = next(filter(None, map(trace.purge_of, events)), None) or trace.purge_told(record)
+    stand_ins = [trace.stand_in(event) for event in events]
+    if purge is None and not any(stand_ins):
+        return record
     raws: list[msgspec.Raw] = msgspec.json.decode(record.events, type=list[msgspec.Raw])
-    kept: list[Any] = [
-        _stand_in(event, purge) if purge else raw
-        for event, raw, purge in zip(events, raws, purges, strict=True)
-    ]
+    kept = msgspec.json.encode([new or raw for new, raw in zip(stand_ins, raws, strict=True)])
     result = bytes(record.result)
-    if result != b"null":
-        result = _outcome(next(purge for purge in purges if purge))
-    return records.redacted(record, events=msgspec.json.encode(kept), result=result)
+    if purge is None:  # what a request was answered still holds, and so does what it had asked
+        return records.redacted(record, events=kept, result=result, salt=record.salt)
+    return records.redacted(
+        record, events=kept, result=result if result == b"null" else _outcome(purge)
+    )
 
 
-def _stand_in(event: Event, purge: int) -> Erased:
+def _erased(event: Event, purge: int) -> Erased:
     was, id = event.tag(), event.concerns().document
     if not isinstance(event, DocWritten):
         return Erased(was=was, purge=purge, document_id=id)
@@ -261,24 +298,27 @@ def _outcome(purge: int) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
-def _erase_sources(store: Store, trace: Trace) -> int:
+def _erase_sources(store: Store, trace: Trace, found: Erasure) -> None:
     gone = [sha256 for sha256 in sorted(trace.sources - trace.other_sources) if sha256]
     for sha256 in gone:
-        store.blobs.erase(sha256)
-    shutil.rmtree(store.folder / "damaged", ignore_errors=True)  # what repairs have set aside
-    return len(gone)
+        found.bytes += store.blobs.erase(sha256)
+    found.sources = len(gone)
+    if trace.purges:
+        shutil.rmtree(store.folder / "damaged", ignore_errors=True)  # what repairs have set aside
 
 
 def _erase_vectors(reached: Reach, trace: Trace) -> int:
     """From the pack in use; packs of other models are caches and go as a whole."""
     pack = reached.embedding.pack
-    for path in (reached.store.folder / "vectors").glob("*"):
-        if pack is None or path != pack.path:
-            path.unlink()
+    if trace.purges:
+        for path in (reached.store.folder / "vectors").glob("*"):
+            if pack is None or path != pack.path:
+                path.unlink()
     if pack is None:
         return 0
     string = reached.embedding.string_of
-    return pack.erase([pack.key(string(*parts)) for parts in sorted(trace.strings, key=repr)])
+    gone = trace.strings - trace.other_strings
+    return pack.erase([pack.key(string(*parts)) for parts in sorted(gone, key=repr)])
 
 
 def _erase_views(store: Store) -> None:

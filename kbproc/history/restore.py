@@ -21,7 +21,7 @@ from kbproc.documents.lookup import check_revision, is_purged, refuse_others, un
 from kbproc.documents.revision import document_after
 from kbproc.events.document import DocWritten
 from kbproc.events.event import Event
-from kbproc.history.state import DocumentState, State, towards, written_again
+from kbproc.history.state import DocumentState, State, Unknown, towards, written_again
 from kbproc.history.timeline import PastRecords, Timeline
 from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
@@ -118,10 +118,11 @@ def _return(
         index = _require_revision(timeline, revision)
     wanted = timeline.state_after(index)
     if not isinstance(wanted, DocumentState):
+        forgotten = isinstance(wanted, Unknown) and wanted.why == "forgotten"
         raise KbprocError(
             "resource.not_found",
             f"What document {row.id} held then is not in the log any more: "
-            "the record was damaged, and given up.",
+            + ("store.compact has erased it." if forgotten else "its record was damaged."),
             field="$.params.ids" if revision is None else "$.params.revision",
             hint="A backup that was made before may still have it.",
         )

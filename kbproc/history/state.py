@@ -17,7 +17,7 @@ from kbproc.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWrit
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged, Erased
 
-Why = Literal["purged", "lost"]
+Why = Literal["purged", "forgotten", "lost"]
 
 
 class DocumentState(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class DocumentState(Struct, frozen=True, kw_only=True):
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """What the log does not hold any more: it was purged, or lost to damage."""
+    """What the log does not hold any more: it was erased, or lost to damage."""
 
     why: Why
 
@@ -67,6 +67,8 @@ def _bare(event: DocWritten) -> DocWritten:
 def fold(state: State, event: Event) -> State:
     """The state after `event`, which concerns this document."""
     match event:
+        case DocWritten() if event.forgotten is not None:
+            return Unknown(why="forgotten")
         case DocWritten():
             return DocumentState(
                 written=event,

@@ -112,11 +112,14 @@ def seal_all(drafts: Iterable[Draft], prev: Position) -> list[Record]:
     return sealed
 
 
-def redacted(record: Record, *, events: bytes, result: bytes) -> Record:
-    """The record with other events and result under its old hash; its salt goes."""
+def redacted(record: Record, *, events: bytes, result: bytes, salt: str = "") -> Record:
+    """The record with other events and result under its old hash.
+
+    With its old salt, whoever guesses what it held can tell that it was that.
+    """
     body = _body(record).hex() if record.body is UNSET else record.body
     bare = msgspec.structs.replace(
-        record, events=msgspec.Raw(events), result=msgspec.Raw(result), salt="", body=body
+        record, events=msgspec.Raw(events), result=msgspec.Raw(result), salt=salt, body=body
     )
     return msgspec.structs.replace(bare, check=_checksum(bare))
 

@@ -55,6 +55,7 @@ from kbproc.methods.note import search as note_search
 from kbproc.methods.note import sync as note_sync
 from kbproc.methods.sql import query as sql_query
 from kbproc.methods.store import backup as store_backup
+from kbproc.methods.store import compact as store_compact
 from kbproc.methods.store import export as store_export
 from kbproc.methods.store import import_ as store_import
 from kbproc.methods.store import purge as store_purge
@@ -70,6 +71,7 @@ _METHODS = (
     store_backup,
     store_export,
     store_import,
+    store_compact,
     store_purge,
     doctor,
     index_rebuild,

@@ -89,7 +89,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
         check()
         last = record.position
         for event in codec.decode(record.events):
-            if isinstance(event, DocWritten):
+            if isinstance(event, DocWritten) and event.forgotten is None:
                 sources[event.source_sha256] = None
             notes.follow(event)
     if last != head:

@@ -27,6 +27,15 @@ def _read(path: Path) -> bytes:
         return file.read()
 
 
+def forgotten() -> KbprocError:
+    """What a content of the past is answered with once store.compact has erased it."""
+    return KbprocError(
+        "resource.not_found",
+        "What the document held then is forgotten: store.compact has erased it.",
+        hint="Only backups that were made before still have it.",
+    )
+
+
 class Blobs:
     """A folder of blobs; `folder` is made on first use."""
 
@@ -65,12 +74,15 @@ class Blobs:
         if not self.path(sha256).exists():
             self.put(data)
 
-    def erase(self, sha256: str) -> None:
-        """Removes the bytes for good, if they are there; raises OSError."""
+    def erase(self, sha256: str) -> int:
+        """Removes the bytes for good, and returns how many there were; raises OSError."""
         path = self.path(sha256)
-        if path.exists():
-            path.unlink()
-            durable.sync_folder(path.parent)
+        if not path.exists():
+            return 0
+        size = path.stat().st_size
+        path.unlink()
+        durable.sync_folder(path.parent)
+        return size
 
     def sweep(self) -> None:
         """Removes what a process left unfinished when it died; raises OSError."""
@@ -78,7 +90,12 @@ class Blobs:
             path.unlink(missing_ok=True)
 
     def get(self, sha256: str) -> bytes:
-        """Raises store.corrupt if the blob is missing or is not what its name says."""
+        """Raises store.corrupt if the blob is missing or is not what its name says.
+
+        Raises resource.not_found for the empty name, under which nothing is kept.
+        """
+        if not sha256:
+            raise forgotten()
         try:
             data = _read(self.path(sha256))
         except FileNotFoundError as error:

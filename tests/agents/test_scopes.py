@@ -30,6 +30,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "store.backup": ("admin", True),
     "store.export": ("admin", True),
     "store.import": ("admin", True),
+    "store.compact": ("admin", True),
     "store.purge": ("admin", True),
     "index.rebuild": ("admin", True),
     "model.list": ("admin", True),

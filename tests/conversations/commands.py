@@ -74,6 +74,7 @@ doctor
 store|export|all.ndjson|--kb|handbook
 store|import|all.ndjson
 store|backup|copy
+store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y
 kb|delete|handbook|-y

@@ -294,6 +294,24 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(20, "doc.history", id=1, limit=2),
         ]
     ),
+    "compact": Conversation(
+        [
+            ask(1, "doc.create", title="Weather", text="It rains.", client_token="w"),
+            ask(2, "doc.update", id=1, text="It snows."),
+            WAIT,
+            ask(3, "store.compact", before="2026-01-02", dry_run=True),
+            ask(4, "store.compact", before="2026-01-02"),
+            confirm(5, "store.compact", before="2026-01-02"),
+            ask(6, "doc.get", id=1, text=True),
+            ask(7, "doc.get", id=1, text=True, as_of=2),
+            ask(8, "doc.history", id=1),
+            ask(9, "doc.restore", ids=[1], revision=1),
+            ask(10, "doc.create", title="Weather", text="It rains.", client_token="w"),
+            ask(11, "store.compact", before="yesterday"),
+            ask(12, "store.compact", before="2025-01-01"),
+            ask(13, "events.verify"),
+        ]
+    ),
     "purge": Conversation(
         [
             ask(

@@ -26,7 +26,7 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryRevived
 from kbproc.events.event import Concerned, Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.upkeep import DocPurged, Erased, PurgeEnded
+from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
 
 # A log on somebody's disk holds these. One may be added; none may ever change or go.
 TAGS = {
@@ -40,6 +40,7 @@ TAGS = {
     "kb.deleted",
     "kb.updated",
     "doc.purged",
+    "content.forgotten",
     "purge.ended",
     "text.erased",
     "log.repaired",
@@ -82,6 +83,7 @@ MEMBERS = {
     "file.failed": {"kb", "path", "error", "message", "sha256"},
     "file.cleared": {"kb", "path"},
     "doc.purged": {"ids"},
+    "content.forgotten": {"id", "kept"},
     "purge.ended": {"purge"},
     "text.erased": {"was", "purge", "document_id", "next_document", "next_chunk"},
     "model.used": {"kind", "name"},
@@ -232,6 +234,7 @@ ABOUT = [
     (KbDeleted(slug="ab"), Concerned(kb="ab"), []),
     (AgentDeleted(slug="ann"), Concerned(agent="ann"), []),
     (FileCleared(kb="ab", path="/x"), Concerned(within="ab"), []),
+    (ContentForgotten(id=3, kept=2), Concerned(document=3), [3]),
     (PurgeEnded(purge=9), Concerned(), []),
 ]
 

@@ -276,6 +276,7 @@ WRITES: dict[str, dict[str, Any]] = {
     "model.use": {"name": "other", "kind": "hash"},
     "doc.restore": {"ids": [4]},
     "events.revert": {"seqs": [3]},
+    "store.compact": {"before": "2027-01-01T00:00:00Z"},
     "store.purge": {"document_ids": [1]},
     "store.backup": {"path": "backup"},
     "store.import": {"path": "export.ndjson"},

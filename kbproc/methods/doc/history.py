@@ -33,6 +33,7 @@ Action = Literal[
     "lost",
     "superseded",
     "revived",
+    "forgotten",
 ]
 
 
@@ -43,7 +44,8 @@ class History(PastListParams, kw_only=True, frozen=True):
 class DocumentRevision(Struct, kw_only=True, frozen=True):
     """One record that touched a document, and the document after it.
 
-    What a purge has erased, or damage has lost, leaves only who, when and how.
+    What a purge has erased, store.compact has forgotten or damage has lost leaves only who,
+    when and how.
     """
 
     seq: int
@@ -89,9 +91,11 @@ def _revision_at(timeline: Timeline, index: int) -> DocumentRevision:
 def _action(touch: Touch, before: State, after: State) -> Action:
     if isinstance(after, Unknown) and after.why == "purged":
         return "purged" if "doc.purged" in touch.types else "erased"
+    if touch.types == {"content.forgotten"}:
+        return "forgotten"
     if "doc.deleted" in touch.types:
         return "deleted"
-    if not isinstance(after, DocumentState):
+    if isinstance(after, Unknown) and after.why == "lost":
         return "lost"
     if not touch.types - LINK_TAGS:
         return "superseded" if "entry.superseded" in touch.types else "revived"
@@ -112,12 +116,13 @@ _SAYS = {
     "erased": "what it was then, a purge has erased",
     "lost": "what it was then, damage has taken from the log",
     "deleted": "hidden from every read",
+    "forgotten": "what it held before was erased",
 }
 
 
 def _summary(action: Action, before: State, after: State) -> str:
     if not isinstance(after, DocumentState) or action in _SAYS:
-        return _SAYS[action]
+        return _SAYS.get(action, "what it held then is forgotten")
     if not isinstance(before, DocumentState) or before.deleted:
         return plural(after.chunk_count, "chunk")
     return "; ".join(_differences(before, after)) or "the same again"

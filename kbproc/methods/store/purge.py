@@ -70,7 +70,9 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     """What is purged already is passed over: a request that was cut off can be repeated."""
     with call.library.store.exclusive(call.check_cancelled):
         ids, hint = write.item(plan(call, params))
-        erased = service.finish(call.library.reach(), lambda stage: _tell(call, stage))
+        erased = service.finish(
+            call.library.reach(), lambda stage: call.progress(*service.told(stage), last=True)
+        )
     data = Purged(
         purged=len(ids),
         ids=ids,
@@ -141,7 +143,3 @@ def _says(row: DocumentRow, stray: NoteFile | None) -> str:
 def _holds(row: DocumentRow, by: int | None) -> str:
     instead = "holds again" if by is None else f"is superseded by {by} instead"
     return f"entry {row.id} “{row.title}” {instead}"
-
-
-def _tell(call: Call, stage: str) -> None:
-    call.progress("purge", service.STAGES.index(stage), len(service.STAGES), stage, last=True)

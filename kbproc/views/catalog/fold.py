@@ -25,7 +25,14 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.upkeep import DocPurged, Erased, LogRepaired, ModelUsed, PurgeEnded
+from kbproc.events.upkeep import (
+    ContentForgotten,
+    DocPurged,
+    Erased,
+    LogRepaired,
+    ModelUsed,
+    PurgeEnded,
+)
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch
 from kbproc.views.catalog.folds import agent, document, entry, kb, upkeep
@@ -45,6 +52,7 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     AgentWritten: agent.written,
     AgentDeleted: agent.deleted,
     DocPurged: document.purged,
+    ContentForgotten: upkeep.nothing,
     PurgeEnded: upkeep.nothing,
     Erased: upkeep.ids_gone,
     ModelUsed: upkeep.nothing,

@@ -63,12 +63,33 @@ class EventQueries(Reader):
         return [row[0] for row in self._rows(sql, [actor, since])]
 
     def unfinished_purges(self) -> list[int]:
-        """Records whose purge was not brought to its end."""
+        """Records that erase something, and were not brought to their end."""
         sql = (
-            "select distinct seq from events where type = 'doc.purged' and seq > (select "
-            "coalesce(max(seq), 0) from events where type = 'purge.ended') order by seq"
+            "select distinct seq from events where type in ('doc.purged', 'content.forgotten') "
+            "and seq > (select coalesce(max(seq), 0) from events where type = 'purge.ended') "
+            "order by seq"
         )
         return [row[0] for row in self._rows(sql)]
+
+    def replaced_before(self, ts: str) -> dict[int, list[int]]:
+        """document id → the revisions that wrote its content until then, the current one last.
+
+        Of those that had several contents by then.
+        """
+        sql = (
+            "select document_id, list(revision order by revision) from events "
+            "where type = 'doc.written' and ts < ? group by document_id having count(*) > 1"
+        )
+        return dict(self._rows(sql, [ts]))
+
+    def deleted_before(self, ts: str) -> dict[int, list[int]]:
+        """The same of documents that were deleted then; all their revisions, and one to come."""
+        sql = (
+            "select d.id, list_append(list(e.revision order by e.revision), d.revision + 1) "
+            "from documents d join events e on e.document_id = d.id and e.type = 'doc.written' "
+            "where d.deleted_at < ? group by d.id, d.revision"
+        )
+        return dict(self._rows(sql, [ts]))
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """The newest record under this token."""

@@ -1,0 +1,76 @@
+"""store.compact: forget what documents held before a moment."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from kbproc.base.params import DestructiveParams
+from kbproc.base.values import Instant, instant
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.history import purge
+from kbproc.history.compact import HINT, compaction
+from kbproc.store.decision import Decide
+from kbproc.store.pipeline import LongWrite
+
+
+class Compact(DestructiveParams, kw_only=True, frozen=True):
+    before: Annotated[
+        Instant, Meta(description="what was replaced or deleted until then goes; RFC 3339")
+    ]
+
+
+class Compacted(Struct, kw_only=True, frozen=True):
+    """How many `contents` were forgotten; `records` of the log, `sources`, `vectors` and `bytes`
+    of log and sources that were erased."""
+
+    contents: int
+    records: int
+    sources: int
+    vectors: int
+    bytes: int
+
+
+def plan(call: Call, params: Compact) -> Decide:
+    return lambda here: compaction(
+        here, call.store.log, instant(params.before, field="$.params.before")
+    )
+
+
+@method(
+    "store.compact",
+    kind="destructive",
+    whole=True,
+    streams=True,
+    params=Compact,
+    result=Compacted,
+    plan=plan,
+    summary="Forget what documents held before a moment: replaced contents, deleted documents.",
+    when_to_use="When the past takes more room than it is worth. What documents hold now stays; "
+    "titles, times and authors of what is forgotten stay, too: store.purge erases those. It is "
+    "never done unasked.",
+    positional=["before"],
+    examples=[
+        Example(params={"before": "2026-01-01T00:00:00Z"}, what="without approval", exit=10),
+        Example(params={"before": "2026-01-01T00:00:00Z", "dry_run": True}, what="only the plan"),
+    ],
+)
+def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
+    """A request that was cut off can be repeated: it forgets what is left."""
+    with call.library.store.exclusive(call.check_cancelled):
+        contents = write.item(plan(call, params))
+        erased = purge.finish(
+            call.library.reach(), lambda stage: call.progress(*purge.told(stage), last=True)
+        )
+    data = Compacted(
+        contents=contents,
+        records=erased.records,
+        sources=erased.sources,
+        vectors=erased.vectors,
+        bytes=erased.bytes,
+    )
+    outcome = write.end(data)
+    return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=HINT)

@@ -1,0 +1,151 @@
+"""Forgetting what documents held before: what they hold now stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base import failpoints
+from kbproc.health import doctor
+from tests.conftest import OpenSession
+from tests.history.test_purge import PURGE_POINTS, holding
+from tests.kit.corpus import answers, confirmed, fill
+from tests.kit.faults import as_killed
+from tests.kit.talk import Session
+
+GONE = ("xylophone", "first quarantine")
+LATER = "2026-02-01T00:00:00.000Z"
+THEN = "2026-03-01T00:00:00.000Z"
+
+
+def compact(session: Session, before: str) -> Any:
+    return confirmed(session, "store.compact", before=before)
+
+
+def lived(session: Session) -> tuple[int, int]:
+    """A document with three contents, one deleted, whose ids are returned; one brought back."""
+    changed = session.data("doc.create", title="One", text="first xylophone", client_token="made")
+    deleted = session.data("doc.create", title="Gone", text="second xylophone")
+    back = session.data("doc.create", title="Back", text="third marimba")
+    session.embedded()
+    session.data("doc.update", id=changed["id"], text="first quarantine", client_token="changed")
+    session.data("doc.update", id=changed["id"], title="Renamed")
+    session.data("doc.update", id=changed["id"], text="first marimba")
+    for one in (deleted, back):
+        confirmed(session, "doc.delete", ids=[one["id"]])
+    session.data("doc.restore", ids=[back["id"]])
+    session.embedded()
+    return changed["id"], deleted["id"]
+
+
+def test_only_what_is_past_goes(open_session: OpenSession) -> None:
+    session = open_session()
+    fill(session, 6)
+    lived(session)
+    session.data("index.rebuild")  # its statistics count no dead chunks any more
+    session.store.host.pass_until(LATER)
+    before = answers(session), session.data("doc.list")
+    assert len(holding(session.store.folder, "xylophone")) > 2
+    done = compact(session, LATER)
+    # Of two documents the two contents each that were replaced, and the one of a deleted.
+    assert done["contents"] == 2 + 1 + 1
+    assert (done["sources"], done["vectors"]) == (3, 4), "a title is embedded with each chunk"
+    assert done["bytes"] > 0
+    assert (answers(session), session.data("doc.list")) == before
+    assert holding(session.store.folder, *GONE) == []
+    assert session.store.log.verify() == session.store.seq
+    assert not any(doctor.compare(session.store).values())
+    session.close()
+    again = open_session()
+    assert (answers(again), again.data("doc.list")) == before
+
+
+def test_what_came_later_stays(open_session: OpenSession) -> None:
+    """A content goes only if it was replaced by then, not if it was written by then."""
+    session = open_session()
+    id = session.data("doc.create", title="One", text="first")["id"]
+    session.store.host.pass_until(LATER)
+    session.data("doc.update", id=id, text="second")
+    moment = session.store.seq
+    session.data("doc.update", id=id, text="third")
+    assert session.data("store.compact", before=LATER)["contents"] == 0
+    session.store.host.pass_until(THEN)
+    session.data("doc.update", id=id, text="fourth")
+    assert compact(session, THEN)["contents"] == 2
+    again = session.data("store.compact", before=THEN)
+    assert again["contents"] == 0, "it is gone already"
+    assert [hit["text"] for hit in session.data("chunk.list", document_id=id)] == ["fourth"]
+    third = session.data("doc.get", id=id, as_of=moment + 1, text=True)
+    assert third["text"] == "third"
+    error = session.error("doc.get", id=id, as_of=moment, text=True)
+    assert (error["type"], "forgotten" in error["message"]) == ("resource.not_found", True)
+
+
+def test_what_is_told_of_it_afterwards(open_session: OpenSession) -> None:
+    session = open_session()
+    changed, deleted = lived(session)
+    session.store.host.pass_until(LATER)
+    compact(session, LATER)
+    told = session.data("doc.history", id=changed)
+    assert [(one["action"], one["revision"]) for one in told] == [
+        ("forgotten", 4),
+        ("replaced", 4),
+        ("changed", None),
+        ("replaced", None),
+        ("created", None),
+    ]
+    assert told[0]["summary"] == "what it held before was erased"
+    assert told[-1]["summary"] == "what it held then is forgotten"
+    assert session.data("doc.history", id=deleted)[1]["action"] == "deleted"
+    for params in ({"ids": [changed], "revision": 1}, {"ids": [deleted]}):
+        error = session.error("doc.restore", **params)
+        assert (error["type"], "store.compact" in error["message"]) == ("resource.not_found", True)
+    again = session.ask("doc.create", title="One", text="first xylophone", client_token="made")[
+        "result"
+    ]
+    assert again["meta"]["duplicate"] is True
+    error = session.error("doc.create", title="One", text="another", client_token="made")
+    assert error["type"] == "resource.conflict"
+
+
+def test_a_preview(open_session: OpenSession) -> None:
+    session = open_session()
+    lived(session)
+    session.store.host.pass_until(LATER)
+    seq = session.store.seq
+    plan = session.ask("store.compact", before=LATER, dry_run=True)["result"]["meta"]["plan"]
+    assert plan["counts"] == {"documents": 3, "contents": 4}
+    assert plan["changes"] == [
+        "forget 3 earlier contents of 2 documents for good",
+        "forget 1 content of 1 deleted document for good",
+    ]
+    assert session.store.seq == seq
+
+
+@pytest.mark.parametrize("point", PURGE_POINTS)
+def test_killed_half_way_it_ends_on_reopen(
+    open_session: OpenSession, tmp_path: Path, point: str
+) -> None:
+    session = open_session()
+    fill(session, 3)
+    lived(session)
+    session.store.host.pass_until(LATER)
+    copy = tmp_path / "killed"
+
+    def die(name: str) -> None:
+        if name == point and not copy.exists():
+            as_killed(session.store.folder, copy)
+
+    hash = session.error("store.compact", before=LATER)["plan"]["plan_hash"]
+    failpoints.arm(die)
+    try:
+        session.data("store.compact", before=LATER, confirm=hash)
+    finally:
+        failpoints.arm(None)
+    assert copy.exists(), f"{point} was never reached"
+    again = open_session(copy)
+    assert holding(copy, *GONE) == []
+    assert again.store.log.verify() == again.store.seq
+    assert (answers(again), again.data("doc.list")) == (answers(session), session.data("doc.list"))
