@@ -106,6 +106,9 @@ SHELL_FLAGS: dict[str, tuple[Flag, ...]] = {
 # Method → what people mean where they say nothing else.
 SHELL_DEFAULTS: dict[str, dict[str, Any]] = {"tag.list": {"order": "count"}}
 
+# Method → the base64 member whose bytes are what a command writes to a file or a pipe.
+SHELL_BYTES = {"doc.download": "content"}
+
 # What the commands share; each takes those that mean something for it.
 GLOBAL_FLAGS: tuple[Flag, ...] = (
     Flag(
@@ -174,6 +177,12 @@ GLOBAL_FLAGS: tuple[Flag, ...] = (
         help="settings that kbproc profile save has kept, by name",
         env="KBPROC_PROFILE",
     ),
+    Flag(
+        name="--all",
+        type="boolean",
+        help="all pages of a list",
+        mutually_exclusive=["--cursor"],
+    ),
     Flag(name="--no-wait", type="boolean", help="leave embedding what is new for later"),
     Flag(name="--help", type="boolean", help="show this help"),
 )
@@ -191,6 +200,8 @@ def common_flags(method: Method) -> list[Flag]:
         names.add("--yes")
     if method.kind != "read":
         names.add("--no-wait")
+    if "cursor" in method.params.__struct_fields__:
+        names.add("--all")
     own = {flag.name for flag in flags_of(method)}
     return [flag for flag in GLOBAL_FLAGS if flag.name in names - own]
 

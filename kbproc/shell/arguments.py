@@ -27,6 +27,7 @@ _SHORT = {"-h": "--help", "-y": "--yes"}
 _WHY_NOT = {
     "--dry-run": "Only what changes the store can tell what it would change. Leave --dry-run out.",
     "--yes": "Only destructive commands ask for approval. Leave --yes out.",
+    "--all": "Only lists have pages. Leave --all out.",
     "--no-wait": "Only what adds texts embeds them. Leave --no-wait out.",
 }
 _GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
@@ -187,6 +188,7 @@ class Options(Struct, frozen=True, kw_only=True):
     output: Output
     yes: str = ""
     wait: bool = True
+    all: bool = False
     strict: bool = False
     dry_run: bool = False
     timeout_ms: int | None = None
@@ -194,6 +196,11 @@ class Options(Struct, frozen=True, kw_only=True):
     store: str | None = None
     format: str | None = None
     again: list[str] = []
+
+    @property
+    def prints_bytes(self) -> bool:
+        """Whether stdout may get a source's bytes as they are: nobody asked for another format."""
+        return "format" not in self.config.origins and not sys.stdout.isatty()
 
     @property
     def bound(self) -> Config:
@@ -231,6 +238,7 @@ def options_of(
         output=output,
         yes=_approval(parsed.last("--yes")),
         wait=not parsed.last("--no-wait"),
+        all=bool(parsed.last("--all")),
         strict=bool(parsed.last("--strict")),
         dry_run=bool(parsed.last("--dry-run")),
         timeout_ms=_timeout_ms(parsed.last("--timeout")),

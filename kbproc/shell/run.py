@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
+from kbproc.calls.flags import SHELL_BYTES
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.typed import argv_of
@@ -29,7 +31,7 @@ from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere
 from kbproc.shell.arguments import Options
 from kbproc.shell.params import fill
-from kbproc.shell.printing.formats import Output
+from kbproc.shell.printing.formats import Output, write_bytes
 from kbproc.shell.words import Words, approval, unknown_kb
 from kbproc.store.folder import require_store
 from kbproc.wire.messages import error_data
@@ -120,7 +122,7 @@ class _Command:
 
     def run(self) -> int:
         before = self._position()
-        response = self._ask(self._params)
+        response = self._ask_all(self._params) if self._options.all else self._ask(self._params)
         error = response.get("error", {}).get("data", {})
         if "plan" in error and error["type"] == "input.confirmation_required":
             self._output.settled()
@@ -164,6 +166,19 @@ class _Command:
         self._was_interrupted = pressed.is_set()
         return response
 
+    def _ask_all(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A list's pages as one answer; the first error is the answer."""
+        response = self._ask(params)
+        items = response.get("result", {}).get("data", [])
+        while "next_cursor" in response.get("result", {}).get("meta", {}):
+            cursor = response["result"]["meta"]["next_cursor"]
+            response = self._ask({**params, "cursor": cursor})
+            items += response.get("result", {}).get("data", [])
+        if "result" in response:
+            meta = {**response["result"]["meta"], "count": len(items)}
+            response["result"] = {"data": items, "meta": meta}
+        return response
+
     def _approved(self, error: dict[str, Any]) -> bool:
         """Whether to go on; raises operation.cancelled if a person says no."""
         plan, bulk = error["plan"], error["plan"]["risk"]["level"] == "bulk"
@@ -189,6 +204,8 @@ class _Command:
         if "error" in response:
             return self._failed(response["error"]["data"])
         result = response["result"]
+        if self._wants_bytes:
+            return self._write_bytes(result)
         if self._options.strict and not result["data"]["healthy"]:
             raise KbprocError(
                 "operation.failed", "Not everything is healthy.", detail=result["data"]
@@ -200,6 +217,32 @@ class _Command:
         if "partial" in result["meta"]:
             return self._failed(_partial(result))
         return 0
+
+    @property
+    def _wants_bytes(self) -> bool:
+        options = self._options
+        of_file = self._method.name in SHELL_BYTES and "path" not in self._params
+        return of_file and options.prints_bytes and self._output.jq is None
+
+    def _write_bytes(self, result: dict[str, Any]) -> int:
+        """A source as it is, part by part."""
+        member, sha256 = SHELL_BYTES[self._method.name], result["data"]["sha256"]
+        while True:
+            data, more = result["data"], result["meta"]["has_more"]
+            write_bytes(self._output.out, b64decode(data[member]))
+            if not more or "length" in self._params:
+                return 0
+            offset = data["offset"] + data["length"]
+            response = self._ask({**self._params, "offset": offset})
+            if "error" in response:
+                return self._failed(response["error"]["data"])
+            result = response["result"]
+            if result["data"]["sha256"] != sha256:
+                raise KbprocError(
+                    "resource.conflict",
+                    "The document was changed while it was being written out.",
+                    hint="Ask again: what was written so far is of the old content.",
+                )
 
     def _failed(self, data: dict[str, Any]) -> int:
         """Prints an error, with its retry as a command line."""

@@ -104,3 +104,34 @@ def test_a_budget_bounds_a_search_and_a_text(filled: Session) -> None:
     part, meta = meta_of(filled, "doc.get", id=1, text=True, budget_tokens=50)
     assert len(part["text"]) == 150 and meta["has_more"] is True
     assert filled.data("search", query="backups", budget_tokens=1)["returned"] == 1
+
+
+def test_a_budget_bounds_what_is_got(filled: Session) -> None:
+    entry = filled.data("knowledge.list")[0]["id"]
+    filled.data("agent.create", slug="ann")
+    filled.data("note.put", agent="ann", slug="night", text="# Night\n\n" + BODY)
+    for method, params, text in (
+        ("knowledge.get", {"id": entry}, "body"),
+        ("note.get", {"agent": "ann", "slug": "night"}, "text"),
+    ):
+        whole, meta = meta_of(filled, method, **params)
+        assert "has_more" not in meta
+        part, meta = meta_of(filled, method, **params, budget_tokens=5)
+        assert (part[text], meta["has_more"]) == (whole[text][:15], True)
+
+
+def test_a_budget_keeps_the_nearest_neighbours(session: Session) -> None:
+    id = session.data("doc.create", title="Long", text=f"{BODY}\n\n" * 20)["id"]
+    ids = [chunk["id"] for chunk in session.data("chunk.list", document_id=id)]
+    middle = len(ids) // 2
+    params = {"id": ids[middle], "before": 50, "after": 50}
+    whole, meta = meta_of(session, "chunk.get", **params)
+    assert "has_more" not in meta and len(whole["before"]) + len(whole["after"]) == len(ids) - 1
+    size = len(msgspec.json.encode(whole["chunk"]))
+    part, meta = meta_of(session, "chunk.get", **params, budget_tokens=size * 4 // 3)
+    assert meta["has_more"] is True
+    assert part["chunk"] == whole["chunk"]
+    near = part["before"] + part["after"]
+    assert near and part["before"] == whole["before"][-len(part["before"]) :]
+    assert part["after"] == whole["after"][: len(part["after"])]
+    assert abs(len(part["before"]) - len(part["after"])) <= 1

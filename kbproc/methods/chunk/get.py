@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import ChunkId
 from kbproc.calls.call import Call
+from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents.chunk import ChunkView, not_found, shown
@@ -21,6 +22,7 @@ class GetChunk(PastParams, kw_only=True, frozen=True):
     id: ChunkId
     before: Neighbours = 0
     after: Neighbours = 0
+    budget_tokens: BudgetTokens | None = None
 
 
 class ChunkInContext(Struct, kw_only=True, frozen=True):
@@ -54,11 +56,16 @@ def get(call: Call, params: GetChunk) -> Reply:
         document = require(snapshot.queries, row.document_id)
         around = [shown(chunk) for chunk in snapshot.queries.chunks_of(document.id)]
         at = next(i for i, chunk in enumerate(around) if chunk.id == params.id)
+        asked = range(max(0, at - params.before), min(len(around), at + params.after + 1))
+        nearest = sorted(asked, key=lambda i: abs(i - at))
+        room = fitting(params, params.budget_tokens, [around[i] for i in nearest])
+        kept = sorted(nearest[:room])
         data = ChunkInContext(
             chunk=around[at],
-            before=around[max(0, at - params.before) : at],
-            after=around[at + 1 : at + 1 + params.after],
+            before=[around[i] for i in kept if i < at],
+            after=[around[i] for i in kept if i > at],
             title=document.title,
             total_chunks=len(around),
         )
-        return Reply(data=data, seq=snapshot.seq)
+        more = True if room < len(nearest) else None
+        return Reply(data=data, seq=snapshot.seq, has_more=more)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.calls.call import Call
+from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import entry as entries
@@ -14,6 +15,7 @@ from kbproc.documents.entry import EntryId, EntryText
 
 class GetEntry(PastParams, kw_only=True, frozen=True):
     id: EntryId
+    budget_tokens: BudgetTokens | None = None
 
 
 @method(
@@ -37,5 +39,7 @@ def get(call: Call, params: GetEntry) -> Reply:
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
         before = snapshot.queries.superseded_by([row.id])
         body = call.store.blobs.get(row.sha256).decode()
-        data = EntryText(**entry, body=body, supersedes=[one.id for one in before[:100]])
-        return Reply(data=data, seq=snapshot.seq)
+        part = cut(body, params.budget_tokens)
+        data = EntryText(**entry, body=part, supersedes=[one.id for one in before[:100]])
+        more = True if len(part) < len(body) else None
+        return Reply(data=data, seq=snapshot.seq, has_more=more)

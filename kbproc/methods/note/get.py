@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kbproc.base.params import PastParams
+import msgspec
+
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.calls.call import Call
+from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
 from kbproc.notes import note as notes
@@ -13,6 +16,7 @@ from kbproc.notes.note import AgentSlug, Note, NoteSlug
 class GetNote(PastParams, kw_only=True, frozen=True):
     agent: AgentSlug | None = None
     slug: NoteSlug
+    budget_tokens: BudgetTokens | None = None
 
 
 @method(
@@ -48,4 +52,7 @@ def _got(call: Call, params: GetNote) -> Reply:
         data = call.store.blobs.get(row.sha256)
         note = notes.whole(snapshot.queries, row, agent.slug, data)
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
-        return Reply(data=note, seq=snapshot.seq, notice=warnings)
+        part = cut(note.text, params.budget_tokens)
+        more = True if len(part) < len(note.text) else None
+        note = msgspec.structs.replace(note, text=part)
+        return Reply(data=note, seq=snapshot.seq, has_more=more, notice=warnings)

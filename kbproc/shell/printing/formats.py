@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
@@ -56,9 +57,22 @@ def write(stream: TextIO, text: str) -> None:
 
     Raises store.io for an answer that could not be written for another reason.
     """
-    try:
+    with _reported(stream):
         stream.write(text)
         stream.flush()
+
+
+def write_bytes(stream: TextIO, data: bytes) -> None:
+    """The same of bytes as they are."""
+    with _reported(stream):
+        stream.buffer.write(data)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def _reported(stream: TextIO) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         with contextlib.suppress(OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
@@ -137,11 +151,15 @@ class Output:
 
 
 class Ndjson(Output):
-    """Bare events, one a line."""
+    """Bare events, one a line; a list is an event for each of its items."""
 
     def _print_result(
         self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
     ) -> None:
+        if isinstance(result["data"], list):
+            for item in result["data"]:
+                self._line(self.out, {"type": "item", "item": item})
+            result = {**result, "data": None}
         self._line(self.out, {"type": "result", **result})
 
     def event(self, event: dict[str, Any]) -> None:

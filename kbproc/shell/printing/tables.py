@@ -116,7 +116,10 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
         yield f"Hint: {plain(meta['hint'])}"
     if "next_cursor" in meta:
         of = f" of {meta['total']}" if "total" in meta else ""
-        yield f"{meta['count']}{of} shown. For the next ones add --cursor {meta['next_cursor']}"
+        yield (
+            f"{meta['count']}{of} shown. For the next ones add --cursor {meta['next_cursor']}, "
+            "for all of them --all"
+        )
 
 
 def error_lines(data: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,73 @@
+"""Lists of many pages, an item a line, and sources as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.patience import PATIENCE
+from tests.kit.shell import Run, environment, in_process, refused
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def fill(run: Run, count: int) -> None:
+    for n in range(count):
+        code, *_ = run("doc", "create", f"--title=Title {n}", f"--text=text {n}", "--no-wait")
+        assert code == 0
+
+
+def test_all_pages(run: Run) -> None:
+    fill(run, 5)
+    code, out, _ = run("doc", "list", "--limit=2", "--all")
+    answer = json.loads(out)
+    assert (code, len({one["id"] for one in answer["data"]})) == (0, 5)
+    meta = answer["meta"]
+    assert (meta["count"], meta["total"], meta["has_more"]) == (5, 5, False)
+    assert "next_cursor" not in meta
+    assert json.loads(run("doc", "list", "--limit=2")[1])["meta"]["count"] == 2
+
+
+def test_all_means_nothing_without_pages(run: Run) -> None:
+    assert refused(run, "status", "--all")["message"] == "--all means nothing for kbproc status."
+    assert "exclude each other" in refused(run, "doc", "list", "--all", "--cursor=x")["message"]
+
+
+def test_a_list_in_ndjson_is_an_item_a_line(run: Run) -> None:
+    fill(run, 3)
+    *items, result = map(json.loads, run("doc", "list", "--format=ndjson")[1].splitlines())
+    assert [item["type"] for item in items] == ["item"] * 3
+    assert [item["item"]["title"] for item in items] == ["Title 0", "Title 1", "Title 2"]
+    assert (result["type"], result["data"], result["meta"]["count"]) == ("result", None, 3)
+
+
+def download(folder: Path, *argv: str) -> bytes:
+    """What a command writes to a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "kbproc", "doc", "download", "1", *argv],
+        env={"PATH": os.environ["PATH"], **environment(folder)},
+        cwd=folder,
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE,
+    ).stdout
+
+
+def test_a_download_to_a_pipe_is_the_source(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "all.txt").write_bytes(b"# Words\n" + b"caf\xc3\xa9 \x0c " * 200_000)
+    assert run("doc", "ingest", "all.txt", "--no-wait")[0] == 0
+    source = (tmp_path / "all.txt").read_bytes()
+    assert len(source) > 1 << 20
+    assert download(tmp_path) == source
+    assert download(tmp_path, "--offset=3", "--length=5") == source[3:8]
+    assert download(tmp_path, "--offset=3") == source[3:]
+    assert json.loads(download(tmp_path, "--format=json"))["data"]["size_bytes"] == len(source)
+    assert download(tmp_path, "--jq=.data.id") == b"1\n"
