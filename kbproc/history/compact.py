@@ -7,11 +7,8 @@ Refuses to know: how they are erased (purge.py), and who may ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kbproc.base.wording import plural
 from kbproc.documents.deletion import targets_of
-from kbproc.documents.lookup import is_purged
 from kbproc.events.upkeep import ContentForgotten
 from kbproc.history.timeline import PastRecords
 from kbproc.log.interface import Log
@@ -30,21 +27,23 @@ def compaction(here: Here, log: Log, before: str) -> Decision:
     Titles, tags, times and authors of each revision stay; `store.purge` erases those, too.
     Its data: how many contents are forgotten.
     """
-    replaced = here.queries.replaced_before(before)
-    deleted = here.queries.deleted_before(before)
-    kept = {id: revisions[-1] for id, revisions in (replaced | deleted).items()}
-    gone = _contents(replaced | deleted, _kept_by_now(here.queries, log, here.head.seq))
-    rows = [row for row in here.queries.documents_by_id(list(gone)).values() if not is_purged(row)]
-    ids = sorted(row.id for row in rows)
+    known = _kept_by_now(here.queries, log, here.head.seq)
+    kept, gone, deleted = dict[int, int](), dict[int, int](), set[int]()
+    for id, is_deleted, revisions in here.queries.contents_before(before):
+        first = revisions[-1] + is_deleted
+        if count := sum(known.get(id, 0) <= revision < first for revision in revisions):
+            kept[id], gone[id] = first, count
+            deleted |= {id} if is_deleted else set()
+    rows = sorted(here.queries.documents_by_id(list(gone)).values(), key=lambda row: row.id)
     return Decision(
-        events=[ContentForgotten(id=id, kept=kept[id]) for id in ids],
-        data=sum(gone[id] for id in ids),
-        targets=targets_of(sorted(rows, key=lambda row: row.id)),
+        events=[ContentForgotten(id=row.id, kept=kept[row.id]) for row in rows],
+        data=sum(gone.values()),
+        targets=targets_of(rows),
         changes=[
-            *_says(gone[id] for id in ids if id not in deleted),
-            *_says((gone[id] for id in ids if id in deleted), "deleted "),
+            *_says("earlier content", [gone[id] for id in gone if id not in deleted], "document"),
+            *_says("content", [gone[id] for id in deleted], "deleted document"),
         ],
-        counts={"documents": len(ids), "contents": sum(gone[id] for id in ids)},
+        counts={"documents": len(gone), "contents": sum(gone.values())},
         hint=HINT,
     )
 
@@ -59,21 +58,7 @@ def _kept_by_now(queries: Queries, log: Log, to_seq: int) -> dict[int, int]:
     return kept
 
 
-def _contents(written: dict[int, list[int]], kept: dict[int, int]) -> dict[int, int]:
-    """document id → how many of its contents go; the last of its revisions stays."""
-    counts = {
-        id: sum(revision >= kept.get(id, 0) for revision in revisions[:-1])
-        for id, revisions in written.items()
-    }
-    return {id: count for id, count in counts.items() if count}
-
-
-def _says(counts: Iterable[int], which: str = "") -> list[str]:
-    found = list(counts)
-    if not found:
+def _says(what: str, counts: list[int], whose: str) -> list[str]:
+    if not counts:
         return []
-    contents, documents = (
-        plural(sum(found), "earlier content" if not which else "content"),
-        plural(len(found), f"{which}document"),
-    )
-    return [f"forget {contents} of {documents} for good"]
+    return [f"forget {plural(sum(counts), what)} of {plural(len(counts), whose)} for good"]

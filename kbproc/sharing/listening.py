@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class Listening:
         self.lease = lease
         self._config = config
         self._looks = True  # whether the socket's file is still there
+        self._changing = threading.Lock()  # of the socket: one thread accepts, another stops it
         try:
             self._listen()
         except BaseException:
@@ -64,25 +66,29 @@ class Listening:
         import logging  # where nobody removes anything, nothing waits for it
 
         logger = logging.getLogger(__name__)
-        removed = self._socket
-        try:
-            self.lease.check()  # in the place of a store that was moved another may lie
-            self._listen()
-        except KbprocError as error:
-            logger.warning("the store's socket was removed: %s", error.message)
-            self._looks = False
-            return
-        logger.warning("the store's socket was removed: it was made again")
-        removed.close()
+        with self._changing:
+            if not self._looks:  # it was stopped meanwhile, which removes the socket, too
+                return
+            removed = self._socket
+            try:
+                self.lease.check()  # in the place of a store that was moved another may lie
+                self._listen()
+            except KbprocError as error:
+                logger.warning("the store's socket was removed: %s", error.message)
+                self._looks = False
+                return
+            logger.warning("the store's socket was removed: it was made again")
+            removed.close()
 
     def stop(self) -> None:
         """Lets nobody in any more."""
-        self._looks = False
-        if _inode(self.path) == self._inode:  # another store may lie there by now
-            self.path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with self._changing:
+            self._looks = False
+            if _inode(self.path) == self._inode:  # another store may lie there by now
+                self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
 
     def close(self) -> None:
         """Only where no store was opened under the lease, which a store closes itself."""

@@ -10,10 +10,10 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.health import doctor
 from tests.conftest import OpenSession
-from tests.history.test_purge import PURGE_POINTS, holding
 from tests.kit.corpus import answers, confirmed, fill
 from tests.kit.faults import as_killed
 from tests.kit.talk import Session
+from tests.kit.traces import PURGE_POINTS, holding
 
 GONE = ("xylophone", "first quarantine")
 LATER = "2026-02-01T00:00:00.000Z"

@@ -84,36 +84,16 @@ def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
 
 def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
     """One row of the table of events: what happened, never what it said."""
-    about, tag = event.concerns(), event.tag()
+    about = event.concerns()
+    first = (record.seq, index, record.ts, record.actor, record.method, event.tag(), about.within)
     for id in about.documents or (None,):
-        batch.event(
-            (
-                record.seq,
-                index,
-                record.ts,
-                record.actor,
-                record.method,
-                tag,
-                about.within,
-                id,
-                about.revision,
-            )
-        )
+        batch.event((*first, id, about.revision))
 
 
 def _answered(batch: Batch, record: Record) -> None:
     """What a request with the same token is answered from now on."""
     if record.token is None:
         return
+    key = (record.actor, record.method, record.token, record.params_hash, record.salt)
     result = bytes(record.result).decode()
-    batch.token(
-        (
-            record.actor,
-            record.method,
-            record.token,
-            record.params_hash,
-            record.salt,
-            record.seq,
-            None if result == "null" else result,
-        )
-    )
+    batch.token((*key, record.seq, None if result == "null" else result))

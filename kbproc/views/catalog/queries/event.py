@@ -71,25 +71,14 @@ class EventQueries(Reader):
         )
         return [row[0] for row in self._rows(sql)]
 
-    def replaced_before(self, ts: str) -> dict[int, list[int]]:
-        """document id → the revisions that wrote its content until then, the current one last.
-
-        Of those that had several contents by then.
-        """
+    def contents_before(self, ts: str) -> list[tuple[int, bool, list[int]]]:
+        """document id, whether it was deleted by then, the revisions that wrote it by then."""
         sql = (
-            "select document_id, list(revision order by revision) from events "
-            "where type = 'doc.written' and ts < ? group by document_id having count(*) > 1"
-        )
-        return dict(self._rows(sql, [ts]))
-
-    def deleted_before(self, ts: str) -> dict[int, list[int]]:
-        """The same of documents that were deleted then; all their revisions, and one to come."""
-        sql = (
-            "select d.id, list_append(list(e.revision order by e.revision), d.revision + 1) "
+            "select d.id, coalesce(d.deleted_at < ?, false), list(e.revision order by e.revision) "
             "from documents d join events e on e.document_id = d.id and e.type = 'doc.written' "
-            "where d.deleted_at < ? group by d.id, d.revision"
+            "where e.ts < ? and d.kb <> '' group by all"
         )
-        return dict(self._rows(sql, [ts]))
+        return self._rows(sql, [ts, ts])
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """The newest record under this token."""
