@@ -38,7 +38,8 @@ def instant(value: str, *, field: str) -> str:
         ) from None
 
 
-SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]$"
+# `\Z`: Python's `$` lets a newline follow. Schemas say `$`: see `published`.
+SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]\Z"
 # C0 but tab, newline and return; DEL; C1; zero-width; bidi marks, embeddings, overrides, isolates.
 FORBIDDEN_IN_NAMES = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -66,10 +67,18 @@ Metadata = Annotated[
 Instant = Annotated[
     str,
     Meta(
-        pattern=r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?$",
+        pattern=r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?\Z",
         description="RFC 3339 time or date; UTC unless it says otherwise",
     ),
 ]
+
+
+def published(pattern: str) -> str:
+    """A pattern of ours as ECMA-262 writes it: JSON Schema's `$` is the very end, and no `\\Z` is.
+
+    msgspec lets `extra_json_schema` take no pattern's place.
+    """
+    return pattern[:-2] + "$" if pattern.endswith(r"\Z") else pattern
 
 
 def clean_name(value: str, *, field: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, UnsetType
 
 from kbproc.base.params import DestructiveParams, LeanParams
+from kbproc.base.values import published
 from kbproc.settings.config import DEFAULT_KB, FORMATS, LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def _narrowed(shape: _Shape, metas: list[Meta]) -> _Shape:
     for meta in metas:
         told = {
             "help": meta.description,
-            "pattern": meta.pattern,
+            "pattern": meta.pattern and published(meta.pattern),
             "minimum": meta.ge,
             "maximum": meta.le,
             "min_length": meta.min_length,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import SLUG
+from kbproc.base.values import SLUG, published
 from kbproc.settings import config as settings
 from kbproc.settings import profiles, toml
 from kbproc.settings.config import DEFAULT, Config
@@ -41,7 +41,7 @@ def save(parsed: Parsed, options: Options) -> Result:
         raise usage_error(
             f"{name!r} is no name for a profile: 2 to 64 lower-case letters, digits and hyphens.",
             "NAME",
-            detail={"pattern": SLUG},
+            detail={"pattern": published(SLUG)},
         )
     kept = _flags_given(parsed, options)
     if not kept:

@@ -7,14 +7,14 @@ Refuses to know: where the generated files lie, pipes, and what is checked when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from kbproc.base.errors import ERRORS
-from kbproc.base.values import LEARNING
+from kbproc.base.values import LEARNING, published
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Meta
 from kbproc.calls.schemas import answers
@@ -66,7 +66,21 @@ def _learnt(*kinds: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Each type's schema; those of Structs are references to the definitions."""
     with LEARNING:
         found, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for schema in _within([found, components]):
+        if isinstance(schema.get("pattern"), str):  # else a member that is called so
+            schema["pattern"] = published(schema["pattern"])
     return list(found), components
+
+
+def _within(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in it, itself included."""
+    if isinstance(value, dict):
+        yield value
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for part in value:
+        yield from _within(part)
 
 
 def _name_in(reference: dict[str, Any]) -> str:

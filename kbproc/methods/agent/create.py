@@ -6,7 +6,6 @@ from kbproc.agents import agent
 from kbproc.agents import folder as folder_
 from kbproc.agents.agent import Agent
 from kbproc.base.params import WriteParams
-from kbproc.base.values import clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.events.agent import AgentWritten
@@ -47,7 +46,6 @@ class CreateAgent(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def create(call: Call, params: CreateAgent) -> Decide:
-    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     agent.check_slug(params.slug, call.peer.actor)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     peer = call.peer

@@ -49,7 +49,6 @@ def _check_sight(call: Call, slug: str) -> None:
     ],
 )
 def create(call: Call, params: CreateKb) -> Decide:
-    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     name = clean_name(params.name or params.slug, field="$.params.name")
 
     def decide(here: Here) -> Decision:

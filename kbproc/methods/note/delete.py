@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kbproc.base.params import DestructiveParams
-from kbproc.base.values import clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.notes import note
@@ -37,7 +36,6 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
     ],
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
-    clean_name(params.slug, field="$.params.slug")
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     books = call.library.notebooks  # a dry run records nothing that was done by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)

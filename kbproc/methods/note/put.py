@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from kbproc.base.params import WriteParams
-from kbproc.base.values import clean_name
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.notes import note
@@ -53,7 +52,6 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def put_note(call: Call, params: PutNote) -> Decide:
-    clean_name(params.slug, field="$.params.slug")  # the pattern's $ lets a newline follow
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     data = note.bytes_of(params.text)
     books = call.library.notebooks  # a dry run records nothing that was done by hand
