@@ -58,6 +58,7 @@ class Method(Struct, frozen=True, kw_only=True):
     whole: bool
     more_scopes: tuple[str, ...]
     plan: Callable[..., Decide] | None
+    looks_first: bool
     shown: Shown | None
 
     @property
@@ -105,6 +106,7 @@ def method(
     whole: bool | None = None,
     more_scopes: Iterable[str] = (),
     plan: Callable[..., Decide] | None = None,
+    looks_first: bool = False,
     item: Any = None,
     shown: Shown | None = None,
 ) -> Callable[[F], F]:
@@ -119,8 +121,9 @@ def method(
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
     call it; `more_scopes` allow more within it. `own_scope`: all that an agent needs for what
     is its own; the handler looks whether it is. `result`: a type, or a tuple of those that its
-    data may have. `item`: the type of one item of its stream. `shown`: what people see of the
-    result, if not simply all of it.
+    data may have. `item`: the type of one item of its stream. `looks_first`: the handler of a
+    short write reads the state before it has its turn, so that it waits for all writes that the
+    same client has sent before. `shown`: what people see of the result, if not simply all of it.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -146,6 +149,7 @@ def method(
         "whole": scope == "admin" if whole is None else whole,
         "more_scopes": tuple(more_scopes),
         "plan": plan,
+        "looks_first": looks_first,
         "shown": shown,
     }
 

@@ -183,6 +183,8 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
         sight=call.sight,
         begin=call.begin_turn,
     )
+    if call.sight is None:  # what an agent sees depends on what its earlier writes have left
+        request = msgspec.structs.replace(request, queued=call.queued)
     if method.plan is None:
         return reply_of(pipeline.write(call.store, request, method.handler(call, params)))
     if params.dry_run:

@@ -71,7 +71,8 @@ Decide = Callable[[Here], Decision]
 class Request(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
-    `begin` is called when it has its turn in the lane; it raises if nobody waits any more.
+    `queued` is called when it has its place in the lane, `begin` when it has its turn, which
+    raises if nobody waits any more.
     """
 
     method: str
@@ -80,6 +81,7 @@ class Request(Struct, frozen=True, kw_only=True):
     destructive: bool
     now: str
     sight: Sight | None = None
+    queued: Callable[[], None] = lambda: None
     begin: Callable[[], None] = lambda: None
 
     @property

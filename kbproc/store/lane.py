@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def nothing() -> None:
+    """Whoever asked needs not know."""
+
+
 class Lane:
     """What a writer may use while it decides: the newest state, and `append`."""
 
@@ -127,24 +131,28 @@ class Turns:
         """How many writes wait for the lane."""
         return len(self._queue)
 
-    def take(self, work: Callable[[Lane], T]) -> T:
-        """Raises whatever `work` raised, or what `run` raised."""
+    def take(self, work: Callable[[Lane], T], queued: Callable[[], None] = nothing) -> T:
+        """`queued` is called once nobody who comes later can come before it.
+
+        Raises whatever `work` raised, or what `run` raised.
+        """
         ticket = Ticket(work)
         if self.lane.is_mine:  # nobody else could work for it
             self._work([ticket])
         else:
-            self._wait(ticket)
+            self._wait(ticket, queued)
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[return-value]
 
-    def _wait(self, ticket: Ticket[Any]) -> None:
+    def _wait(self, ticket: Ticket[Any], queued: Callable[[], None]) -> None:
         """Until it is done, by whoever works for all, which may be this thread."""
         with self._changing:
             self._queue.append(ticket)
             if not self._is_led:
                 self._is_led = True
                 ticket.woken.set()
+        queued()
         try:
             ticket.woken.wait()
         except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone

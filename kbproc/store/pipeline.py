@@ -57,12 +57,14 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
         seq = _append(lane, request, decision.events, {"data": decision.data})
         return Outcome(data=decision.data, seq=seq)
 
+    again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
+    if again is None:
+        return store.commit(turn, request.queued)
     while True:
         try:
             return store.commit(turn)
         except KbprocError as error:
-            again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
-            if again is None or not again(error):
+            if not again(error):
                 raise
 
 

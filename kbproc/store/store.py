@@ -30,7 +30,7 @@ from kbproc.store import folder as readonly
 from kbproc.store import follow
 from kbproc.store.folder import read_settings
 from kbproc.store.front import Front
-from kbproc.store.lane import Lane, T, Ticket, Turns, birth, take_turn
+from kbproc.store.lane import Lane, T, Ticket, Turns, birth, nothing, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
@@ -179,13 +179,14 @@ class Store(Front):
 
     # ------------------------------------------------------------------ writing
 
-    def commit(self, work: Callable[[Lane], T]) -> T:
+    def commit(self, work: Callable[[Lane], T], queued: Callable[[], None] = nothing) -> T:
         """Runs `work` in the lane and returns once what it appended is durable and shown.
 
-        Writers that arrive meanwhile share the next fsync. Raises whatever
-        `work` raised, or store.io with nothing of it kept.
+        Writers that arrive meanwhile share the next fsync. `queued` is called once what is
+        committed later comes after it. Raises whatever `work` raised, or store.io with nothing
+        of it kept.
         """
-        return self.turns.take(work)
+        return self.turns.take(work, queued)
 
     def check_writable(self) -> None:
         """Raises store.io for a store that is only read or not its own any more.

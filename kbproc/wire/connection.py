@@ -25,7 +25,7 @@ from kbproc.wire.batch import Batch
 from kbproc.wire.in_flight import InFlight, Opening, Respond
 from kbproc.wire.lines import Lines, Stop, size_skipped
 from kbproc.wire.outbox import Outbox
-from kbproc.wire.pool import Pool
+from kbproc.wire.pool import InTurn, Pool
 from kbproc.wire.service import Service
 
 DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
@@ -55,7 +55,7 @@ class Connection:
         self._refusing = False
         self._in_flight: dict[messages.Id | InFlight, InFlight] = {}
         self._unanswered = 0
-        self._writer = Pool(1)  # one thread: short writes commit in arrival order
+        self._writers = InTurn(self.max_in_flight)  # short writes commit in arrival order
         # Its own: streams that wait for a client to read must not hold up another's.
         self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
@@ -152,13 +152,18 @@ class Connection:
     # -------------------------------------------------- what a request in flight asks for
 
     def call(
-        self, emit: Emit, cancelled: Callable[[], bool], begin_turn: Callable[[], None]
+        self,
+        emit: Emit,
+        cancelled: Callable[[], bool],
+        queued: Callable[[], None],
+        begin_turn: Callable[[], None],
     ) -> Call:
         """What a method may use while it answers one of this client's requests."""
         return self.service.call(
             self.peer,
             emit,
             cancelled,
+            queued=queued,
             begin_turn=begin_turn,
             crowded=self._is_crowded,
             max_line_bytes=self.wire.max_line_bytes,
@@ -175,7 +180,7 @@ class Connection:
         elif method.streams:
             self._streams.submit(job)
         else:
-            self._writer.submit(job)
+            self._writers.submit(job, request)
 
     def park(self, request: InFlight, timeout_ms: int | None) -> None:
         self.service.parking.add(request, timeout_ms)
@@ -208,7 +213,7 @@ class Connection:
             self.opening.give_up()
             self._cancel_all()
             self.wait_until_idle(1.0)
-        self._writer.close()
+        self._writers.close()
         self._streams.close()
         self.outbox.flush(timeout_s if in_time else 0.0)
 

@@ -66,7 +66,11 @@ class Client(Protocol):
         ...
 
     def call(
-        self, emit: Emit, cancelled: Callable[[], bool], begin_turn: Callable[[], None]
+        self,
+        emit: Emit,
+        cancelled: Callable[[], bool],
+        queued: Callable[[], None],
+        begin_turn: Callable[[], None],
     ) -> Call:
         """What a method may use while it answers one of the client's requests."""
         ...
@@ -107,7 +111,8 @@ class InFlight:
         self.id = id
         self.key: messages.Id | InFlight = self if id is None else id
         self.method = message.method
-        self._call = client.call(self._emit, self.is_cancelled, self._begin_turn)
+        self.let_next: Callable[[], None] = lambda: None  # what comes after it may begin
+        self._call = client.call(self._emit, self.is_cancelled, self._queued, self._begin_turn)
         self.timeout_ms = timeout_of(message.params)
         self._arrived = self._call.host.monotonic_ms()
         self._stream: Stream | None = None
@@ -120,6 +125,12 @@ class InFlight:
                 crowded=self._is_crowded,
                 wait=self._wait_for_room,
             )
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether its answer is made from what its client's earlier writes have left."""
+        method = self._call.registry.methods.get(self.method)
+        return method is not None and method.looks_first
 
     @property
     def is_parked(self) -> bool:
@@ -146,6 +157,9 @@ class InFlight:
             if self._works:
                 return
         self._fail(late(self.method, self.timeout_ms))
+
+    def _queued(self) -> None:
+        self.let_next()
 
     def _begin_turn(self) -> None:
         """From here on a short write is done. Raises operation.timeout if it is too late."""

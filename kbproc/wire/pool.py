@@ -1,6 +1,6 @@
 """Threads that run requests.
 
-Owns: how many threads there are, when one is started, and ending them.
+Owns: how many threads there are, when one is started, what runs after what, and ending them.
 Refuses to know: what the threads run.
 """
 
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
+from typing import Protocol
 
 
 class Pool:
@@ -40,3 +43,66 @@ class Pool:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class Ordered(Protocol):
+    """What runs a job in its turn."""
+
+    let_next: Callable[[], None]  # set before the job runs, which may call it
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether all that came before must have ended, not only begun."""
+        ...
+
+
+class InTurn:
+    """Jobs that begin in the order they came, each once the one before has let it or ended."""
+
+    def __init__(self, size: int) -> None:
+        """`size`: most jobs that run at the same time."""
+        self._pool = Pool(size)
+        self._waiting: deque[tuple[Callable[[], None], Ordered]] = deque()
+        self._running = 0
+        self._is_held = False  # the last that began has not let the next
+        self._changing = threading.Lock()
+
+    def submit(self, job: Callable[[], None], order: Ordered) -> None:
+        with self._changing:
+            self._waiting.append((job, order))
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        if self._is_held or not self._waiting:
+            return
+        job, order = self._waiting[0]
+        if self._running and order.looks_first:
+            return
+        self._waiting.popleft()
+        self._running += 1
+        self._is_held = True
+        self._pool.submit(partial(self._run, job, order))
+
+    def _run(self, job: Callable[[], None], order: Ordered) -> None:
+        has_let = False
+
+        def let_next() -> None:
+            nonlocal has_let
+            with self._changing:
+                if not has_let:
+                    has_let = True
+                    self._is_held = False
+                    self._begin_next()
+
+        order.let_next = let_next
+        try:
+            job()
+        finally:
+            let_next()
+            with self._changing:
+                self._running -= 1
+                self._begin_next()
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Ends the threads once they have done what was submitted, as far as time allows."""
+        self._pool.close(timeout_s)

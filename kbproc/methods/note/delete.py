@@ -19,6 +19,7 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "note.delete",
     kind="destructive",
+    looks_first=True,
     own_scope="note:write",
     params=DeleteNote,
     result=DeletedNote,

@@ -35,6 +35,7 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
 @method(
     "note.put",
     kind="write",
+    looks_first=True,
     idempotent=True,
     params=PutNote,
     result=NoteInfo,
