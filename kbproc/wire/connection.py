@@ -180,7 +180,7 @@ class Connection:
         elif method.streams:
             self._streams.submit(job)
         else:
-            self._writers.submit(job, request)
+            self._writers.submit(job, request, looks_first=method.looks_first)
 
     def park(self, request: InFlight, timeout_ms: int | None) -> None:
         self.service.parking.add(request, timeout_ms)

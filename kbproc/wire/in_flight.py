@@ -112,6 +112,7 @@ class InFlight:
         self.key: messages.Id | InFlight = self if id is None else id
         self.method = message.method
         self.let_next: Callable[[], None] = lambda: None  # what comes after it may begin
+        self.wait_for_those_before: Callable[[], object] = lambda: None
         self._call = client.call(self._emit, self.is_cancelled, self._queued, self._begin_turn)
         self.timeout_ms = timeout_of(message.params)
         self._arrived = self._call.host.monotonic_ms()
@@ -125,12 +126,6 @@ class InFlight:
                 crowded=self._is_crowded,
                 wait=self._wait_for_room,
             )
-
-    @property
-    def looks_first(self) -> bool:
-        """Whether its answer is made from what its client's earlier writes have left."""
-        method = self._call.registry.methods.get(self.method)
-        return method is not None and method.looks_first
 
     @property
     def is_parked(self) -> bool:
@@ -188,10 +183,12 @@ class InFlight:
         try:
             reached = step()
         except KbprocError as error:
+            self.wait_for_those_before()
             self._fail(error)
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             self._fail(messages.unexpected(error))
         else:
+            self.wait_for_those_before()
             if isinstance(reached, Parked):
                 self._parked = reached
                 since = self._call.host.monotonic_ms() - self._arrived
@@ -229,7 +226,8 @@ class InFlight:
             return True
         try:
             self._check_still_wanted(parked.detail())
-            if self._is_ready(parked):
+            unread = parked.tail is not None and self._is_crowded()
+            if not unread and parked.ready():  # a stream is not even asked while nobody reads it
                 self._resume(parked.resume)
                 return True
             if expired:
@@ -249,12 +247,6 @@ class InFlight:
                 "operation.cancelled", "The connection ended meanwhile.", detail=detail
             )
         self._call.check_cancelled(**detail)
-
-    def _is_ready(self, parked: Parked) -> bool:
-        """A stream is not even asked while its client doesn't read."""
-        if parked.tail is not None and self._is_crowded():
-            return False
-        return parked.ready()
 
     def _resume(self, step: Step) -> None:
         self._parked = None

@@ -48,42 +48,48 @@ class Pool:
 class Ordered(Protocol):
     """What runs a job in its turn."""
 
-    let_next: Callable[[], None]  # set before the job runs, which may call it
-
-    @property
-    def looks_first(self) -> bool:
-        """Whether all that came before must have ended, not only begun."""
-        ...
+    # Set before the job runs, which may call them.
+    let_next: Callable[[], None]
+    wait_for_those_before: Callable[[], object]
 
 
 class InTurn:
-    """Jobs that begin in the order they came, each once the one before has let it or ended."""
+    """Jobs that begin in the order they came, each once the one before has let it or ended.
+
+    They end in that order, too, if each waits for those before it where it answers.
+    """
 
     def __init__(self, size: int) -> None:
         """`size`: most jobs that run at the same time."""
         self._pool = Pool(size)
-        self._waiting: deque[tuple[Callable[[], None], Ordered]] = deque()
+        self._waiting: deque[tuple[Callable[[], None], Ordered, bool]] = deque()
         self._running = 0
         self._is_held = False  # the last that began has not let the next
+        self._last = threading.Event()  # whether the last that began has ended
+        self._last.set()
         self._changing = threading.Lock()
 
-    def submit(self, job: Callable[[], None], order: Ordered) -> None:
+    def submit(self, job: Callable[[], None], order: Ordered, *, looks_first: bool) -> None:
+        """`looks_first`: all that came before must have ended, not only begun."""
         with self._changing:
-            self._waiting.append((job, order))
+            self._waiting.append((job, order, looks_first))
             self._begin_next()
 
     def _begin_next(self) -> None:
         if self._is_held or not self._waiting:
             return
-        job, order = self._waiting[0]
-        if self._running and order.looks_first:
+        job, order, looks_first = self._waiting[0]
+        if self._running and looks_first:
             return
         self._waiting.popleft()
         self._running += 1
         self._is_held = True
-        self._pool.submit(partial(self._run, job, order))
+        ended, before = threading.Event(), self._last
+        self._last = ended
+        order.wait_for_those_before = before.wait
+        self._pool.submit(partial(self._run, job, order, ended))
 
-    def _run(self, job: Callable[[], None], order: Ordered) -> None:
+    def _run(self, job: Callable[[], None], order: Ordered, ended: threading.Event) -> None:
         has_let = False
 
         def let_next() -> None:
@@ -98,6 +104,7 @@ class InTurn:
         try:
             job()
         finally:
+            ended.set()
             let_next()
             with self._changing:
                 self._running -= 1

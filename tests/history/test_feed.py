@@ -581,13 +581,13 @@ def test_the_clients_end_ends_it_at_once(tmp_path: Path) -> None:
 def test_it_takes_no_place(open_session: OpenSession) -> None:
     session = ready(open_session(max_in_flight=1))
     client = Client(session)
+    threads = threading.active_count()
     for id in range(30):
         client.send(id, "events.subscribe", after_seq=0)
         until(lambda: client.connection.waiting > id, "it to wait")  # noqa: B023  now
-    threads = threading.active_count()
     while "result" not in client.message():
         client.send("ping", "ping")
-    assert threading.active_count() <= threads + 1
+    assert threading.active_count() < threads + 15, "far from one each"
     client.connection.end(PATIENCE)
 
 

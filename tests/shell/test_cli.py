@@ -147,7 +147,9 @@ def test_tables_fit_a_terminal(run: Run, tmp_path: Path) -> None:
 def test_next_page_is_told(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     _, _, err = run("list", "--limit", "1", "--format", "text")
-    cursor = re.fullmatch(r"1 of 2 shown\. For the next ones add --cursor (\S+)\n", err)
+    cursor = re.fullmatch(
+        r"1 of 2 shown\. For the next ones add --cursor (\S+), for all of them --all\n", err
+    )
     assert cursor is not None
     _, out, err = run("list", "--cursor", cursor[1], "--jq", ".data[].id")
     assert (out, err) == ("2\n", "")

@@ -46,6 +46,7 @@ def create(id: int, **more: Any) -> bytes:
 
 
 def answers(session: Session, count: int) -> dict[int, Any]:
+    """By id, in the order in which they came."""
     found = {}
     while len(found) < count:
         message = parsed(session.receive())
@@ -65,6 +66,7 @@ def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
     disk.let_go()
     found = answers(session, 41)
     assert disk.syncs == 2
+    assert list(found) == list(range(41)), "they are answered in their order, too"
     assert [found[id]["result"]["data"]["id"] for id in range(41)] == list(range(1, 42))
 
 

@@ -54,8 +54,8 @@ def plan(call: Call, params: Compact) -> Decide:
     "never done unasked.",
     positional=["before"],
     examples=[
-        Example(params={"before": "2026-01-01T00:00:00Z"}, what="without approval", exit=10),
-        Example(params={"before": "2026-01-01T00:00:00Z", "dry_run": True}, what="only the plan"),
+        Example(params={"before": "2026-06-30", "dry_run": True}, what="only the plan"),
+        Example(params={"before": "yesterday"}, what="no date", exit=1),
     ],
 )
 def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
