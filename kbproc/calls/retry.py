@@ -85,7 +85,10 @@ def _corrected(error: KbprocError, method: Method, params: Params) -> Params | N
     if error.field is None or not error.field.startswith(_PARAMS) or not error.valid_values:
         return None
     corrected = copy.deepcopy(params)
-    *way, last = _STEPS.findall(error.field.removeprefix(_PARAMS))
+    steps = _STEPS.findall(error.field.removeprefix(_PARAMS))
+    if not steps:  # a member with no name, or none but dots
+        return None
+    *way, last = steps
     holder: Any = corrected
     for step in way:
         holder = _member(holder, step)

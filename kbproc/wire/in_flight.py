@@ -255,17 +255,27 @@ class InFlight:
     # ----------------------------------------------------------------------- the answer
 
     def _succeed(self, answer: Answer) -> None:
-        line = None
-        if self.id is not None:
-            method = self._call.registry.methods[self.method]
-            line = self._client.wire.result(self.id, method, answer)
-        self._answer(line)
+        method = self._call.registry.methods[self.method]
+        self._answer(self._line(lambda id: self._client.wire.result(id, method, answer)))
 
     def _fail(self, error: KbprocError) -> None:
         if error.type == "operation.cancelled" and self._is_expired and not self._cancelled:
             error = late(self.method, self.timeout_ms, **error.detail)
-        led_on(error, self._call.registry, self.method, self._message.params)
-        self._answer(None if self.id is None else self._client.wire.error(self.id, error))
+        self._answer(self._line(lambda id: self._client.wire.error(id, self._led_on(error))))
+
+    def _led_on(self, error: KbprocError) -> KbprocError:
+        return led_on(error, self._call.registry, self.method, self._message.params)
+
+    def _line(self, made: Callable[[messages.Id], bytes]) -> bytes | None:
+        """The response; None for a notification. An answer that can't be made is told, too:
+        else nobody would answer, and the thread, a connection's only one for writes, would end.
+        """
+        if self.id is None:
+            return None
+        try:
+            return made(self.id)
+        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
+            return self._client.wire.error(self.id, messages.unexpected(error))
 
     def _answer(self, line: bytes | None) -> None:
         """Once: what comes of a request whose time was up is dropped."""

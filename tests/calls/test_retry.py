@@ -56,6 +56,8 @@ def test_what_was_meant_is_the_retry(session: Session, method: str, params: Any)
         ("kb.get", {"slug": "xyzzy"}),
         ("kb.get", {}),
         ("search", {"query": "x", "limit": 0}),
+        ("search", {"query": "x", "": 1}),
+        ("kb.create", {"slug": "ab", ".[]": 1}),
         ("model.use", {"name": "x", "knid": "hash", "api_key": "k"}),
     ],
 )

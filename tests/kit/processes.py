@@ -98,7 +98,7 @@ class Client:
     def create(self, title: str, /, **params: Any) -> int:
         return self.start("doc.create", title=title, text=f"words of {title}", **params)
 
-    def cancel(self, id: int) -> None:
+    def cancel(self, id: int | str) -> None:
         self.send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}})
 
     # -------------------------------------------------------------- hearing

@@ -23,6 +23,7 @@ from kbproc.calls.schemas import check, schema
 from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES, Config
 from kbproc.sharing.serve import first_line
+from kbproc.wire import in_flight
 from kbproc.wire.connection import Connection, serve_lines
 from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
@@ -279,6 +280,22 @@ def test_an_id_in_flight_is_refused_and_free_afterwards(shared: Session) -> None
     assert json.loads(shared.receive())["error"]["data"]["type"] == "operation.cancelled"
     (answer,) = answer_to(shared, as_bytes(request(1, "ping")))
     assert "result" in answer
+
+
+def test_a_failure_that_can_not_be_told_is_answered(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the thread goes on: writes have no other."""
+
+    def broken(*_: Any) -> None:
+        raise ValueError("not enough values to unpack")
+
+    session = open_session()
+    with monkeypatch.context() as patch:
+        patch.setattr(in_flight, "led_on", broken)
+        for method in ("kb.get", "kb.create", "doctor"):
+            assert session.error(method, x=1)["type"] == "internal.error"
+    assert session.data("kb.create", slug="next")["slug"] == "next"
 
 
 def test_waiting_requests_take_no_place(open_session: OpenSession) -> None:
