@@ -255,27 +255,18 @@ class InFlight:
     # ----------------------------------------------------------------------- the answer
 
     def _succeed(self, answer: Answer) -> None:
-        method = self._call.registry.methods[self.method]
-        self._answer(self._line(lambda id: self._client.wire.result(id, method, answer)))
+        wire, method = self._client.wire, self._call.registry.methods[self.method]
+        self._answer(_line(wire, self.id, lambda id: wire.result(id, method, answer)))
 
     def _fail(self, error: KbprocError) -> None:
         if error.type == "operation.cancelled" and self._is_expired and not self._cancelled:
             error = late(self.method, self.timeout_ms, **error.detail)
-        self._answer(self._line(lambda id: self._client.wire.error(id, self._led_on(error))))
+        wire, registry, params = self._client.wire, self._call.registry, self._message.params
 
-    def _led_on(self, error: KbprocError) -> KbprocError:
-        return led_on(error, self._call.registry, self.method, self._message.params)
+        def told(id: messages.Id) -> bytes:
+            return wire.error(id, led_on(error, registry, self.method, params))
 
-    def _line(self, made: Callable[[messages.Id], bytes]) -> bytes | None:
-        """The response; None for a notification. An answer that can't be made is told, too:
-        else nobody would answer, and the thread, a connection's only one for writes, would end.
-        """
-        if self.id is None:
-            return None
-        try:
-            return made(self.id)
-        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
-            return self._client.wire.error(self.id, messages.unexpected(error))
+        self._answer(_line(wire, self.id, told))
 
     def _answer(self, line: bytes | None) -> None:
         """Once: what comes of a request whose time was up is dropped."""
@@ -284,6 +275,22 @@ class InFlight:
                 return
             self._is_answered = True
         self._client.answer(self, line)
+
+
+def _line(
+    wire: messages.Wire, id: messages.Id | None, made: Callable[[messages.Id], bytes]
+) -> bytes | None:
+    """The response; None for a notification.
+
+    An answer that can't be made is told, too: else nobody would answer, and the thread, a
+    connection's only one for writes, would end.
+    """
+    if id is None:
+        return None
+    try:
+        return made(id)
+    except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
+        return wire.error(id, messages.unexpected(error))
 
 
 def _left(timeout_ms: int | None, since: float) -> int | None:
