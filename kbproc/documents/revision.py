@@ -158,7 +158,7 @@ def changed(
             source_id=row.source_id,
         )
         status = model.status_when_new
-        return event, document_after(event, created_at=row.created_at, now=here.now, status=status)
+        return event, document_after(event, created_at=row.created_at, now=here.ts, status=status)
     change = DocChanged(
         id=row.id,
         revision=row.revision + 1,
@@ -172,6 +172,6 @@ def changed(
         tags=new_tags,
         metadata=new_metadata,
         revision=change.revision,
-        updated_at=here.now,
+        updated_at=here.ts,
     )
     return change, made

@@ -23,6 +23,7 @@ from kbproc.health import salvage
 from kbproc.health.salvage import Damage
 from kbproc.log.record import START, Position
 from kbproc.store.folder import require_store
+from kbproc.store.lane import ahead
 from kbproc.store.store import Store
 from kbproc.views import soundness
 from kbproc.views.catalog.filters import DocumentFilter
@@ -100,6 +101,7 @@ def examine(
     yield _finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
+    yield from _clock(store, host)
     yield _blobs(store, deep)
     yield from _views(store, deep)
     yield from _pack(store)
@@ -188,6 +190,18 @@ def _log(store: Store) -> Found:
             "computer; store.export and store.import carry it to another.",
         )
     return _finding("log", "pass", said)
+
+
+def _clock(store: Store, host: Host) -> Iterator[Found]:
+    """Told only if there is anything to tell."""
+    if dated := ahead(store.published.head.ts, host.now()):
+        yield _finding(
+            "clock",
+            "warn",
+            dated,
+            "Set this machine's clock if it is wrong. Else nothing is to do: expiry goes by this "
+            "clock, and dates are right again once it has passed that date.",
+        )
 
 
 def _what_of_the_log(store: Store, message: str) -> str:

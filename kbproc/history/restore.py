@@ -74,7 +74,7 @@ def restore(
     coming = [back for back in returns if events[back.row.id]]
     _require_room(here.queries, coming)
     status = model.status_when_new
-    made = [_made(back.row, back.wanted, here.now, status) for back in coming if back.wanted]
+    made = [_made(back.row, back.wanted, here.ts, status) for back in coming if back.wanted]
     return Decision(
         events=[event for back in coming for event in events[back.row.id]],
         data=Restored(

@@ -290,6 +290,7 @@ def _vectors_at(
 def resolve(store: SeenStore, as_of: int | str, now: str) -> tuple[int, str]:
     """The position that is meant, and the moment at which it was the present.
 
+    That moment is never later than `now`, the host's clock, whatever a record is dated.
     Raises input.invalid_params for what has not happened yet.
     """
     from kbproc.base.values import instant
@@ -298,11 +299,11 @@ def resolve(store: SeenStore, as_of: int | str, now: str) -> tuple[int, str]:
         if isinstance(as_of, int):
             if as_of > snapshot.seq:
                 raise _future(f"The log ends at {snapshot.seq}, before {as_of}.")
-            return as_of, snapshot.queries.ts_of(as_of)
+            return as_of, min(snapshot.queries.ts_of(as_of), now)
         moment = instant(as_of, field="$.params.as_of")
         if moment > max(now, snapshot.published.head.ts):
             raise _future(f"{moment} has not come yet; it is {now}.")
-        return snapshot.queries.seq_at(moment), moment
+        return snapshot.queries.seq_at(moment), min(moment, now)
 
 
 def _future(message: str) -> KbprocError:

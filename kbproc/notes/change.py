@@ -179,7 +179,7 @@ class Put(_Change):
         verb = "create" if row is None else "replace"
         return Decision(
             events=[event],
-            data=self._made(event, here.now),
+            data=self._made(event, here.ts),
             targets=[] if row is None else [self._target(row)],
             changes=self._changes(f"{verb} the note {self.slug} of {self.agent}: “{event.title}”"),
             effect=lambda: self._write(here, known),

@@ -32,11 +32,16 @@ class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Here:
-    """The state that a decision is made from."""
+    """The state that a decision is made from.
+
+    `now` is the host's clock, by which expiry is judged. `ts` is the date that a record
+    written here gets: later than `now` where an earlier one was dated by a wrong clock.
+    """
 
     def __init__(self, queries: Queries, now: str, head: Head) -> None:
         self.queries = queries
         self.now = now
+        self.ts = max(now, head.ts)
         self.head = head
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from kbproc.base.host import Host
+from kbproc.base.wording import plural
 from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
@@ -34,14 +36,18 @@ def nothing() -> None:
 
 
 class Lane:
-    """What a writer may use while it decides: the newest state, and `append`."""
+    """What a writer may use while it decides: the newest state, and `append`.
+
+    `now` is the host's clock; `ts` dates what is appended, and never goes back.
+    """
 
     def __init__(self, host: Host, batch: Batch, catalog: Catalog) -> None:
         self._host = host
         self._batch = batch
         self._catalog = catalog
         self.queries: Queries = Queries(catalog.writer)
-        self.now = max(host.now(), batch.last_ts)
+        self.now = host.now()
+        self.ts = max(self.now, batch.last_ts)
         self.head: Head = self.queries.head()
 
     @property
@@ -62,7 +68,7 @@ class Lane:
         """One record, folded in at once; returns its seq. Durable when the lane is left."""
         salt = self._host.salt()
         draft = Draft(
-            ts=self.now,
+            ts=self.ts,
             actor=actor,
             method=method,
             salt=salt,
@@ -207,6 +213,19 @@ def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
         if lane.position != before:
             raise
         ticket.error = error
+
+
+def ahead(ts: str, now: str) -> str | None:
+    """What to say of a record that is dated more than a day after the host's clock."""
+    if ts <= now:  # told with every answer, so the common case is quick
+        return None
+    by = datetime.fromisoformat(ts) - datetime.fromisoformat(now)
+    if by <= timedelta(days=1):
+        return None
+    return (
+        f"The log's last record is dated {ts}, {plural(by.days, 'day')} ahead of this machine's "
+        "clock: a clock was wrong then, or is now. Records written meanwhile get that date, too."
+    )
 
 
 def birth(lane: Lane) -> None:

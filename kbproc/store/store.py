@@ -30,7 +30,7 @@ from kbproc.store import folder as readonly
 from kbproc.store import follow
 from kbproc.store.folder import read_settings
 from kbproc.store.front import Front
-from kbproc.store.lane import Lane, T, Ticket, Turns, birth, nothing, take_turn
+from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, nothing, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
@@ -210,6 +210,8 @@ class Store(Front):
                 f"The store's log folder holds what is no part of the log and is left alone: "
                 f"{few(strangers)}. Two computers can't share a store through synchronised files."
             )
+        if dated := ahead(self.published.head.ts, self.host.now()):
+            told.append(dated)
         return told
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:

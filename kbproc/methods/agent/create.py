@@ -63,7 +63,7 @@ def create(call: Call, params: CreateAgent) -> Decide:
             quotas={} if params.quotas is None else params.quotas.given(),
             instructions=params.instructions or "",
         )
-        row = agent.row_of(event, created_at=here.now, now=here.now)
+        row = agent.row_of(event, created_at=here.ts, now=here.ts)
         made = agent.agent_of(call.store, row)
         return Decision(
             events=[event],

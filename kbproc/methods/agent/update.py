@@ -68,7 +68,7 @@ def update(call: Call, params: UpdateAgent) -> Decide:
         row = agent.require(here.queries, params.slug)
         agent.check_revision(row, params.expected_revision)
         event = _changed(call, here.queries, row, params, scopes=scopes, folder=folder)
-        new = agent.row_of(event, created_at=row.created_at, now=here.now)
+        new = agent.row_of(event, created_at=row.created_at, now=here.ts)
         moved = new.folder != row.folder
         return Decision(
             events=[event],

@@ -79,7 +79,7 @@ def create(call: Call, params: Create) -> Decide:
             source_id=params.source_id,
         )
         status = call.store.model.status_when_new
-        made = revision.document_after(event, created_at=here.now, now=here.now, status=status)
+        made = revision.document_after(event, created_at=here.ts, now=here.ts, status=status)
         size = f"{plural(made.chunk_count, 'chunk')}, {plural(made.size_bytes, 'byte')}"
         return Decision(
             events=[event], data=made, changes=[f"add “{made.title}” to {made.kb}: {size}"]

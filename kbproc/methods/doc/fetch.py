@@ -112,9 +112,9 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
             metadata=revision.metadata_of(content, existing, params.metadata),
             url=params.url,
         )
-        created = existing.created_at if existing else here.now
+        created = existing.created_at if existing else here.ts
         status = call.store.model.status_when_new
-        made = revision.document_after(event, created_at=created, now=here.now, status=status)
+        made = revision.document_after(event, created_at=created, now=here.ts, status=status)
         return Decision(events=[event], data=made)
 
     outcome = write.end(write.item(decide))

@@ -66,8 +66,8 @@ def create(call: Call, params: CreateKb) -> Decide:
             name=name,
             description=params.description,
             revision=1,
-            created_at=here.now,
-            updated_at=here.now,
+            created_at=here.ts,
+            updated_at=here.ts,
         )
         changes = change("name", None, name) + change("description", "", params.description)
         return Decision(events=[event], data=made, changes=changes)

@@ -64,7 +64,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
             description=text,
             revision=row.revision + 1,
             created_at=row.created_at,
-            updated_at=here.now,
+            updated_at=here.ts,
         )
         target = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
         event = KbUpdated(slug=row.slug, name=name, description=text)

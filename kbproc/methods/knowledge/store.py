@@ -111,7 +111,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
-        made = _made(event, facts, created_by=actor, now=here.now, status=status)
+        made = _made(event, facts, created_by=actor, now=here.ts, status=status)
         changes = [f"add “{made.title}” to {made.kb}", *change("confidence", None, made.confidence)]
         changes += change("tags", [], made.tags) + change("expires_at", None, made.expires_at)
         return Decision(events=[event], data=made, changes=changes)
