@@ -954,7 +954,7 @@ def test_an_imported_agent_gets_no_folder_among_the_stores_files(
     note = {**NOTE, "agent": "aa"}
     lines = [HEADER, KB, {"type": "agent", "slug": "aa", "folder": str(log)}, note]
     write(tmp_path / "agents", lines)
-    session.send(as_bytes(request(1, "store.import", path="agents")))
+    session.send(as_bytes(request(1, "store.import", path="agents", folders=True)))
     came = [json.loads(session.receive())]
     while "method" in came[-1]:
         came.append(json.loads(session.receive()))
@@ -969,9 +969,65 @@ def test_two_agents_of_a_file_with_one_folder(session: Session, tmp_path: Path) 
     lines: list[Line] = [HEADER, KB]
     lines += [{"type": "agent", "slug": s, "folder": str(tmp_path / "one")} for s in ("aa", "bb")]
     write(tmp_path / "agents", lines)
-    session.data("store.import", path="agents")
+    session.data("store.import", path="agents", folders=True)
     found = {a["slug"]: a["notes_folder"] for a in session.data("agent.list")}
     assert found == {"aa": str(tmp_path / "one"), "bb": str(session.store.origin / "notes" / "bb")}
+
+
+@pytest.fixture
+def naming(session: Session, tmp_path: Path) -> Path:
+    """An export of somebody else's, with notes of three agents; the folder that one names.
+
+    The second names none, the third is here already, with a folder of its user's choice.
+    """
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    session.data("agent.create", slug="known", notes_folder=str(tmp_path / "mine"))
+    lines = [HEADER, KB, {"type": "agent", "slug": "aa", "folder": str(elsewhere)}]
+    lines += [{"type": "agent", "slug": slug} for slug in ("bb", "known")]
+    lines += [{**NOTE, "agent": slug} for slug in ("aa", "bb", "known")]
+    write(tmp_path / "agents", lines)
+    return elsewhere
+
+
+@pytest.mark.parametrize("folders", [False, True])
+def test_a_folder_that_a_file_names_is_approved_first(
+    session: Session, tmp_path: Path, naming: Path, folders: bool
+) -> None:
+    own = session.store.origin / "notes"
+    asked: Line = {"path": "agents", "folders": folders}
+    plan = session.ask("store.import", dry_run=True, **asked)["result"]["meta"]["plan"]
+    wanted = {"aa": naming if folders else own / "aa", "bb": own / "bb", "known": tmp_path / "mine"}
+    for slug, folder in wanted.items():
+        told = f"write into {folder} the 1 note of {slug}, where it is not there yet"
+        assert told in plan["changes"]
+    assert (str(naming) in str(plan["changes"])) is folders
+    session.data("store.import", **asked)
+    notes = {path for path in tmp_path.rglob("*.md") if "views" not in path.parts}
+    assert notes == {folder / "hooks.md" for folder in wanted.values()}
+    agents = {row["slug"]: row["notes_folder"] for row in session.data("agent.list")}
+    assert agents == {slug: str(folder) for slug, folder in wanted.items()}
+
+
+def test_a_folder_that_is_not_approved_is_told(session: Session, naming: Path) -> None:
+    result = session.ask("store.import", path="agents")["result"]
+    assert "folders: true" in result["meta"]["hint"]
+    assert result["data"]["folders_left"] == 1
+    again = session.ask("store.import", path="agents", folders=True)["result"]["data"]
+    assert (again["folders_left"], again["agents_kept"]) == (0, 2), "agents that are here stay"
+
+
+def test_a_folder_without_notes_is_named_too(session: Session, tmp_path: Path) -> None:
+    """Whatever lies in it is read as notes from then on."""
+    agent = {"type": "agent", "slug": "aa", "folder": str(tmp_path / "papers")}
+    write(tmp_path / "agents", [HEADER, KB, agent])
+    asked: Line = {"path": "agents", "dry_run": True}
+    plans = [
+        session.ask("store.import", **asked, folders=folders)["result"]["meta"]["plan"]["changes"]
+        for folders in (False, True)
+    ]
+    assert "create agent aa" in plans[0]
+    assert f"create agent aa, whose notes lie in {tmp_path / 'papers'}" in plans[1]
 
 
 # ------------------------------------------------------------------------ hypothesis

@@ -34,16 +34,27 @@ class ImportFile(WriteParams, kw_only=True, frozen=True):
     replace: Annotated[
         bool, Meta(description="make a new revision of what is here with other content")
     ] = False
+    folders: Annotated[
+        bool,
+        Meta(
+            description="let new agents have the notes folders that the file names; else the "
+            "store's own"
+        ),
+    ] = False
 
 
 def plan(call: Call, params: ImportFile) -> Decide:
-    work = Import(kb=params.kb, replace=params.replace)
+    work = _work(params)
 
     def decide(here: Here) -> Decision:
         with _open(call, params) as file:
-            return run.plan(file, _surveyed(call, params, file), work, here)
+            return run.plan(call.store, file, _surveyed(call, params, file), work, here)
 
     return decide
+
+
+def _work(params: ImportFile) -> Import:
+    return Import(kb=params.kb, replace=params.replace, folders=params.folders)
 
 
 def _open(call: Call, params: ImportFile) -> BinaryIO:
@@ -56,7 +67,7 @@ def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
     """What is in the file, and where the notes of its agents would lie."""
     contents = run.survey(file, _telling(call, "check", file), call.check_cancelled)
     _check_agents(call, params, contents)
-    if params.kb is not None:
+    if params.kb is not None or not params.folders:
         return contents
     agents = with_folders(call.store, contents.agents, root=call.peer.root, emit=call.emit)
     return msgspec.structs.replace(contents, agents=agents)
@@ -99,7 +110,7 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
     ],
 )
 def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
-    work = Import(kb=params.kb, replace=params.replace)
+    work = _work(params)
     with _open(call, params) as file:
         contents = _surveyed(call, params, file)
         result = run.run(
@@ -142,6 +153,12 @@ def _hints(result: Imported, params: ImportFile, contents: Contents) -> Iterator
     if result.agents_kept:
         many = plural(result.agents_kept, "agent is", "agents are")
         yield f"{many} here with another description and stayed so."
+    if result.folders_left:
+        many = plural(result.folders_left, "agent has its", "agents have their")
+        yield (
+            f"{many} notes in the store's own folder and not where the file says; "
+            "folders: true takes the file's folders."
+        )
     if result.notes_kept:
         many = plural(result.notes_kept, "note was", "notes were")
         yield f"{many} not written; the events of type warning say why."

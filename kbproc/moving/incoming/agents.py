@@ -28,8 +28,11 @@ FIELD = "$.params.path"
 
 
 class Agents(NamedTuple):
+    """`left`: how many of them could have had the folder that the file names."""
+
     created: int
     kept: int
+    left: int
 
 
 def with_folders(
@@ -81,20 +84,25 @@ def _placed(
 
 
 def agents(here: Here, contents: Contents, work: Import) -> Decision:
-    """Makes the agents that are not here; none if everything goes into one knowledge base."""
+    """Makes the agents that are not here; none if everything goes into one knowledge base.
+
+    Whoever made the file chose its folders, so they count for nothing unless approved.
+    """
     coming = [] if work.kb is not None else contents.agents
     rows = {line.slug: here.queries.agent(line.slug) for line in coming}
     folders = {one.folder: one.slug for one in here.queries.agents()}
     events: list[Event] = []
-    kept = 0
+    kept = left = 0
     for line in coming:
         row, event = rows[line.slug], _written(line, rows[line.slug], folders)
-        if row is None or row.deleted_at is not None:
-            events.append(event)
-            folders[event.folder] = line.slug
-        else:
+        if row is not None and row.deleted_at is None:
             kept += event != agent_.event_of(row)
-    return Decision(events=events, data=Agents(created=len(events), kept=kept))
+            continue
+        if event.folder is not None and not work.folders:
+            event, left = msgspec.structs.replace(event, folder=None), left + 1
+        events.append(event)
+        folders[event.folder] = line.slug
+    return Decision(events=events, data=Agents(created=len(events), kept=kept, left=left))
 
 
 def _written(

@@ -21,7 +21,8 @@ class Imported(Struct, kw_only=True):
     """Counts of documents; `ids`: the first 1,000, from the id in the file to the one here.
 
     `links`: entries that are superseded from now on, as in the file. `agents_kept` and
-    `notes_kept` were here with other content, and stayed so.
+    `notes_kept` were here with other content, and stayed so. `folders_left`: agents that got
+    the store's own folder, as nobody has approved the one that the file names.
     """
 
     added: int = 0
@@ -36,24 +37,30 @@ class Imported(Struct, kw_only=True):
     notes_added: int = 0
     notes_unchanged: int = 0
     notes_kept: int = 0
+    folders_left: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
-    """An import's params: `kb` takes everything, `replace` makes new revisions."""
+    """An import's params: `kb` takes everything, `replace` makes new revisions.
+
+    `folders`: agents get the notes folders that the file names, wherever these lie.
+    """
 
     kb: str | None = None
     replace: bool = False
+    folders: bool = False
 
 
 class Contents(Struct, frozen=True, kw_only=True):
     """What a file holds, once every line of it has been found good.
 
-    `links`: from an entry to what supersedes it, by their ids in the file.
+    `links`: from an entry to what supersedes it, by their ids in the file. `notes`: how many
+    each agent has.
     """
 
     kbs: list[lines.Kb]
     agents: list[lines.Agent]
     links: dict[int, int]
     documents: int
-    notes: int
+    notes: dict[str, int]
     size: int

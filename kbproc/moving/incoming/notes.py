@@ -6,17 +6,34 @@ Refuses to know: how a note's file is recorded: the next sync of its folder does
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from kbproc.agents import folder as agent
+from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
 from kbproc.moving.incoming.contents import Emit, Imported
 from kbproc.moving.portable import file as reading
 from kbproc.moving.portable import lines
 from kbproc.notefiles import edit
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
+
+
+def planned(store: SeenStore, notes: Mapping[str, int], rows: Mapping[str, AgentRow]) -> list[str]:
+    """Each folder that would be written into; first those that lie elsewhere.
+
+    `notes`: how many each agent has in the file. `rows`: the agents as they will be.
+    """
+    coming = [rows[slug] for slug in notes if slug in rows]
+    coming.sort(key=lambda row: row.folder is None)  # what comes late may not be looked at
+    return [
+        f"write into {paths.printable(agent.notes_folder(store, row))} the "
+        f"{plural(notes[row.slug], 'note')} of {row.slug}, where "
+        f"{'it is' if notes[row.slug] == 1 else 'they are'} not there yet"
+        for row in coming
+    ]
 
 
 def write_notes(

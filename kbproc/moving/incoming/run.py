@@ -7,6 +7,7 @@ Refuses to know: lines and their limits (moving/portable/), which documents are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -14,9 +15,11 @@ from typing import BinaryIO
 
 import msgspec
 
+from kbproc.agents.agent import row_of
 from kbproc.base.wording import plural
 from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Ids, written
+from kbproc.events.agent import AgentWritten
 from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Event
@@ -44,7 +47,8 @@ _MOST_CHANGES = 100
 def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
     kbs, agents, links = [], [], {}
-    documents = notes = size = 0
+    documents = size = 0
+    notes = Counter[str]()
     for _, line, size in read(file):
         check()
         report(size, plural(documents, "document"))
@@ -52,10 +56,12 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
             kbs.append(line)
         elif isinstance(line, lines.Agent):
             agents.append(line)
-        elif isinstance(line, Document) and line.entry and line.entry.superseded_by:
-            links[line.id] = line.entry.superseded_by
-        documents += isinstance(line, Document)
-        notes += isinstance(line, lines.Note)
+        elif isinstance(line, Document):
+            documents += 1
+            if line.entry and line.entry.superseded_by:
+                links[line.id] = line.entry.superseded_by
+        elif isinstance(line, lines.Note):
+            notes[line.agent] += 1
     return Contents(
         kbs=kbs, agents=agents, links=links, documents=documents, notes=notes, size=size
     )
@@ -77,7 +83,12 @@ def run(
 ) -> Imported:
     """Imports; each batch is durable when the next begins. Raises operation.cancelled."""
     kbs, agents = write.item(lambda here: _first(here, contents, work))
-    result = Imported(kbs_created=kbs, agents_created=agents.created, agents_kept=agents.kept)
+    result = Imported(
+        kbs_created=kbs,
+        agents_created=agents.created,
+        agents_kept=agents.kept,
+        folders_left=agents.left,
+    )
     links = Links(contents.links)
     known, resumed = Matches(replace=work.replace), write.written()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
@@ -222,7 +233,9 @@ def _count(result: Imported, document: Document, outcome: Match, emit: Emit) -> 
     emit("item", {"item": msgspec.to_builtins(item)})
 
 
-def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decision:
+def plan(
+    store: SeenStore, file: BinaryIO, contents: Contents, work: Import, here: Here
+) -> Decision:
     """What an import would do: a line of counts, then what is not there yet."""
     result, known = Imported(), Matches(replace=work.replace)
     known.follow(here.queries)
@@ -237,16 +250,26 @@ def plan(file: BinaryIO, contents: Contents, work: Import, here: Here) -> Decisi
                 changes.append(f"{outcome.action}: {item.document.title}")
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
-    changes += _planned_beside(contents, work, here)
+    changes += _planned_beside(store, contents, work, here)
     return Decision(events=[], data=None, changes=[first, *changes])
 
 
-def _planned_beside(contents: Contents, work: Import, here: Here) -> list[str]:
+def _planned_beside(store: SeenStore, contents: Contents, work: Import, here: Here) -> list[str]:
     """What comes beside documents, as lines of a plan."""
     if work.kb is not None:
         return []
-    created = [event.concerns().agent for event in agents_to_make(here, contents, work).events]
-    changes = [f"create agent {slug}" for slug in created][:_MOST_CHANGES]
-    if contents.notes:
-        changes.append(f"write the files of {contents.notes} notes that are not there yet")
-    return changes
+    made = [
+        event
+        for event in agents_to_make(here, contents, work).events
+        if isinstance(event, AgentWritten)
+    ]
+    rows = {row.slug: row for row in here.queries.agents()}
+    rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in made}
+    elsewhere = [
+        f"create agent {event.slug}, whose notes lie in {event.folder}"
+        for event in made
+        if event.folder is not None
+    ]
+    own = [f"create agent {event.slug}" for event in made if event.folder is None]
+    written = notes.planned(store, contents.notes, rows)
+    return [*elsewhere, *own[:_MOST_CHANGES], *written]
