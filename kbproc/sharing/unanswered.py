@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -29,12 +29,13 @@ _SUBSCRIBE = "events.subscribe"
 _NEXT_OWNER = "The process that owned the store has ended; another goes on."
 
 
-class _ClientLine(Struct):
-    """What of a client's line must be known."""
+class _ClientLine(Struct, forbid_unknown_fields=True):
+    """What of a client's line must be known; a request is what the owner takes for one."""
 
-    id: int | str | UnsetType | None = UNSET
-    method: str = ""
+    jsonrpc: Literal["2.0"]
+    method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
+    id: int | str | UnsetType | None = UNSET
 
 
 class _Item(Struct):
@@ -61,6 +62,7 @@ _client_batch = decoder(list[msgspec.Raw]).decode
 _owner_line = decoder(_OwnerLine).decode
 _owner_batch = decoder(list[_OwnerLine]).decode
 _item = decoder(_Item).decode
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # A request's id, or the ids of a batch's requests.
 Key = int | str | tuple[Any, ...] | None
@@ -91,7 +93,10 @@ class Asked:
         if self.method != _SUBSCRIBE:
             return self.line
         self._pass_over = 0
-        message = msgspec.json.decode(self.line)
+        try:
+            message = msgspec.json.decode(self.line)
+        except _NOT_JSON:
+            return self.line  # refused, like the first time
         params = message.setdefault("params", {})
         if not isinstance(params, dict):
             return self.line
@@ -168,25 +173,25 @@ class Unanswered:
 
         A write that has no token gets one, as soon as it is known which methods write.
         """
-        try:
-            if line.lstrip()[:1] == b"[":
-                return self._take_batch(line)
-            asked = _client_line(line)
-            if asked.method == "$/cancel":
-                self._take_cancel(line)
-            line = self._with_token(line, asked)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return line, False  # the owner refuses such a line, under an id that is not known here
+        if line.lstrip()[:1] == b"[":
+            return self._take_batch(line)
+        asked = _read(line)
+        if asked.method == "$/cancel" and asked.id is UNSET:
+            self._take_cancel(line)
+        line = self._with_token(line, asked)
         if asked.id is UNSET or _answered_id(asked.id) is None:
             return line, False
         self._add(asked.id, Asked(line, asked.method, timeout_of(asked.params)))
         return line, True
 
     def _take_batch(self, line: bytes) -> tuple[bytes, bool]:
-        members = _client_batch(line)
-        if len(members) > MAX_BATCH:
+        try:
+            members = _client_batch(line)
+        except _NOT_JSON:
+            members = []
+        if not members or len(members) > MAX_BATCH:
             return line, False  # it is refused as a whole
-        asked = [_client_line(member) for member in members]
+        asked = [_read(member) for member in members]
         key = tuple(_answered_id(one.id) for one in asked if one.id is not UNSET)
         line = self._batch_with_tokens(line)
         if key:
@@ -199,11 +204,11 @@ class Unanswered:
 
     def _batch_with_tokens(self, line: bytes) -> bytes:
         members = [bytes(member) for member in _client_batch(line)]
-        given = [self._with_token(member, _client_line(member)) for member in members]
+        given = [self._with_token(member, _read(member)) for member in members]
         return line if given == members else b"[" + b",".join(given) + b"]"
 
     def _take_cancel(self, line: bytes) -> None:
-        with contextlib.suppress(KeyError, TypeError), self._lock:
+        with contextlib.suppress(KeyError, TypeError, *_NOT_JSON), self._lock:
             id = msgspec.json.decode(line)["params"]["id"]
             for asked in self._asked.get(id, ()):
                 asked.cancelled = line
@@ -211,7 +216,10 @@ class Unanswered:
     def _with_token(self, line: bytes, asked: _ClientLine) -> bytes:
         if asked.id is UNSET or asked.id is None or asked.method not in self.writes:
             return line
-        message = msgspec.json.decode(line)
+        try:
+            message = msgspec.json.decode(line)
+        except _NOT_JSON:
+            return line  # refused, under its id
         params = message.setdefault("params", {})
         if not isinstance(params, dict) or params.get("dry_run"):
             return line
@@ -275,7 +283,7 @@ class Unanswered:
                 asked.line = (
                     self._batch_with_tokens(asked.line)
                     if is_batch
-                    else self._with_token(asked.line, _client_line(asked.line))
+                    else self._with_token(asked.line, _read(asked.line))
                 )
             return [
                 line
@@ -312,6 +320,23 @@ class Unanswered:
             for _, asked in given:
                 asked.given_up = True
         return given
+
+
+def _read(line: bytes | msgspec.Raw) -> _ClientLine:
+    """What the owner refuses has no method here, and the id under which it is refused.
+
+    An id that the owner does not find must not be found here: nobody would ever answer it.
+    """
+    value: Any = None
+    try:
+        return _client_line(line)
+    except msgspec.ValidationError:
+        with contextlib.suppress(*_NOT_JSON):
+            value = msgspec.json.decode(line)
+    except _NOT_JSON:
+        pass
+    id = value.get("id") if isinstance(value, dict) else None
+    return _ClientLine(jsonrpc="2.0", method="", id=id if type(id) in (int, str) else None)
 
 
 def _answered_id(id: int | str | UnsetType | None) -> int | str | None:

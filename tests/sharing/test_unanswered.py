@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kbproc.sharing.unanswered import Unanswered
+from kbproc.wire import messages
 
 
 @pytest.fixture
@@ -52,6 +53,39 @@ def test_what_is_answered_is_not_asked_again(unanswered: Unanswered) -> None:
     assert [one["method"] for one in again] == ["ping", "$/cancel"]
     unanswered.from_owner(line(id=2, result={}))
     assert not unanswered and unanswered.to_ask_again() == []
+
+
+REFUSED = [
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"\xff"}', None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","\xff":1}', None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"\\ud800"}', None),
+    (b'{"jsonrpc":"2.0","id":1,"method":5}', 1),
+    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"kb.create","params":{"slug":"\xff"}}', 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"events.subscribe","params":{"x":"\xff"}}', 1),
+]
+
+
+@pytest.mark.parametrize(("refused", "id"), REFUSED)
+def test_what_is_refused_is_waited_for_under_the_id_that_it_has(
+    unanswered: Unanswered, refused: bytes, id: int | None
+) -> None:
+    """As the owner reads it: what it refuses under no id would be waited for for ever."""
+    sent, kept = unanswered.from_client(refused)
+    parsed = messages.parse(refused)
+    assert sent == refused and not isinstance(parsed, list) and parsed.id == id
+    assert kept == (id is not None)
+    assert unanswered.to_ask_again() == ([refused] if kept else [])
+    unanswered.from_owner(line(id=id, error={}))
+    assert not unanswered
+
+
+def test_a_batch_with_members_that_are_refused_is_one_question(unanswered: Unanswered) -> None:
+    good = line(id="a", method="kb.create", params={})
+    sent, kept = unanswered.from_client(b"[1," + good + b',{"id":2},' + REFUSED[0][0] + b"]")
+    assert kept and b"client_token" in sent
+    unanswered.from_owner(b'[{"id":null},{"id":"a"},{"id":2},{"id":null}]')
+    assert not unanswered
 
 
 def test_a_batch_is_one_question(unanswered: Unanswered) -> None:
