@@ -61,7 +61,7 @@ class Upkeep:
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        self._store.log.look()
+        self._store.look()
         if not self._looked:
             self._looked = True
             self._heal()

@@ -85,6 +85,7 @@ class Store(Front):
         self._place = place
         self.turns = Turns(self._run)
         self._exclusive = threading.Lock()
+        self._is_exposed = readonly.is_exposed(self.origin)
         self._roster = self._writer_queries().roster()
 
     # ------------------------------------------------------------------ opening
@@ -193,16 +194,22 @@ class Store(Front):
 
         Raises store.corrupt for a damaged log.
         """
-        if self.read_only or readonly.is_exposed(self.origin):
+        self._is_exposed = readonly.is_exposed(self.origin)
+        if self.read_only or self._is_exposed:
             raise readonly.refusal(self.origin)
         if self.log.damage is not None:
             raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
         self._place.check()
 
+    def look(self) -> None:
+        """Sees what others have done to the folder since."""
+        self.log.look()
+        self._is_exposed = readonly.is_exposed(self.origin)
+
     def warnings(self) -> list[str]:
-        """What whoever uses the store is to know with every answer."""
+        """What whoever uses the store is to know with every answer, as it was last looked at."""
         told = [f"{self.log.damage} {_DAMAGED}"] if self.log.damage is not None else []
-        if readonly.is_exposed(self.origin):
+        if self._is_exposed:
             refusal = readonly.refusal(self.origin)
             told.append(f"{refusal.message} {refusal.hint}")
         if strangers := self.log.strangers:
