@@ -425,6 +425,16 @@ def test_files_that_are_named_are_there(name: str) -> None:
     ] == []
 
 
+def test_defences_that_are_named_are_there() -> None:
+    """Each row of the table names its code and its tests, and links lead somewhere."""
+    page = (REPO / "SECURITY.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")][2:]
+    assert rows and all(re.search(r"`kbproc/.*`tests/", row) for row in rows)
+    named = re.findall(r"`((?:kbproc|tests)/[^`]+)`|\]\(([^):]+)\)", page)
+    assert [path for pair in named for path in pair if path and not (REPO / path).is_file()] == []
+    assert "(SECURITY.md)" in (REPO / "README.md").read_text()
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
