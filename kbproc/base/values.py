@@ -136,6 +136,7 @@ def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata"
 # thread that finds the half of it ends the process. So types are learnt in turn.
 LEARNING = threading.Lock()
 _Value = TypeVar("_Value")
+_encode = msgspec.json.Encoder().encode
 
 
 def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
@@ -160,6 +161,30 @@ def filled(value: Any, kind: Any) -> Any:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
             return value
+
+
+def as_json(value: Any) -> bytes:
+    """`value`, made of builtins, as JSON that can always be written.
+
+    A path may hold bytes that are no UTF-8, which JSON can't: `\\xff` stands for such a byte.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_spelled(value))
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:  # half a character, which no path brings
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return [_spelled(item) for item in value]
+    if isinstance(value, dict):
+        return {_spelled(key): _spelled(item) for key, item in value.items()}
+    return value
 
 
 def canonical(value: Any) -> bytes:

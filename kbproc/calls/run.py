@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import (
     DestructiveParams,
@@ -64,7 +65,7 @@ def _located(params: S, folder: Path) -> S:
     """With a path's beginning that is relative to the caller's folder made absolute."""
     prefix = getattr(params, "path_prefix", None)
     if prefix is not None and not prefix.startswith(("/", "~")):
-        params = msgspec.structs.replace(params, path_prefix=str(folder / prefix))
+        params = msgspec.structs.replace(params, path_prefix=paths.printable(folder / prefix))
     if isinstance(where := getattr(params, "where", None), Struct):
         params = msgspec.structs.replace(params, where=_located(where, folder))
     return params

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import decoder
+from kbproc.base.values import as_json, decoder
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.sharing.waiting import TICK_SECONDS, Waiting
@@ -187,7 +187,7 @@ def greet(connection: socket.socket, hello: Hello, check: Check) -> tuple[Welcom
     closed.
     """
     try:
-        send(connection, msgspec.json.encode(hello) + b"\n", check)
+        send(connection, as_json(msgspec.to_builtins(hello)) + b"\n", check)
         line, rest = first_line(connection, check)
         if not line:
             raise Gone

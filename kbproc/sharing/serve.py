@@ -11,11 +11,10 @@ import os
 import socket
 from collections.abc import Iterable
 
-import msgspec
-
 from kbproc import PROTOCOL, __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.values import as_json
 from kbproc.settings.config import CAPABILITIES, Config
 from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.serving import Serving, parse_scopes
@@ -95,7 +94,7 @@ def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:
         "scopes": sorted(scopes),
         "capabilities": CAPABILITIES,
     }
-    return msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": params})
+    return as_json({"jsonrpc": "2.0", "method": "event", "params": params})
 
 
 def _refuse(error: KbprocError, outbox: Outbox, max_line_bytes: int) -> int:

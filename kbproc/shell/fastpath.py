@@ -17,6 +17,7 @@ import msgspec
 
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import as_json
 from kbproc.settings.config import Config, environment, load
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone, Link
@@ -99,4 +100,4 @@ def _print(response: dict[str, Any], profile: str | None) -> int:
 
 def _write(fd: int, value: Any) -> None:
     with contextlib.suppress(BrokenPipeError):  # a reader that has gone away is no error
-        write_all(fd, msgspec.json.encode(value) + b"\n")
+        write_all(fd, as_json(value) + b"\n")

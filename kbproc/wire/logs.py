@@ -11,9 +11,8 @@ import sys
 import threading
 from typing import TextIO
 
-import msgspec
-
 from kbproc.base.host import Host
+from kbproc.base.values import as_json
 
 
 class _Lines(logging.Handler):
@@ -49,7 +48,7 @@ class _Lines(logging.Handler):
         level, name, message = entry
         line = {"ts": self._host.now(), "level": level, "msg": message, "logger": name, **more}
         try:
-            self._stream.write(msgspec.json.encode(line).decode() + "\n")
+            self._stream.write(as_json(line).decode() + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # stderr is gone; the work goes on
             return

@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError, Retry, Risk
 from kbproc.base.params import why_not_json
-from kbproc.base.values import decoder
+from kbproc.base.values import as_json, decoder
 from kbproc.calls.method import Method
 from kbproc.calls.reply import Answer
 from kbproc.calls.schemas.check import Checker
@@ -50,7 +50,6 @@ class Malformed(Struct, frozen=True):
 
 Message = Request | Malformed
 
-_encode = msgspec.json.Encoder().encode
 _decode_request = decoder(Request).decode
 _decode_batch = decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
@@ -217,7 +216,7 @@ class Wire:
         if complaint is not None:
             _logger.error("the result of %s breaks its schema at %s", method.name, complaint)
             return self.error(id, _broken(method.name))
-        line = _encode({"jsonrpc": "2.0", "id": id, "result": value})
+        line = as_json({"jsonrpc": "2.0", "id": id, "result": value})
         return line if len(line) <= self.max_line_bytes else self.too_long(id, len(line))
 
     def error(self, id: Id | None, error: KbprocError) -> bytes:
@@ -244,7 +243,7 @@ class Wire:
         if complaint is not None:
             _logger.error("an error of type %s breaks its schema at %s", error.type, complaint)
             return self._error(id, _broken(error.type))
-        return _encode({"jsonrpc": "2.0", "id": id, "error": value})
+        return as_json({"jsonrpc": "2.0", "id": id, "error": value})
 
     def event(self, name: str, fields: dict[str, Any]) -> bytes | None:
         """None if the event breaks its schema: the event is left out, and stderr says so."""
@@ -253,11 +252,11 @@ class Wire:
         if complaint is not None:
             _logger.error("the event %s breaks its schema at %s", name, complaint)
             return None
-        return _encode({"jsonrpc": "2.0", "method": "event", "params": params})
+        return as_json({"jsonrpc": "2.0", "method": "event", "params": params})
 
     def plain_event(self, name: str, fields: dict[str, Any]) -> bytes:
         """An event of the process itself, which always comes."""
-        return self.event(name, fields) or _encode(
+        return self.event(name, fields) or as_json(
             {"jsonrpc": "2.0", "method": "event", "params": {"type": name}}
         )
 

@@ -13,14 +13,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-import msgspec
-
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import as_json
 
 if TYPE_CHECKING:
     from kbproc.calls.method import Method
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Jq:
@@ -37,10 +34,10 @@ class Jq:
     def __call__(self, value: Any) -> list[str]:
         """The lines to print: strings bare, anything else as JSON."""
         try:
-            found = self._run.input_text(_encode(value).decode()).all()
+            found = self._run.input_text(as_json(value).decode()).all()
         except ValueError as error:
             raise _bad_jq(error, "not fit for this answer; the request itself was done") from None
-        return [item if isinstance(item, str) else _encode(item).decode() for item in found]
+        return [item if isinstance(item, str) else as_json(item).decode() for item in found]
 
 
 def _bad_jq(error: ValueError, what: str) -> Exception:
@@ -147,7 +144,7 @@ class Output:
         """Nothing is going on any more."""
 
     def _line(self, stream: TextIO, value: Any) -> None:
-        write(stream, _encode(value).decode() + "\n")
+        write(stream, as_json(value).decode() + "\n")
 
 
 class Ndjson(Output):
