@@ -72,5 +72,6 @@ def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
         vectors=erased.vectors,
         bytes=erased.bytes,
     )
+    hint = HINT if contents else "Nothing was replaced or deleted before then, or it is forgotten."
     outcome = write.end(data)
-    return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=HINT)
+    return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
