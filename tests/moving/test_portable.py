@@ -438,7 +438,7 @@ def test_into_one_kb_come_documents_and_entries_only(
     two = open_session(tmp_path / "two")
     two.data("kb.create", slug="all")
     plan = two.ask("store.import", path="all.ndjson", dry_run=True)["result"]["meta"]["plan"]
-    assert "create agent gitea" in plan["changes"]
+    assert "create agent gitea with the scopes note:read" in plan["changes"]
     answer = two.ask("store.import", path="all.ndjson", kb="all")["result"]
     assert counts(answer["data"]) == {"added": 5, "links": 2}
     assert "left out" in answer["meta"]["hint"]
@@ -1128,3 +1128,11 @@ def test_hostile_lines(
         assert session.store.seq == seq
     else:
         assert answer["result"]["data"]["added"] + answer["result"]["data"]["unchanged"] == 1
+
+
+def test_scopes_that_a_file_gives_are_named(session: Session, tmp_path: Path) -> None:
+    agent = {"type": "agent", "slug": "aa", "scopes": ["admin", "doc:read"]}
+    write(tmp_path / "agents", [HEADER, KB, agent])
+    asked: Line = {"path": "agents", "dry_run": True}
+    plan = session.ask("store.import", **asked)["result"]["meta"]["plan"]
+    assert "create agent aa with the scopes admin, doc:read" in plan["changes"]

@@ -266,10 +266,15 @@ def _planned_beside(store: SeenStore, contents: Contents, work: Import, here: He
     rows = {row.slug: row for row in here.queries.agents()}
     rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in made}
     elsewhere = [
-        f"create agent {event.slug}, whose notes lie in {event.folder}"
+        f"create agent {_named(event)}, whose notes lie in {event.folder}"
         for event in made
         if event.folder is not None
     ]
-    own = [f"create agent {event.slug}" for event in made if event.folder is None]
+    own = [f"create agent {_named(event)}" for event in made if event.folder is None]
     written = notes.planned(store, contents.notes, rows)
     return [*elsewhere, *own[:_MOST_CHANGES], *written]
+
+
+def _named(agent: AgentWritten) -> str:
+    """With the scopes that the file gives it: whoever approves the import approves them."""
+    return agent.slug + (f" with the scopes {', '.join(agent.scopes)}" if agent.scopes else "")
