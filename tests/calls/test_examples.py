@@ -26,7 +26,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     session = Session(folder / "store", cwd=folder)
     session.data("doc.ingest", paths=["docs/git-admin.md"])
     session.data("kb.create", slug="scratch")
-    session.data("doc.create", title="Draft", text="Not finished.", tags=["draft"], kb="scratch")
+    session.data("doc.create", title="Draft", text="Not begun.", tags=["draft"], kb="scratch")
+    session.data("doc.update", id=2, text="Not finished.")
     for title, body in (
         ("The CI cache is keyed by branch", "Each branch begins with an empty cache."),
         ("The CI cache is keyed by lock file", "Deleting the lock file drops the cache."),

@@ -111,8 +111,10 @@ _APART = {"catalog", "vectors"}
 
 
 def state(session: Session) -> tuple[Any, ...]:
+    files = digests(session.store.folder.parent)
+    files.pop("store/views/log.seen", None)  # kbproc notes there, once idle, what it has read
     with session.store.reading() as snapshot:
-        return snapshot.queries.digest(), snapshot.seq, digests(session.store.folder.parent)
+        return snapshot.queries.digest(), snapshot.seq, files
 
 
 # ----------------------------------------------------------------------- answers

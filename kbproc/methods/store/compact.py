@@ -54,6 +54,7 @@ def plan(call: Call, params: Compact) -> Decide:
     "never done unasked.",
     positional=["before"],
     examples=[
+        Example(params={"before": "2026-06-30"}, what="without approval", exit=10),
         Example(params={"before": "2026-06-30", "dry_run": True}, what="only the plan"),
         Example(params={"before": "yesterday"}, what="no date", exit=1),
     ],
