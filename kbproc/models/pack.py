@@ -119,6 +119,11 @@ class VectorPack:
     def key_at(self, row: int) -> bytes:
         return bytes(self._records()["key"][row].tobytes())
 
+    def keys_digest(self, rows: NDArray[np.int64]) -> bytes:
+        """16 bytes that tell whether these rows still hold the same keys, in the same order."""
+        keys = np.ascontiguousarray(self._records()["key"][rows])
+        return hashlib.blake2b(keys.view(np.uint8).data, digest_size=16).digest()
+
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The stored f16 values as float32, shape (len(rows), dim)."""
         return _widened(self._records()["vector"][rows])

@@ -17,7 +17,7 @@ from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
 from kbproc.views.vectors.waiting import VectorRow
 
-_FORMAT = 1
+_FORMAT = 2
 _NAME = "vectors.manifest"
 
 
@@ -31,12 +31,15 @@ class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 
 
 class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """`keys`: VectorPack.keys_digest of the slots that are alive."""
+
     format: int = _FORMAT
     pack_id: bytes
     position: Position
     kbs: list[str]
     slots: bytes
     alive: bytes
+    keys: bytes
     pending: list[VectorRow]
     graph: GraphFile | None
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kbproc.models.pack import VectorPack
 from kbproc.views.vectors.graph import Graph
+from kbproc.views.vectors.manifest import Saved
 from kbproc.views.vectors.search import SLOT, member
 from kbproc.views.vectors.waiting import VectorRow
 
@@ -83,15 +84,16 @@ class Slots:
         self.count, self.graph = len(which), graph
         self._tail = units(self._pack, self._slots["row"][self._in_graph :])
 
-    def restore(self, slots: bytes, alive: bytes, kbs: Sequence[str], graph: Graph | None) -> bool:
+    def restore(self, saved: Saved, graph: Graph | None) -> bool:
         """From what was saved; False, and nothing has changed, if it does not fit the pack."""
-        found = np.frombuffer(slots, SLOT)
-        bits = np.frombuffer(alive, np.uint8)
+        found = np.frombuffer(saved.slots, SLOT)
+        bits = np.frombuffer(saved.alive, np.uint8)
         lives = np.unpackbits(bits, count=len(found)).view(np.bool_)
-        if not self._pack.usable(found["row"][lives]).all():
+        rows = found["row"][lives]
+        if not self._pack.usable(rows).all() or self._pack.keys_digest(rows) != saved.keys:
             return False
         self._slots, self._alive = found, lives
-        self.kb_codes = {kb: code for code, kb in enumerate(kbs)}
+        self.kb_codes = {kb: code for code, kb in enumerate(saved.kbs)}
         self.keep(np.arange(len(found)), graph)
         return True
 

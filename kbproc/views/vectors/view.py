@@ -72,7 +72,7 @@ class Vectors:
             return view
         graph = read_graph(folder, saved.graph) if saved.graph else None
         whole = bool(graph) == bool(saved.graph)
-        if whole and view._slots.restore(saved.slots, saved.alive, saved.kbs, graph):
+        if whole and view._slots.restore(saved, graph):
             view._position, view._graph_file = saved.position, saved.graph
             for row in saved.pending:
                 view._waiting.add(row)
@@ -209,6 +209,7 @@ class Vectors:
                 kbs=list(state.kb_codes),
                 slots=state.slots.tobytes(),
                 alive=np.packbits(state.alive).tobytes(),
+                keys=self.pack.keys_digest(state.slots["row"][state.alive]),
                 pending=pending,
                 graph=file if state.graph else None,
             )
