@@ -371,9 +371,15 @@ def test_packings_that_are_not_undone(open_session: OpenSession, site: Site, nam
     note("a body packed in another way than gzip and deflate", "input.unsupported_type")
 
 
-@pytest.mark.parametrize(
-    "body", [b"no gzip", gzip.compress(b"Cut." * 9)[:-9], gzip.compress(b"One.") * 2, b""]
-)
+WRONGLY_PACKED = {
+    "not packed": b"no gzip",
+    "cut": gzip.compress(b"Cut." * 9)[:-9],
+    "two of them": gzip.compress(b"One.") * 2,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("body", WRONGLY_PACKED.values(), ids=WRONGLY_PACKED)
 def test_bodies_that_are_packed_wrongly(open_session: OpenSession, site: Site, body: bytes) -> None:
     url = site.page("/a", body, type="text/plain", Content_Encoding="gzip")
     refused(open_session, url, "network.failed")
