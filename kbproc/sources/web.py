@@ -201,11 +201,10 @@ def _get(
     import httpx
 
     parts = urlsplit(url)
-    host = f"[{address}]" if ":" in address else address
-    direct = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host, fragment="")
-    name = parts.hostname or ""
+    direct = parts._replace(netloc=_netloc(address, parts.port), fragment="")
+    name = (parts.hostname or "").encode("idna").decode()  # as the name server was asked
     headers = {
-        "Host": f"{name}:{parts.port}" if parts.port else name,
+        "Host": _netloc(name, parts.port),
         "User-Agent": f"kbproc/{__version__}",
         "Accept-Encoding": "gzip, deflate",
         "Accept": "text/html,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5",
@@ -237,6 +236,12 @@ def _get(
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError, zlib.error) as error:
         _check(url, deadline, cancelled)
         raise _failed(url, str(error) or type(error).__name__) from None
+
+
+def _netloc(host: str, port: int | None) -> str:
+    """Host and port as a URL holds them (RFC 3986)."""
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if port else host
 
 
 def _check(url: str, deadline: float, cancelled: Callable[[], bool]) -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class Server6(Server):
+    address_family = socket.AF_INET6
+
+
+_SERVERS = (Server, Server6)
+
+
 class Site:
     """A web server on this machine; `pages` maps a path to what answers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, Callable[[Any], None]] = {}
         self.ended = threading.Event()
         self.asked: list[tuple[str, str | None]] = []
@@ -28,10 +40,10 @@ class Site:
             def log_message(self, *arguments: Any) -> None:
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _SERVERS[":" in address]((address, 0), Handler)
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.host = f"[{address}]:{self.port}" if ":" in address else f"{address}:{self.port}"
+        self.url = f"http://{self.host}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 

@@ -274,6 +274,29 @@ def test_only_the_address_that_was_judged_is_connected_to(
     assert site.asked == [("/", f"rebind.test:{site.port}")]
 
 
+def test_the_server_is_told_a_name_as_the_web_writes_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ASCII (RFC 5891), as the header `Host` takes nothing else."""
+    site.page("/", PAGE)
+    resolving(monkeypatch, ["127.0.0.1"])
+    assert get(f"http://b\xfccher.test:{site.port}/").data == PAGE
+    assert site.asked == [("/", f"xn--bcher-kva.test:{site.port}")]
+
+
+def test_an_address_of_ipv6() -> None:
+    """It stands in brackets (RFC 3986), in the header `Host`, too."""
+    try:
+        site = Site("::1")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    try:
+        assert get(site.page("/", PAGE)).data == PAGE
+        assert site.asked == [("/", site.host)]
+    finally:
+        site.close()
+
+
 def test_of_several_addresses_a_private_one_is_never_taken(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
