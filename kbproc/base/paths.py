@@ -144,7 +144,8 @@ def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int
     real = Path(os.path.realpath(path, strict=True))
     start = within or Path(real.anchor)
     if not real.is_relative_to(start):
-        raise KbprocError("path.outside_root", f"{path} leads out of {start}.")
+        message = f"{printable(path)} leads out of {printable(start)}."
+        raise KbprocError("path.outside_root", message)
     *folders, last = real.relative_to(start).parts or (".",)
     held = os.open(start, _ON_THE_WAY)
     try:

@@ -63,7 +63,8 @@ def read(
         missed(path, error)
         return [*above]
     rules = list[Rule]()
-    for number, line in enumerate(data.decode(errors="replace").split("\n"), 1):
+    # Some editors begin a file with a byte order mark, which git passes over.
+    for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
         check()
         if len(line) > MOST_CHARACTERS:
             missed(path, _too_long(number))
@@ -118,9 +119,11 @@ def ignored(
 
 def _rule(line: str) -> Rule | None:
     line = re.sub(r"(?<!\\)((?:\\\\)*)[ ]+$", r"\1", line.rstrip("\r"))
+    if line.startswith("#"):
+        return None
     ignores = not line.startswith("!")
     line = line if ignores else line[1:]
-    if not line or line.startswith("#"):
+    if not line:
         return None
     folders_only = line.endswith("/")
     return Rule(PathPattern(line.rstrip("/")), folders_only, ignores)

@@ -13,6 +13,7 @@ when multiplied. Folders of a path are matched in the same way, `**` being the s
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -126,13 +127,19 @@ def _character(token: str) -> str:
     return "." if token[0] == "?" else _one_of(token[1:-1])
 
 
-_CLASSES = {
-    "[:alpha:]": "a-zA-Z",
-    "[:digit:]": "0-9",
+_CLASSES = {  # those of POSIX, over ASCII as in git
     "[:alnum:]": "a-zA-Z0-9",
+    "[:alpha:]": "a-zA-Z",
+    "[:blank:]": r" \t",
+    "[:cntrl:]": r"\x00-\x1f\x7f",
+    "[:digit:]": "0-9",
+    "[:graph:]": "!-~",
     "[:lower:]": "a-z",
+    "[:print:]": " -~",
+    "[:punct:]": re.escape(string.punctuation),
+    "[:space:]": r" \t\n\v\f\r",
     "[:upper:]": "A-Z",
-    "[:space:]": r"\s",
+    "[:xdigit:]": "0-9a-fA-F",
 }
 _MEMBER = re.compile(r"(\[:[a-z]+:\])|(\\.|.)(?:-(\\.|.))?", re.S)
 

@@ -151,7 +151,8 @@ def _unseen(path: Path, error: OSError) -> KbprocError:
 
 
 def _too_deep(path: Path) -> KbprocError:
-    message = f"{path.name} is not looked into: it lies more than {MOST_NESTED} folders deep."
+    name = paths.printable(Path(path.name))
+    message = f"{name} is not looked into: it lies more than {MOST_NESTED} folders deep."
     return KbprocError("operation.failed", message)
 
 

@@ -222,6 +222,15 @@ def test_folders_that_are_nested_deeper_than_calls(open_session: OpenSession, do
     note("folders nested 2,500 deep", REST)
 
 
+def test_a_deep_folder_whose_name_is_not_utf_8(open_session: OpenSession, docs: Path) -> None:
+    """With a token the log keeps the outcome, and takes only what JSON can say."""
+    deepest = docs.joinpath(*["d"] * walk.MOST_NESTED, os.fsdecode(b"\xff"))
+    deepest.mkdir(parents=True)
+    names, [failure] = ingest(open_session(), client_token="deep")
+    assert names == ["good.md"]
+    assert failure["message"].startswith(r"\xff is not looked into")
+
+
 # ------------------------------------------------- what changes after it was looked at
 
 

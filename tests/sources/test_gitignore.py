@@ -82,12 +82,28 @@ def test_random_files_in_random_folders(tree: Path, seed: int) -> None:
         ("[]-a]", "]", False, True),
         ("", "", False, False),
         ("crlf\r", "crlf", False, True),
+        ("\N{BYTE ORDER MARK}*.log", "a.log", False, True),
+        ("[[:xdigit:]]", "F", False, True),
+        ("[[:xdigit:]]", "g", False, False),
+        ("[[:punct:]]", "]", False, True),
+        ("[[:blank:][:cntrl:]]", " ", False, True),
+        ("[[:print:]]", " ", False, True),
+        ("[[:graph:]]", " ", False, False),
     ],
 )
 def test_rules(tmp_path: Path, line: str, path: str, folder: bool, said: bool) -> None:
     (tmp_path / ".gitignore").write_bytes(line.encode() + b"\n")
     found = gitignore.read(tmp_path)
     assert gitignore.ignored(tmp_path / path.lstrip("/"), folder, found) is said
+
+
+def test_what_begins_with_a_hash_can_be_taken_back(tree: Path) -> None:
+    """A comment begins its line; what stands behind an exclamation mark is no comment."""
+    for name in ("#kept", "#gone"):
+        (tree / name).write_text("text")
+    (tree / ".gitignore").write_text("*\n!#kept\n")
+    found = [path.name for path in walk(tree, root=None)]
+    assert found == as_git_sees(tree) == ["#kept"]
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
