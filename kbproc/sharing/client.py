@@ -7,6 +7,7 @@ Refuses to know: over which descriptors a client speaks, and when it leaves.
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,8 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
     return Peer(
         actor=hello.actor,
         scopes=frozenset(hello.scopes) & known,
-        cwd=Path(hello.cwd),
-        root=None if hello.root is None else Path(hello.root),
+        cwd=_path(hello.cwd, hello.odd_cwd),
+        root=None if hello.root is None else _path(hello.root, hello.odd_root),
         kb=hello.kb,
         surface=hello.surface,
         named_by=hello.named_by,
@@ -72,6 +73,10 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
         profiles=profiles,
         allow_private_addresses=hello.allow_private_addresses,
     )
+
+
+def _path(spelled: str, odd: bytes | None) -> Path:
+    return Path(spelled if odd is None else os.fsdecode(odd))
 
 
 def begin(opened: Opened, connection: Connection) -> None:

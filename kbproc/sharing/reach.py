@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import printable
 from kbproc.base.values import as_json, decoder
 from kbproc.log.lease import FileLease, Lease
 from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
@@ -46,6 +47,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """A client and its limits; relative paths mean `cwd`.
 
     `folder`: the identity of the store's folder as the client has found it; see `folder_number`.
+    `odd_cwd` and `odd_root`: the bytes of a path that is not UTF-8, which JSON only spells.
     """
 
     share: int
@@ -62,6 +64,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     named_by: str | None = None  # what said that `actor` is an agent's, which must be there
     scoped: bool = False  # somebody said which scopes it has
+    odd_cwd: bytes | None = None
+    odd_root: bytes | None = None
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -95,6 +99,7 @@ def hello(config: Config, cwd: Path) -> Hello:
         surface="call",
         folder=folder_number(config.store),
         cwd=str(cwd),
+        odd_cwd=odd_bytes(cwd),
         actor=config.actor,
         kb=config.kb,
         scopes=sorted(SCOPES),
@@ -102,6 +107,11 @@ def hello(config: Config, cwd: Path) -> Hello:
         max_in_flight=MAX_IN_FLIGHT,
         named_by=config.agent_named_by,
     )
+
+
+def odd_bytes(path: Path) -> bytes | None:
+    """The bytes of a path that is not UTF-8."""
+    return None if printable(path) == str(path) else os.fsencode(path)
 
 
 def folder_number(store: Path) -> str:

@@ -46,12 +46,14 @@ class Serving(Struct, frozen=True, kw_only=True):
     def hello(self, host: Host) -> Hello:
         """What the owner of the store must know of the client."""
         cwd = host.cwd()
+        root = os.path.realpath(cwd / Path(self.root or ".").expanduser())
         return replace(
             reach.hello(self.config, cwd),
             surface="serve",
             scopes=sorted(parse_scopes(self.scopes)),
             scoped=self.scopes is not None,
-            root=os.path.realpath(cwd / Path(self.root or ".").expanduser()),
+            root=root,
+            odd_root=reach.odd_bytes(Path(root)),
             max_line_bytes=self.max_line_bytes,
             max_in_flight=self.max_in_flight,
             allow_private_addresses=self.allow_private_addresses,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from kbproc.base.values import as_json
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
+from tests.kit.talk import Process
 
 
 def odd_folder(folder: Path) -> Path:
@@ -58,6 +61,57 @@ def test_its_files_are_refused_by_name(folder: Path) -> None:
     (failure,) = answer["data"]["failures"]
     assert (code, failure["path"]) == (3, f"{folder}/odd\\xff/a.md")
     assert "is not UTF-8" in failure["message"]
+
+
+@pytest.fixture
+def serving(folder: Path) -> Iterator[Callable[[Path], Process]]:
+    """Serves the store from a folder; who comes later attaches to the first."""
+    environment(folder)
+    with contextlib.ExitStack() as ended:
+
+        def serve(cwd: Path) -> Process:
+            process = Process(folder / "store", cwd=cwd)
+            ended.callback(process.stop)
+            return process.ready()
+
+        yield serve
+
+
+def test_relative_paths_of_an_attached_command_mean_its_folder(
+    folder: Path, serving: Callable[[Path], Process]
+) -> None:
+    """Another folder may have the very name by which this one is spelled."""
+    serving(folder)
+    spelled = folder / "odd\\xff"
+    spelled.mkdir()
+    (spelled / "a.md").write_text("# Theirs\n")
+    assert run(folder, "kb", "create", "birds")[0] == 0
+    code, answer = run(folder, "store", "export", "all.ndjson")
+    assert (code, answer["data"]["path"]) == (0, f"{spelled}/all.ndjson")
+    assert (odd_folder(folder) / "all.ndjson").exists()
+    assert run(folder, "store", "import", "all.ndjson")[0] == 0
+    code, answer = run(folder, "add", "a.md")
+    assert (code, answer["data"]["documents"]) == (3, [])
+    assert "is not UTF-8" in answer["data"]["failures"][0]["message"]
+    code, answer = run(folder, "call", "store.import", "path=none.ndjson")
+    assert (code, answer["error"]["type"]) == (5, "resource.not_found")
+    assert [path.name for path in spelled.iterdir()] == ["a.md"]
+
+
+def test_an_attached_process_has_its_folder_as_its_root(
+    folder: Path, serving: Callable[[Path], Process]
+) -> None:
+    serving(folder)
+    spelled = folder / "odd\\xff"
+    spelled.mkdir()
+    (spelled / "a.md").write_text("# Theirs\n")
+    process = serving(odd_folder(folder))
+    data = process.ask(1, "doc.ingest", paths=["a.md"])["result"]["data"]
+    assert (data["documents"], len(data["failures"])) == ([], 1)
+    error = process.ask(2, "doc.ingest", paths=[f"{spelled}/a.md"])["error"]["data"]
+    assert (error["type"], error["detail"]["root"]) == ("path.outside_root", str(spelled))
+    assert "result" in process.ask(3, "store.export", path="all.ndjson")
+    assert (odd_folder(folder) / "all.ndjson").exists()
 
 
 def test_odd_bytes_are_spelled_wherever_they_stand() -> None:
