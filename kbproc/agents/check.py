@@ -124,16 +124,16 @@ def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[Agen
     if not os.path.lexists(folder):
         return _failed(f"{where} does not exist", "Bring it back, or make an empty one.")
     real = Path(os.path.realpath(folder))
-    if not real.is_dir():
-        return _failed(f"{where} is no folder", "Move away what is there and make a folder.")
-    if not os.access(real, os.R_OK | os.X_OK):
-        return _failed(f"{where} can't be read", "Change its permissions.")
-    if not os.access(real, os.W_OK):
-        return _warned("notes folder", f"{where} can't be written to", "Change its permissions.")
-    expected = folder if row.folder is not None else store.origin.resolve() / "notes" / row.slug
-    if real != expected:
+    if real != folder:
         hint = "If that is meant, name that folder with agent.update."
-        return _warned("notes folder", f"{where} leads to {paths.printable(real)}", hint)
+        led = f"{where} leads to {paths.printable(real)}, and no symlink is followed"
+        return _failed(led, hint)
+    if not folder.is_dir():
+        return _failed(f"{where} is no folder", "Move away what is there and make a folder.")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return _failed(f"{where} can't be read", "Change its permissions.")
+    if not os.access(folder, os.W_OK):
+        return _warned("notes folder", f"{where} can't be written to", "Change its permissions.")
     return _passed("notes folder", where)
 
 

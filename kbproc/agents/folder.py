@@ -13,17 +13,21 @@ from pathlib import Path
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.notefiles import folder as notefolder
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow
 
 
 def default_folder(store: SeenStore, slug: str) -> Path:
-    return store.origin / "notes" / slug
+    return store.origin.resolve() / "notes" / slug
 
 
 def notes_folder(store: SeenStore, row: AgentRow) -> Path:
-    """Where the agent's notes lie: STORE/notes/SLUG unless it names another folder."""
+    """Where the agent's notes lie: STORE/notes/SLUG unless it names another folder.
+
+    The path had no symlink in it when it was named; one that it has now is not followed.
+    """
     return default_folder(store, row.slug) if row.folder is None else Path(row.folder)
 
 
@@ -119,9 +123,7 @@ def _same(one: Path, other: Path) -> bool:
 def make_folder(store: SeenStore, folder: Path) -> None:
     """For its user alone. Only within the store folders above it are made. Raises store.io."""
     try:
-        if folder.parent == store.origin / "notes":
-            folder.parent.mkdir(mode=0o700, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        notefolder.make(folder, above=folder.parent == default_folder(store, folder.name).parent)
     except OSError as error:
         raise KbprocError(
             "store.io",

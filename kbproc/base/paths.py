@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kbproc.base.errors import KbprocError, is_lasting
@@ -137,7 +137,7 @@ def open_folder(path: Path, *, within: Path | None = None) -> int:
     on, name by name, and no link is followed: one that is put there meanwhile leads nowhere.
     Raises path.outside_root, OSError.
     """
-    return _opened(path, within, lambda name, folder: os.open(name, _FOLDER, dir_fd=folder))
+    return _opened(path, within, _open_listed)
 
 
 def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int]) -> int:
@@ -146,7 +146,32 @@ def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int
     if not real.is_relative_to(start):
         message = f"{printable(path)} leads out of {printable(start)}."
         raise KbprocError("path.outside_root", message)
-    *folders, last = real.relative_to(start).parts or (".",)
+    return _descend(start, real.relative_to(start).parts, open_last)
+
+
+def open_unlinked(folder: Path) -> int:
+    """A descriptor of the folder, whose path is absolute; no symlink in that is followed.
+
+    Raises OSError; for a link ELOOP, with a `strerror` that names it.
+    """
+    start = Path(folder.anchor)
+    try:
+        return _descend(start, folder.relative_to(start).parts, _open_listed)
+    except OSError as error:
+        for path in (*reversed(folder.parents), folder):
+            if path.is_symlink():
+                why = f"{printable(path)} is a symlink, which is not followed"
+                raise OSError(errno.ELOOP, why) from error
+        raise
+
+
+def _open_listed(name: str, folder: int) -> int:
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _descend(start: Path, names: Sequence[str], open_last: Callable[[str, int], int]) -> int:
+    """What `open_last` gives for the last name; the others are folders, and no links."""
+    *folders, last = names or (".",)
     held = os.open(start, _ON_THE_WAY)
     try:
         for name in folders:

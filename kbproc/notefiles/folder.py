@@ -9,8 +9,10 @@ A folder that can't be read is Unavailable, and never counts as empty.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,17 +45,24 @@ PART = re.compile(rf"\.{_NAME}\.\d+\.kbproc-part")
 KEPT = re.compile(rf"\.({_NAME})\.([0-9a-f]{{32}}|-)\.([0-9a-f]{{32}})\.\d+\.kbproc")
 
 
+_DO = {
+    "linked": "Find out who made the link; if it is meant, name the folder that it leads to with "
+    "agent.update"
+}
+
+
 class Unavailable(KbprocError):
     """The folder can't be read, so nothing is known of its notes.
 
-    `code`: missing, not_a_folder, unreadable, vanished.
+    `code`: missing, not_a_folder, linked, unreadable, vanished.
     """
 
     def __init__(self, folder: Path, code: str, what: str) -> None:
         super().__init__(
             "store.io",
             f"The notes folder {paths.printable(folder)} {what}.",
-            hint="Check the folder; the notes that are recorded stay as they are.",
+            hint=f"{_DO.get(code, 'Check the folder')}; the notes that are recorded stay as they "
+            "are.",
             detail={"folder": paths.printable(folder), "code": code},
         )
         self.code = code
@@ -135,9 +144,13 @@ def scan(
 
 @contextmanager
 def open_folder(folder: Path) -> Iterator[int]:
-    """A descriptor of the folder; the folder itself may be reached through links."""
+    """A descriptor of the folder, whose path is absolute; no symlink in that is followed.
+
+    Else whoever may change a folder above it would choose what is read and written as notes.
+    Raises Unavailable.
+    """
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = paths.open_unlinked(folder)
     except FileNotFoundError:
         raise Unavailable(folder, "missing", "does not exist") from None
     except NotADirectoryError:
@@ -151,14 +164,41 @@ def open_folder(folder: Path) -> Iterator[int]:
 
 
 def exists(folder: Path) -> bool:
-    """Raises Unavailable where that can't be told."""
+    """Whether anything is there, be it a link. Raises Unavailable where that can't be told."""
     try:
-        return folder.exists()
+        folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
         raise _unreadable(folder, error) from None
+    return True
+
+
+def make(folder: Path, *, above: bool) -> None:
+    """Makes the folder, mode 0700, durably and through no symlink; it may be there.
+
+    `above`: the folders above it, too. Raises OSError.
+    """
+    try:
+        fd = paths.open_unlinked(folder.parent)
+    except FileNotFoundError:
+        if not above:
+            raise
+        make(folder.parent, above=True)
+        fd = paths.open_unlinked(folder.parent)
+    try:
+        os.mkdir(folder.name, 0o700, dir_fd=fd)
+        os.fsync(fd)
+    except FileExistsError:
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise
+    finally:
+        os.close(fd)
 
 
 def _unreadable(folder: Path, error: OSError) -> Unavailable:
+    if error.errno == errno.ELOOP:
+        return Unavailable(folder, "linked", f"is not looked into: {error.strerror}")
     return Unavailable(folder, "unreadable", f"can't be read: {error.strerror}")
 
 
@@ -192,8 +232,9 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | OSError:
 def _require_same(folder: Path, fd: int) -> None:
     """Of a folder that was deleted or moved meanwhile, only a part may have been read."""
     try:
-        same = os.path.samestat(folder.stat(), os.fstat(fd))
-    except OSError:
+        with open_folder(folder) as now:
+            same = os.path.samestat(os.fstat(now), os.fstat(fd))
+    except Unavailable:
         same = False
     if not same:
         raise Unavailable(folder, "vanished", "went away while it was read")

@@ -13,8 +13,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kbproc.notefiles.folder import Unavailable, open_folder
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -139,14 +142,12 @@ class Watcher:
 
 
 def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
-    """Those that exist."""
+    """Those that can be looked into."""
     found = {}
     for folder in folders:
-        try:
-            status = folder.stat()
-        except OSError:
-            continue
-        found[folder] = (status.st_dev, status.st_ino)
+        with suppress(Unavailable), open_folder(folder) as fd:
+            status = os.fstat(fd)
+            found[folder] = (status.st_dev, status.st_ino)
     return found
 
 
@@ -156,9 +157,7 @@ def changes(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     from watchfiles import watch
 
-    # Notifications may name a folder by what its links lead to.
-    named = {os.path.realpath(folder): folder for folder in folders}
-    named |= {str(folder): folder for folder in folders}
+    named = {str(folder): folder for folder in folders}
 
     def concerns(_: Change, path: str) -> bool:
         return path in named or is_note(Path(path).name)
@@ -184,11 +183,9 @@ def is_note(name: str) -> bool:
 
 
 def _fingerprint(folder: Path) -> int:
-    try:
-        with os.scandir(folder) as entries:
-            return hash(frozenset(_stamp(entry) for entry in entries if is_note(entry.name)))
-    except OSError:
-        return 0
+    with suppress(Unavailable, OSError), open_folder(folder) as fd, os.scandir(fd) as entries:
+        return hash(frozenset(_stamp(entry) for entry in entries if is_note(entry.name)))
+    return 0
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbproc.agents.folder import notes_folder
-from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
 from kbproc.documents.revision import Ids
@@ -139,7 +138,7 @@ class Notebook:
 
     def make_folder(self) -> None:
         try:
-            make_folder(self.folder)
+            notefolder.make(self.folder, above=True)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The notes folder {self.folder} could not be made: {error.strerror}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ from kbproc.documents import ingest as documents_ingest
 from kbproc.sources import gitignore, walk, web
 from tests.conftest import OpenSession
 from tests.kit import faults
+from tests.kit.faults import everything_in
+from tests.kit.notes import attach, get, put
 from tests.kit.site import Site
 from tests.kit.talk import Process, Session, as_bytes, request
 
@@ -311,6 +314,84 @@ def test_an_import_that_becomes_a_link(
     error = session.error("store.import", path="good.md")
     assert error["type"] == "path.outside_root"
     note("an export swapped for a link before it is imported", "path.outside_root")
+
+
+LINKED = {
+    "the notes folder": lambda top: top / "sub" / "notes",
+    "a folder above the notes folder": lambda top: top / "sub",
+    "the store's folder of an agent's notes": lambda top: top / "store" / "notes" / "gitea",
+}
+
+
+@pytest.mark.parametrize("what", LINKED)
+def test_a_notes_folder_that_becomes_a_link(
+    open_session: OpenSession, tmp_path: Path, what: str
+) -> None:
+    """Nothing is read, written or removed where the link leads, and no note goes for it."""
+    (tmp_path / "sub").mkdir()
+    session = open_session()
+    attach(session)
+    named = {} if "store" in what else {"notes_folder": "sub/notes"}
+    made = session.data("agent.create", slug="gitea", **named)
+    for slug in ("one", "two"):
+        put(session, slug, f"# {slug}")
+    linked = LINKED[what](tmp_path)
+    folder, outside = Path(made["notes_folder"]), tmp_path / "outside"
+    linked.rename(aside := tmp_path / "aside")
+    linked.symlink_to(outside)
+    there = outside / folder.relative_to(linked)
+    there.mkdir(parents=True)
+    (there / "one.md").write_text("# Secret")
+    (there / "private.md").write_text("# Secret")
+    before = everything_in(outside)
+    told = session.data("note.sync", agent="gitea")
+    assert (told["added"], told["changed"], told["removed"]) == (0, 0, 0)
+    [warning] = told["warnings"]
+    assert f"{linked} is a symlink" in warning and "agent.update" in warning
+    for method, more in CHANGES.items():
+        error = session.error(method, agent="gitea", **more)
+        assert (error["type"], error["detail"].get("code")) == ("store.io", "linked"), error
+    found = {one["name"]: one for one in session.data("agent.check", slug="gitea")["findings"]}
+    assert (found["notes folder"]["status"], found["notes"]["status"]) == ("fail", "warn")
+    assert everything_in(outside) == before
+    assert get(session, "one")["text"] == "# one"
+    linked.unlink()
+    aside.rename(linked)
+    assert session.data("note.sync", agent="gitea")["unchanged"] == 2
+    put(session, "new", "# New")
+    assert (folder / "new.md").read_text() == "# New"
+    note(
+        f"{what} swapped for a symlink",
+        "nothing is read or written there: store.io names the link; no note is removed",
+    )
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "note.put": {"slug": "new", "text": "# New"},
+    "note.delete": {"slug": "one", "dry_run": True},
+}
+
+
+@pytest.mark.parametrize("how", ["agent.create", "note.put", "note.sync"])
+def test_no_notes_folder_is_made_behind_a_link(
+    open_session: OpenSession, tmp_path: Path, how: str
+) -> None:
+    outside, session = tmp_path / "outside", open_session()
+    outside.mkdir()
+    attach(session)
+    if how != "agent.create":
+        session.data("agent.create", slug="gitea")
+    notes = session.store.folder / "notes"
+    if notes.exists():
+        shutil.rmtree(notes)
+    notes.symlink_to(outside)
+    given: dict[str, Any] = {"slug": "gitea"} if how == "agent.create" else {"agent": "gitea"}
+    if how == "note.put":
+        given |= {"slug": "new", "text": "# New"}
+    answer = session.ask(how, **given)
+    told = str(answer["error"]["data"] if "error" in answer else answer["result"]["data"])
+    assert f"{notes} is a symlink" in told, answer
+    assert not list(outside.iterdir())
 
 
 def test_a_pipe_in_a_documents_place(open_session: OpenSession, docs: Path) -> None:

@@ -18,7 +18,7 @@ from kbproc.library.library import Library
 from kbproc.settings.trust import Trust
 from kbproc.store.folder import write_settings
 from tests.conftest import OpenSession
-from tests.kit.faults import faults_of, note, small_disk
+from tests.kit.faults import everything_in, faults_of, note, small_disk
 from tests.kit.fixed import FixedHost, model_of
 from tests.kit.talk import Message, Process, Session
 
@@ -284,16 +284,6 @@ LINKED = (
     "notes/gitea",
     "damaged",
 )
-
-
-def everything_in(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
-    """Every file and folder: its bytes, its mode and when it was changed."""
-    found = {}
-    for path in (folder, *folder.rglob("*")):
-        told = path.lstat()
-        data = path.read_bytes() if path.is_file() else None
-        found[str(path)] = data, told.st_mode, told.st_mtime_ns
-    return found
 
 
 @pytest.mark.parametrize("name", LINKED)

@@ -136,6 +136,16 @@ def bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
+def everything_in(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
+    """Every file and folder: its bytes, its mode and when it was changed."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        told = path.lstat()
+        data = path.read_bytes() if path.is_file() else None
+        found[str(path)] = data, told.st_mode, told.st_mtime_ns
+    return found
+
+
 # ------------------------------------------------------------------------- harm
 
 Harm = Callable[[bytes, float], bytes]

@@ -265,13 +265,43 @@ def test_a_folder_that_is_none(folder: Path) -> None:
             assert str(path) in told.value.message
 
 
-def test_a_folder_that_its_user_names_by_a_link(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("above", [False, True])
+def test_no_link_on_the_way_to_the_folder_is_followed(
+    folder: Path, tmp_path: Path, above: bool
+) -> None:
     (folder / "one.md").write_text("# x")
     link = tmp_path / "link"
-    link.symlink_to(folder)
-    assert scan(link).files.keys() == {"one"}
-    write(link, "two", b"# y", None)
-    assert (folder / "two.md").read_bytes() == b"# y"
+    link.symlink_to(tmp_path if above else folder)
+    path = link / "notes" if above else link
+    acts: list[Callable[[], object]] = [
+        lambda: scan(path),
+        lambda: read(path, "one"),
+        lambda: write(path, "two", b"# y", None),
+        lambda: remove(path, "one", digest(b"# x")),
+        lambda: leftovers(path),
+        lambda: hidden.existing(path, ["one"]),
+    ]
+    for act in acts:
+        with pytest.raises(Unavailable) as told:
+            act()
+        assert told.value.code == "linked"
+        assert f"{link} is a symlink" in told.value.message
+    with pytest.raises(OSError, match="is a symlink"):
+        notefolder.make(path / "new", above=True)
+    assert names(folder) == ["one.md"]
+
+
+@pytest.mark.parametrize("what", ["a link", "a link to nothing", "a file"])
+def test_no_folder_is_made_in_the_place_of_something_else(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "notes"
+    if what == "a file":
+        path.touch()
+    else:
+        path.symlink_to(tmp_path if what == "a link" else tmp_path / "nothing")
+    assert notefolder.exists(path)
+    with pytest.raises(FileExistsError):
+        notefolder.make(path, above=True)
+    assert names(tmp_path) == ["notes"]
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
@@ -351,7 +381,7 @@ def test_of_thousands_only_what_changed_is_opened(
     monkeypatch.setattr(os, "open", told)
     found = scan(folder, known).files
     assert [slug for slug in found if found[slug] != known[slug]] == ["note-7"]
-    assert opened == [folder, "note-7.md"]
+    assert [name for name in opened if str(name).endswith(".md")] == ["note-7.md"]
 
 
 # ------------------------------------------------------------------ titles

@@ -141,13 +141,22 @@ def test_another_set_of_folders(
     told.after(lambda: (folder / "one.md").write_text("# b"), folder)
 
 
-def test_a_folder_behind_a_link(
+def test_a_folder_that_becomes_a_link_is_as_gone(
     way: str, folder: Path, tmp_path: Path, told: Told, watcher: Watcher
 ) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(folder)
-    told.after(lambda: watcher.watch([link]), link)
-    told.after(lambda: (folder / "one.md").write_text("# a"), link)
+    other = tmp_path / "other"
+    other.mkdir()
+    told.after(lambda: watcher.watch([folder, other]), other)
+    told.after(lambda: (folder / "one.md").write_text("# a"), folder)
+
+    def link() -> None:
+        folder.rename(tmp_path / "aside")
+        folder.symlink_to("aside")
+
+    told.after(link, folder)
+    assert watch.identities([folder, other]).keys() == {other}
+    folder.unlink()
+    told.after(lambda: (tmp_path / "aside").rename(folder), folder)
 
 
 def test_without_notifications_one_warning(

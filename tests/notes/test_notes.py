@@ -15,6 +15,7 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
 from kbproc.methods.note.put import PutNote
+from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import hidden as notehidden
 from kbproc.notes import change as notes
 from kbproc.notes.notebook import Notebook
@@ -298,10 +299,8 @@ def test_a_put_waits_for_no_sync_in_the_lane(
         content=content_of(session.library.intake, "todo", data),
         expected_revision=None,
     )
-    gone, exists = iter([False]), Path.exists
-    monkeypatch.setattr(
-        Path, "exists", lambda path: next(gone, True) if path == folder else exists(path)
-    )
+    gone = iter([False])
+    monkeypatch.setattr(notefolder, "exists", lambda path: next(gone, path == folder))
 
     def turn(lane: Lane) -> None:
         effect = change(Here(lane.queries, lane.now, lane.head)).effect
