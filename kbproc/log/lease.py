@@ -95,7 +95,11 @@ class FileLease:
                 raise locked(self._folder, self.holder().pid) from error
             raise
         self._fds, self._pid = fds, pid
-        self._write(b"")
+        try:
+            self._write(b"")
+        except OSError:
+            self.release()
+            raise
 
     def announce(self, address: Path) -> None:
         inside = address.is_relative_to(self._folder)

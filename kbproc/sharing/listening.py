@@ -8,6 +8,7 @@ imported, so that other processes wait for the store instead of giving up.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -42,9 +43,15 @@ class Listening:
             raise
 
     def _listen(self) -> None:
-        self._socket, self.path = _bound(self._config)
-        self._inode = _inode(self.path)
-        self.lease.announce(self.path)
+        """Raises store.io; then all is as before."""
+        bound, path = _bound(self._config)
+        try:
+            self.lease.announce(path)
+        except OSError as error:
+            bound.close()
+            path.unlink(missing_ok=True)
+            raise _no_socket(error) from error
+        self._socket, self.path, self._inode = bound, path, _inode(path)
 
     def accept(self) -> socket.socket | None:
         """The next process that wants in; None if none came for a while. Raises OSError.
@@ -59,7 +66,10 @@ class Listening:
 
     def _asked(self) -> bool:
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        try:
+            poll.register(self._socket, select.POLLIN)
+        except ValueError:  # it was stopped meanwhile
+            raise OSError(errno.EBADF, "the socket is closed") from None
         return bool(poll.poll(_LOOK_MS))
 
     def _renew(self) -> None:
@@ -115,7 +125,7 @@ def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | L
 
 def _bound(config: Config) -> tuple[socket.socket, Path]:
     """Raises store.io where no socket can be had."""
-    wrong: OSError | None = None
+    wrong = OSError()
     try:
         for path in _paths(config.store, config.runtime):
             try:
@@ -124,8 +134,11 @@ def _bound(config: Config) -> tuple[socket.socket, Path]:
                 wrong = error
     except OSError as error:
         wrong = error
-    why = "" if wrong is None else wrong.strerror
-    raise KbprocError("store.io", f"The store's socket could not be made: {why}.")
+    raise _no_socket(wrong) from wrong
+
+
+def _no_socket(error: OSError) -> KbprocError:
+    return KbprocError("store.io", f"The store's socket could not be made: {error.strerror}.")
 
 
 def _paths(store: Path, runtime: Path) -> Iterator[Path]:

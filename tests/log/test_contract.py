@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -356,6 +358,24 @@ def refusal(lease: Lease, pid: int) -> KbprocError:
     with pytest.raises(KbprocError) as found:
         lease.take(pid)
     return found.value
+
+
+def test_a_lease_that_can_not_be_written_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a process that tries again, once there is room, would wait for itself."""
+
+    def refuse(*arguments: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", refuse)
+        with pytest.raises(OSError, match="No space left"):
+            FileLease(tmp_path).take(17)
+    lease = FileLease(tmp_path)
+    lease.take(18)
+    assert lease.holder().pid == "18"
+    lease.release()
 
 
 def test_one_at_a_time(applicant: Applicant, tmp_path: Path) -> None:
