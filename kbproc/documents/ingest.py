@@ -8,7 +8,7 @@ Refuses to know: how a source is read (content.py), how records are written (sto
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,11 +40,14 @@ _MOST_LISTED = 100
 # These errors end the ingest; every other one is one file's failure.
 _ENDS_THE_INGEST = {"store.io", "operation.cancelled"}
 
-Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported"]
+Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported", "mended"]
 
 
 class FileOutcome(Struct, frozen=True, kw_only=True):
-    """What became of one file; `content` where there is something to write."""
+    """What became of one file; `content` where there is something to write.
+
+    `mended`: no file to read, but a folder or link that failed before.
+    """
 
     path: str
     action: Action
@@ -71,21 +74,30 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class Found(NamedTuple):
-    """What an ingest means: files, each with the folder that it has to lie in; and the paths that
-    can't be looked at.
+    """What an ingest means: files, each with the folder that it has to lie in; the paths that
+    can't be looked at; and those of `failed_before` that can be by now.
     """
 
     paths: dict[Path, Path]
     missed: list[FileOutcome]
+    mended: list[FileOutcome]
 
 
-def find_files(store: SeenStore, work: Work, check: Callable[[], None]) -> Found:
+def find_files(
+    store: SeenStore, work: Work, failed_before: Collection[str], check: Callable[[], None]
+) -> Found:
     """Every file once, in the order of the params; never the store's own. `check` may raise."""
     found: dict[Path, Path] = {}
-    missed: dict[Path, FileOutcome] = {}
+    missed: dict[str, FileOutcome] = {}
+    mended: set[str] = set()
 
     def miss(path: Path, why: KbprocError) -> None:
-        missed[path] = FileOutcome(path=files.printable(path), action="failed", error=why)
+        shown = files.printable(path)
+        missed[shown] = FileOutcome(path=shown, action="failed", error=why)
+
+    def look(path: Path) -> None:
+        if (shown := files.printable(path)) in failed_before:
+            mended.add(shown)
 
     for start in work.starts:
         if work.prune and files.is_gone(start):
@@ -97,12 +109,14 @@ def find_files(store: SeenStore, work: Work, check: Callable[[], None]) -> Found
             glob=work.glob,
             exclude=work.exclude,
             missed=miss,
+            looked=look,
             check=check,
         ):
             found[path] = work.root or (start.parent if path == start else start)
     own = store.origin.resolve()
     kept = {path: within for path, within in found.items() if not path.is_relative_to(own)}
-    return Found(kept, list(missed.values()))
+    by_now = [FileOutcome(path=path, action="mended") for path in sorted(mended - missed.keys())]
+    return Found(kept, list(missed.values()), by_now)
 
 
 def run(
@@ -130,22 +144,22 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    paths, missed = find_files(store, work, check)
-    for item in missed:  # told, not recorded: a later ingest would not know when it is mended
-        _count(result, item, known, resumed)
+    paths, missed, mended = find_files(store, work, failed_before, check)
 
     def examine(path: Path) -> FileOutcome:
         return _examine(intake, work, path, paths[path], known.get(str(path)), keep=True)
 
     items = map_ahead(examine, paths, threads=_READERS, name="ingest")
-    for number, item in enumerate(items, 1):
+    unread = [*missed, *mended]
+    for number, item in enumerate(chain(unread, items), 1 - len(unread)):
         _count(result, item, known, resumed)
         if item.content is not None or _failure_is_news(item, failed_before):
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, failed_before, result)
             batch = []
-        tell(number, len(paths), Path(item.path).name)
+        if number > 0:
+            tell(number, len(paths), Path(item.path).name)
         if cancelled():
             items.close()
             _commit(write, work, batch, failed_before, result)
@@ -386,9 +400,9 @@ def plan(
 
     `check` may raise between two files.
     """
-    known = here.queries.paths(work.kb)
-    _require_starts(work, {**known, **here.queries.failures(work.kb)})
-    paths, missed = find_files(store, work, check)
+    known, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
+    _require_starts(work, {**known, **failed_before})
+    paths, missed, _ = find_files(store, work, failed_before, check)
 
     def examine(path: Path) -> FileOutcome:
         return _examine(intake, work, path, paths[path], known.get(str(path)), keep=False)

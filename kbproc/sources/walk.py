@@ -40,6 +40,7 @@ def walk(
     glob: str | None = None,
     exclude: Sequence[str] = (),
     missed: Missed = lambda path, why: None,
+    looked: Callable[[Path], None] = lambda path: None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
     """The regular files below `start` in path order; `start` itself if it is no folder.
@@ -47,13 +48,14 @@ def walk(
     `glob` and `exclude` speak of a name, or of a path from `start` on, in which a star matches
     slashes too. A symlink to a file is followed only if that lies below `root`, or `start` where
     there is no root; a folder that is a store is passed over. `missed` is told of each path that
-    can't be looked at, and why. `check` is called at every step, and may raise.
+    can't be looked at, and why; `looked` of each that was looked at and is not given out, be it
+    missed in part. `check` is called at every step, and may raise.
     """
     if not stat.S_ISDIR(_mode(start)):
         yield start
         return
-    walking = _Walk(root or start, len(start.parts), glob, exclude, missed, check)
-    folders = [walking.enter(start, _ignores_above(start, missed, check))]
+    walking = _Walk(root or start, len(start.parts), glob, exclude, missed, looked, check)
+    folders = [walking.enter(start, walking.ignores_above(start))]
     while folders:
         path, kind = next(folders[-1].left, (None, None))
         ignores = folders[-1].ignores
@@ -67,6 +69,8 @@ def walk(
             missed(path, _unseen(path, kind))
         elif kind == "file":
             yield path
+        elif kind == "other":
+            looked(path)
 
 
 class _Walk:
@@ -77,6 +81,7 @@ class _Walk:
         glob: str | None,
         exclude: Sequence[str],
         missed: Missed,
+        looked: Callable[[Path], None],
         check: Callable[[], None],
     ) -> None:
         """`depth`: how many names of a path are those of the walk's start."""
@@ -85,6 +90,7 @@ class _Walk:
         self._glob = None if glob is None else NamePattern(glob)
         self._exclude = [NamePattern(pattern.rstrip("/")) for pattern in exclude]
         self._missed = missed
+        self._looked = looked
         self._check = check
 
     def takes(self, path: Path, kind: _Kind | None, ignores: Sequence[Ignores]) -> bool:
@@ -108,9 +114,11 @@ class _Walk:
         try:
             fd = paths.open_folder(folder, within=self._limit)
             try:
-                return self._listed(folder, fd, above)
+                found = self._listed(folder, fd, above)
             finally:
                 os.close(fd)
+            self._looked(folder)
+            return found
         except OSError as error:
             self._missed(folder, _unseen(folder, error))
         except KbprocError as error:
@@ -120,7 +128,7 @@ class _Walk:
         return _Folder(iter(()), above)
 
     def _listed(self, folder: Path, fd: int, above: list[Ignores]) -> _Folder:
-        ignores = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
+        ignores = self._ignores(folder, above, fd)
         found: list[tuple[Path, _Kind]] = []
         with os.scandir(fd) as entries:
             for entry in entries:
@@ -128,6 +136,22 @@ class _Walk:
                 path = folder / entry.name
                 found.append((path, self._kind(entry, path)))
         return _Folder(iter(sorted(found, key=lambda pair: pair[0].name)), ignores)
+
+    def ignores_above(self, start: Path) -> list[Ignores]:
+        """The .gitignore files between the repository's top and `start`."""
+        above = list(start.parents)
+        tops = [i for i, folder in enumerate(above) if _mode(folder / ".git")]
+        if _mode(start / ".git") or not tops:
+            return []
+        found: list[Ignores] = []
+        for folder in reversed(above[: tops[0] + 1]):
+            found = self._ignores(folder, found)
+        return found
+
+    def _ignores(self, folder: Path, above: list[Ignores], fd: int | None = None) -> list[Ignores]:
+        found = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
+        self._looked(folder / gitignore.NAME)
+        return found
 
     def _kind(self, entry: os.DirEntry[str], path: Path) -> _Kind:
         """A link is what it leads to if that is a file below the limit, else of no use."""
@@ -159,18 +183,6 @@ def _too_deep(path: Path) -> KbprocError:
 def _is_whole_store(folder: Path) -> bool:
     """More than a name: many a folder that is no store holds one called log."""
     return stat.S_ISREG(_mode(folder / "store.toml")) and stat.S_ISDIR(_mode(folder / "log"))
-
-
-def _ignores_above(start: Path, missed: Missed, check: Callable[[], None]) -> list[Ignores]:
-    """The .gitignore files between the repository's top and `start`."""
-    above = list(start.parents)
-    tops = [i for i, folder in enumerate(above) if _mode(folder / ".git")]
-    if _mode(start / ".git") or not tops:
-        return []
-    found: list[Ignores] = []
-    for folder in reversed(above[: tops[0] + 1]):
-        found = gitignore.read(folder, above=found, missed=missed, check=check)
-    return found
 
 
 def _mode(path: Path) -> int:

@@ -15,6 +15,7 @@ import pytest
 
 from kbproc.calls import call as calling
 from kbproc.documents import content
+from kbproc.sources import walk
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes
@@ -198,6 +199,39 @@ def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> N
 
 def confirmed_or_plain(session: Session, **params: Any) -> dict[str, int]:
     return ingest(session, **params)
+
+
+def test_what_can_not_be_looked_at_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
+    def told() -> list[str]:
+        check = session.data("kb.check", slug="default")
+        assert check["failed"] == len(check["failed_files"])
+        return [str(Path(file["path"]).relative_to(docs)) for file in check["failed_files"]]
+
+    put(docs, good_md="good")
+    deep = docs.joinpath(*"d" * (walk.MOST_NESTED + 1))
+    deep.mkdir(parents=True)
+    loops = {"loop.md", "open/.gitignore"}
+    for name in loops:
+        path = docs / name
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(path.name)
+    wrong = sorted([*loops, str(deep.relative_to(docs))])
+    assert ingest(session) == {"added": 1, "failed": 3}
+    assert sorted(told()) == wrong
+    seq = session.store.seq
+    assert ingest(session) == {"unchanged": 1, "failed": 3}
+    assert session.store.seq == seq, "no news"
+    for name in loops:
+        (docs / name).unlink()
+    (docs / "loop.md").symlink_to("nowhere")
+    deep.parent.rename(docs / "d" / "up")
+    ingest(session, exclude=["d", "open", "loop.md"])
+    ingest(session, "docs/good.md")
+    assert sorted(told()) == wrong, "nothing was looked at"
+    assert ingest(session) == {"unchanged": 1}
+    assert told() == [str(deep.relative_to(docs))], "it is gone, which is for prune"
+    ingest(session, prune=True)
+    assert told() == []
 
 
 def test_the_first_hundred_failures_are_listed(session: Session, docs: Path) -> None:
