@@ -52,9 +52,10 @@ class Profiles(Struct, frozen=True, kw_only=True):
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """What binds the folder of `path`. `settings`: a relative store is made absolute."""
+    """What binds the folder of `path`. `settings`: what its `data` says, the store absolute."""
 
     path: Path
+    data: bytes
     settings: dict[str, str]
 
 
@@ -260,7 +261,7 @@ def _link_of(path: Path, data: bytes) -> Link:
     if "store" in settings:
         store = os.path.expanduser(settings["store"])  # noqa: PTH111  never raises
         settings["store"] = os.path.normpath(path.parent / store)
-    return Link(path=path, settings=settings)
+    return Link(path=path, data=data, settings=settings)
 
 
 def _unreadable(path: Path, error: OSError) -> str | None:

@@ -7,13 +7,15 @@ Refuses to know: what a link says, and what is asked of an endpoint.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from kbproc.base.durable import replace
+from kbproc.base import durable
 from kbproc.base.values import decoder
 from kbproc.settings import toml
 
@@ -43,11 +45,7 @@ class Trust:
 
     def add_link(self, link: Path, data: bytes) -> None:
         """Raises store.io."""
-        if self._path is not None:
-            with toml.locked(self._path):
-                now = self._read()
-                links = {**now.links, _place(link): _sum(data)}
-                _write(self._path, msgspec.structs.replace(now, links=links))
+        self._change(lambda now: replace(now, links={**now.links, _place(link): _sum(data)}))
 
     def has_endpoint(self, store: Path, url: str) -> bool:
         """Raises store.io."""
@@ -55,12 +53,24 @@ class Trust:
 
     def add_endpoint(self, store: Path, url: str) -> None:
         """Raises store.io."""
-        if self._path is not None:
-            with toml.locked(self._path):
-                now = self._read()
-                urls = sorted({*now.endpoints.get(_place(store), ()), url})
-                endpoints = {**now.endpoints, _place(store): urls}
-                _write(self._path, msgspec.structs.replace(now, endpoints=endpoints))
+        place = _place(store)
+
+        def approve(now: Approved) -> Approved:
+            urls = sorted({*now.endpoints.get(place, ()), url})
+            return replace(now, endpoints={**now.endpoints, place: urls})
+
+        self._change(approve)
+
+    def _change(self, approve: Callable[[Approved], Approved]) -> None:
+        """Keeps what `approve` makes of what was approved by now. Raises store.io."""
+        if self._path is None:
+            return
+        with toml.locked(self._path):
+            data = msgspec.json.encode(approve(self._read()), order="sorted")
+            try:
+                durable.replace(self._path, data)
+            except OSError as error:
+                raise toml.failed(self._path, error) from None
 
     def _read(self) -> Approved:
         """Nothing is approved where the file can't be understood: it is asked for again."""
@@ -72,13 +82,6 @@ class Trust:
             return Approved()
         except OSError as error:
             raise toml.failed(self._path, error) from None
-
-
-def _write(path: Path, approved: Approved) -> None:
-    try:
-        replace(path, msgspec.json.encode(approved, order="sorted"))
-    except OSError as error:
-        raise toml.failed(path, error) from None
 
 
 def _place(path: Path) -> str:

@@ -72,7 +72,7 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         config = _settings(argv, words, value_in(argv, "--profile"))
         output = output_for(format or config.format, color=config.color)
         output.profile = config.profile
-        if words[:1] != ["serve"]:
+        if words[:1] != ["serve"] and "--trust" not in argv:  # that answers them
             for note in config.notes:
                 output.note(note)
         return Shell(config, output, pipes).run(argv)

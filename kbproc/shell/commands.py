@@ -157,6 +157,7 @@ OWN_COMMANDS = {
                     name="--trust",
                     type="boolean",
                     help="use the link that is there, in this folder or above it, as it is now",
+                    mutually_exclusive=["--create", "--kb"],
                 ),
             ),
             takes=(*_CHANGES, "--store", "--kb"),

@@ -21,7 +21,7 @@ from kbproc.settings.config import DEFAULT, Config
 from kbproc.settings.profiles import Link
 from kbproc.settings.trust import Trust
 from kbproc.shell.arguments import Options, Parsed, usage_error
-from kbproc.store.folder import is_store
+from kbproc.store.folder import is_store, require_store
 
 Result = dict[str, Any]
 _FLAGS = {
@@ -138,10 +138,12 @@ def link(parsed: Parsed, options: Options) -> Result:
 def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
     """The nearest link at or above the folder is used from now on, as it stands now."""
     if parsed.last("--store"):
-        return _trusted_store(options.bound.store, None, options)
+        named = Path(os.path.abspath(options.bound.store))  # noqa: PTH100  as it is named
+        require_store(named)
+        return _trusted_store(named, None, options)
     found = profiles.nearest_link(folder)
     if not options.dry_run:
-        _trust().add_link(found.path, found.path.read_bytes())
+        _trust().add_link(found.path, found.data)
     store = Path(found.settings.get("store") or options.config.store)
     return _trusted_store(store, found, options)
 
@@ -157,6 +159,8 @@ def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
     data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}
     data["file"] = None if found is None else str(found.path)
     told = None if url is None else f"The store's texts may be sent to {url}."
+    if found is None and url is None:
+        told = "The store names no endpoint: there was nothing to approve."
     return _result("link", data, options, notice=told)
 
 

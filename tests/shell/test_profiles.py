@@ -628,7 +628,9 @@ def test_a_link_that_came_with_a_repository_is_passed_over_until_it_is_trusted(
     assert answer[:2] == (0, "mine\n")
     run("link", "--trust", "--dry-run")
     assert warnings(run("profile", "list")) == told
-    trusted = data_of(run("link", "--trust"))
+    answer = run("link", "--trust")
+    trusted = data_of(answer)
+    assert warnings(answer) == [], "it is being trusted"
     assert (trusted["file"], trusted["kb"]) == (str(path), "theirs")
     assert in_effect(run)["kb"] == ("theirs", "link", str(path))
     path.write_text('kb = "another"\n')
@@ -651,6 +653,43 @@ def test_the_endpoint_of_a_store_is_approved_with_it(run: Run, tmp_path: Path) -
     assert (code, url in out) == (0, True)
     assert approved.has_endpoint(store, url)
     assert not approved.has_endpoint(tmp_path, url)
+
+
+def test_what_is_approved_is_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = error_of(run("link", "--trust", "--store", "nowhere"), 5)
+    assert error["type"] == "resource.not_found"
+    put(tmp_path / "plain" / "store.toml", "format = 1\n")
+    code, out, _ = run("link", "--trust", "--store", "plain")
+    assert (code, "names no endpoint" in out) == (0, True)
+    assert json.loads(out)["data"]["store"] == str(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("flag", [["--kb", "handbook"], ["--create"]])
+def test_a_link_that_is_approved_stays_as_it_is(run: Run, flag: list[str]) -> None:
+    error = error_of(run("link", "--trust", *flag), 1)
+    assert (error["type"], flag[0] in error["message"]) == ("input.invalid_params", True)
+
+
+def test_what_is_approved_is_what_was_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that another puts in its place meanwhile was seen by nobody."""
+    path, seen = tmp_path / LINK, b'kb = "seen"\n'
+    path.write_bytes(seen)
+    real = profiles.nearest_link
+
+    def exchanged(folder: Path) -> profiles.Link:
+        found = real(folder)
+        path.write_bytes(b'kb = "exchanged"\n')
+        return found
+
+    monkeypatch.setattr(profiles, "nearest_link", exchanged)
+    assert data_of(run("link", "--trust"))["kb"] == "seen"
+    approved = config.trust_of(os.environ)
+    assert approved.has_link(path, seen)
+    assert not approved.has_link(path, path.read_bytes())
 
 
 @pytest.mark.parametrize("wrong", ["", "[]", "{", '{"links": 5}'])
