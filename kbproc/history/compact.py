@@ -15,17 +15,18 @@ from kbproc.log.interface import Log
 from kbproc.store.decision import Decision, Here
 from kbproc.views.catalog.queries.all import Queries
 
-HINT = (
+_HINT = (
     "What is forgotten can't be restored, reverted to or read with as_of any more. Backups and "
     "exports made earlier still hold it."
 )
+_NOTHING = "Nothing was replaced or deleted before then that is not forgotten already."
 
 
 def compaction(here: Here, log: Log, before: str) -> Decision:
     """Forgets all contents that were replaced, or whose document was deleted, before then.
 
     Titles, tags, times and authors of each revision stay; `store.purge` erases those, too.
-    Its data: how many contents are forgotten.
+    Its data: how many contents are forgotten, and what to say of that.
     """
     known = _kept_by_now(here.queries, log, here.head.seq)
     kept, gone, deleted = dict[int, int](), dict[int, int](), set[int]()
@@ -35,16 +36,17 @@ def compaction(here: Here, log: Log, before: str) -> Decision:
             kept[id], gone[id] = first, count
             deleted |= {id} if is_deleted else set()
     rows = sorted(here.queries.documents_by_id(list(gone)).values(), key=lambda row: row.id)
+    hint = _HINT if rows else _NOTHING
     return Decision(
         events=[ContentForgotten(id=row.id, kept=kept[row.id]) for row in rows],
-        data=sum(gone.values()),
+        data=(sum(gone.values()), hint),
         targets=targets_of(rows),
         changes=[
             *_says("earlier content", [gone[id] for id in gone if id not in deleted], "document"),
             *_says("content", [gone[id] for id in deleted], "deleted document"),
         ],
         counts={"documents": len(gone), "contents": sum(gone.values())},
-        hint=HINT,
+        hint=hint,
     )
 
 

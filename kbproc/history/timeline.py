@@ -11,13 +11,15 @@ it a writer may be in the middle of a line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 from msgspec import UNSET, Struct
 
 from kbproc.events import codec
+from kbproc.events.document import DocWritten
 from kbproc.events.event import Event
+from kbproc.events.upkeep import ContentForgotten
 from kbproc.history.state import State, Unknown, fold
 from kbproc.log.interface import Log
 from kbproc.views.catalog.rows import EventRow
@@ -92,11 +94,18 @@ class Timeline:
     def now(self) -> State:
         return self.state_after(len(self.touches) - 1)
 
+    @cached_property
+    def _kept(self) -> int:
+        """The first revision whose content was not forgotten."""
+        forgetting = (t for t in self.touches if ContentForgotten.tag() in t.types)
+        told = (event for touch in forgetting for event in self._own(touch) or [])
+        return max((one.kept for one in told if isinstance(one, ContentForgotten)), default=0)
+
     def state_after(self, index: int) -> State:
         """The state that the touch at `index` left behind; None for -1.
 
-        A purge says of all before it that it is unknown: files may still be waiting
-        to be rewritten.
+        What was purged or forgotten is unknown from the moment at which that was recorded: the
+        log may still be waiting to be rewritten.
         """
         if self.purge is not None and index >= 0:
             return Unknown(why="purged")
@@ -113,13 +122,22 @@ class Timeline:
         return self._records.events(self.touches[index].seq) or []
 
     def _fold_record(self, state: State, touch: Touch) -> State:
-        events = self._records.events(touch.seq)
+        events = self._own(touch)
         if events is None:
             return Unknown(why="lost")
         for event in events:
-            if event.concerns().document == self.id:
+            if isinstance(event, DocWritten) and event.revision < self._kept:
+                state = Unknown(why="forgotten")
+            else:
                 state = fold(state, event)
         return state
+
+    def _own(self, touch: Touch) -> list[Event] | None:
+        """The events of a record that concern this document; None if it was lost."""
+        events = self._records.events(touch.seq)
+        if events is None:
+            return None
+        return [event for event in events if event.concerns().document == self.id]
 
     def index_of_revision(self, revision: int) -> int | None:
         """Of the touch that made it."""

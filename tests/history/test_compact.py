@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from kbproc.base import failpoints
 from kbproc.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
-from tests.kit.faults import as_killed
+from tests.kit.faults import full_at, killed_at
 from tests.kit.talk import Session
 from tests.kit.traces import PURGE_POINTS, holding
 
@@ -76,6 +75,8 @@ def test_what_came_later_stays(open_session: OpenSession) -> None:
     assert compact(session, THEN)["contents"] == 2
     again = session.data("store.compact", before=THEN)
     assert again["contents"] == 0, "it is gone already"
+    plan = session.ask("store.compact", before=THEN, dry_run=True)["result"]["meta"]
+    assert (plan["plan"]["changes"], "forgotten already" in plan["hint"]) == ([], True)
     assert [hit["text"] for hit in session.data("chunk.list", document_id=id)] == ["fourth"]
     third = session.data("doc.get", id=id, as_of=moment + 1, text=True)
     assert third["text"] == "third"
@@ -124,6 +125,24 @@ def test_a_preview(open_session: OpenSession) -> None:
     assert session.store.seq == seq
 
 
+@pytest.mark.parametrize("point", ["purge.sources", "purge.vectors"])
+def test_what_is_being_forgotten_does_not_come_back(open_session: OpenSession, point: str) -> None:
+    """A full disk ends the erasing half-way, and the log may still hold the texts."""
+    session = open_session()
+    changed, deleted = lived(session)
+    session.store.host.pass_until(LATER)
+    hash = session.error("store.compact", before=LATER)["plan"]["plan_hash"]
+    with full_at(point):
+        error = session.error("store.compact", before=LATER, confirm=hash)
+    assert error["type"] == "store.io"
+    for params in ({"ids": [changed], "revision": 1}, {"ids": [deleted]}):
+        error = session.error("doc.restore", **params)
+        assert (error["type"], "store.compact" in error["message"]) == ("resource.not_found", True)
+    assert session.data("store.compact", before=LATER)["contents"] == 0
+    assert holding(session.store.folder, *GONE) == []
+    assert not any(finding["status"] == "fail" for finding in session.data("doctor")["findings"])
+
+
 @pytest.mark.parametrize("point", PURGE_POINTS)
 def test_killed_half_way_it_ends_on_reopen(
     open_session: OpenSession, tmp_path: Path, point: str
@@ -133,18 +152,9 @@ def test_killed_half_way_it_ends_on_reopen(
     lived(session)
     session.store.host.pass_until(LATER)
     copy = tmp_path / "killed"
-
-    def die(name: str) -> None:
-        if name == point and not copy.exists():
-            as_killed(session.store.folder, copy)
-
     hash = session.error("store.compact", before=LATER)["plan"]["plan_hash"]
-    failpoints.arm(die)
-    try:
+    with killed_at(point, session.store.folder, copy):
         session.data("store.compact", before=LATER, confirm=hash)
-    finally:
-        failpoints.arm(None)
-    assert copy.exists(), f"{point} was never reached"
     again = open_session(copy)
     assert holding(copy, *GONE) == []
     assert again.store.log.verify() == again.store.seq

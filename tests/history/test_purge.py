@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import decode_params
 from kbproc.base.values import canonical
@@ -21,7 +20,7 @@ from kbproc.store.decision import Request
 from kbproc.text.analysis import parse_query
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
-from tests.kit.faults import as_killed
+from tests.kit.faults import full_at, killed_at
 from tests.kit.knowledge import agent, check, entry, note, revive, supersede
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
@@ -172,31 +171,17 @@ def test_the_plan_names_what_goes(session: Session) -> None:
     assert session.error("store.purge", document_ids=[77])["type"] == "resource.not_found"
 
 
-class Dead(BaseException):
-    """The process dies here."""
-
-
 @pytest.mark.parametrize("point", PURGE_POINTS)
 def test_killed_half_way_it_ends_on_reopen(
     open_session: OpenSession, tmp_path: Path, point: str
 ) -> None:
-    """The folder as it stands at the point is what a kill -9 leaves."""
     session = open_session()
     fill(session, 3)
     ids = secret(session, tmp_path)
     copy = tmp_path / "killed"
-
-    def die(name: str) -> None:
-        if name == point and not copy.exists():
-            as_killed(session.store.folder, copy)
-
     plan = session.error("store.purge", document_ids=ids)["plan"]
-    failpoints.arm(die)
-    try:
+    with killed_at(point, session.store.folder, copy):
         session.data("store.purge", document_ids=ids, confirm=plan["plan_hash"])
-    finally:
-        failpoints.arm(None)
-    assert copy.exists(), f"{point} was never reached"
     again = open_session(copy)
     assert holding(copy, *WORDS) == []
     assert again.store.log.verify() == again.store.seq
@@ -208,17 +193,9 @@ def test_killed_half_way_it_ends_on_reopen(
 def test_a_full_disk_half_way(open_session: OpenSession, tmp_path: Path, point: str) -> None:
     session = open_session()
     ids = secret(session, tmp_path)
-
-    def refuse(name: str) -> None:
-        if name == point:
-            raise OSError(28, "No space left on device")
-
     plan = session.error("store.purge", document_ids=ids)["plan"]
-    failpoints.arm(refuse)
-    try:
+    with full_at(point):
         error = session.error("store.purge", document_ids=ids, confirm=plan["plan_hash"])
-    finally:
-        failpoints.arm(None)
     assert error["type"] == "store.io"
     assert session.data("search", query=PHRASE, mode="fts")["results"] == []
     done = session.ask("store.purge", document_ids=ids)
@@ -230,16 +207,8 @@ def test_one_that_was_cut_off_ends_with_the_next(open_session: OpenSession, tmp_
     session = open_session()
     ids = secret(session, tmp_path)
     plan = session.error("store.purge", document_ids=ids[:1])["plan"]
-
-    def refuse(name: str) -> None:
-        if name == "purge.log":
-            raise OSError(28, "No space left on device")
-
-    failpoints.arm(refuse)
-    try:
+    with full_at("purge.log"):
         session.error("store.purge", document_ids=ids[:1], confirm=plan["plan_hash"])
-    finally:
-        failpoints.arm(None)
     purge(session, *ids[1:])
     assert holding(session.store.folder, *WORDS) == []
     with session.store.reading() as snapshot:

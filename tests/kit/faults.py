@@ -9,6 +9,7 @@ row also says how often that was noted.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base import failpoints
 from tests.kit.talk import REPO
 
 PAGE = REPO / "docs" / "reliability.md"
@@ -119,6 +121,37 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
         yield disk
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@contextlib.contextmanager
+def full_at(point: str) -> Iterator[None]:
+    """The disk is full wherever `point` is reached within the block."""
+
+    def refuse(name: str) -> None:
+        if name == point:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    failpoints.arm(refuse)
+    try:
+        yield
+    finally:
+        failpoints.arm(None)
+
+
+@contextlib.contextmanager
+def killed_at(point: str, store: Path, copy: Path) -> Iterator[None]:
+    """`copy` is the store as a kill -9 leaves it where the block first reaches `point`."""
+
+    def die(name: str) -> None:
+        if name == point and not copy.exists():
+            as_killed(store, copy)
+
+    failpoints.arm(die)
+    try:
+        yield
+    finally:
+        failpoints.arm(None)
+    assert copy.exists(), f"{point} was never reached"
 
 
 def as_killed(store: Path, copy: Path) -> None:

@@ -12,7 +12,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.history import purge
-from kbproc.history.compact import HINT, compaction
+from kbproc.history.compact import compaction
 from kbproc.store.decision import Decide
 from kbproc.store.pipeline import LongWrite
 
@@ -62,7 +62,7 @@ def plan(call: Call, params: Compact) -> Decide:
 def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
     """A request that was cut off can be repeated: it forgets what is left."""
     with call.library.store.exclusive(call.check_cancelled):
-        contents = write.item(plan(call, params))
+        contents, hint = write.item(plan(call, params))
         erased = purge.finish(
             call.library.reach(), lambda stage: call.progress(*purge.told(stage), last=True)
         )
@@ -73,6 +73,5 @@ def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
         vectors=erased.vectors,
         bytes=erased.bytes,
     )
-    hint = HINT if contents else "Nothing was replaced or deleted before then, or it is forgotten."
     outcome = write.end(data)
     return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
