@@ -188,22 +188,34 @@ def size_of(folder: Path) -> int:
 
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
-    import tomllib  # not above: attached processes read no settings
+    """Of a store without settings, those that are written into it, with `model`.
+
+    Raises store.io, store.corrupt, store.incompatible.
+    """
+    from kbproc.settings import toml  # not above: attached processes read no settings
 
     if not path.exists():
         write_settings(path, model or DEFAULT_MODEL)
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise KbprocError(
-            "store.corrupt", f"{path} can't be read: {error}.", hint=f"Correct {path.name} by hand."
-        ) from error
-    if settings.get("format") != FORMAT:
+        found = toml.read(path)
+    except KbprocError as error:
+        if error.type == "store.io":
+            raise
+        raise _unusable(error.message) from None
+    settings = {} if found is None else found.table
+    if "format" not in settings:
+        raise _unusable(f"{path} names no format.")
+    if settings["format"] != FORMAT:
         raise KbprocError(
             "store.incompatible",
-            f"The store has format {settings.get('format')}; this kbproc reads format {FORMAT}.",
+            f"The store has format {settings['format']}; this kbproc reads format {FORMAT}.",
         )
     return settings
+
+
+def _unusable(why: str) -> KbprocError:
+    hint = f"Correct it by hand: its first line is format = {FORMAT}, [model] names the model."
+    return KbprocError("store.corrupt", why, hint=hint)
 
 
 def write_settings(path: Path, model: dict[str, Any]) -> None:

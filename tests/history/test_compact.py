@@ -82,6 +82,8 @@ def test_what_came_later_stays(open_session: OpenSession) -> None:
     assert third["text"] == "third"
     error = session.error("doc.get", id=id, as_of=moment, text=True)
     assert (error["type"], "forgotten" in error["message"]) == ("resource.not_found", True)
+    shown = session.ask("doc.get", id=id, as_of=moment)["result"]
+    assert (shown["data"]["chunk_count"], "forgotten" in shown["meta"]["hint"]) == (0, True)
 
 
 def test_what_is_told_of_it_afterwards(open_session: OpenSession) -> None:

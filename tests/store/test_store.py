@@ -20,7 +20,7 @@ from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.library.library import Library
 from kbproc.store import rebuild
-from kbproc.store.folder import size_of
+from kbproc.store.folder import read_settings, size_of
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
@@ -250,6 +250,29 @@ def test_a_failed_opening_leaves_no_lock(open_session: OpenSession) -> None:
     refused("input.invalid_params", one.store.folder)
     toml.write_text(kept)
     open_session()
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "said"),
+    [
+        ("format = 1\nmodel = =\n", "store.corrupt", "line 2"),
+        ("format = 1\na = " + "[" * 3000 + "]" * 3000, "store.corrupt", "nested too deeply"),
+        ("\xff", "store.corrupt", "not UTF-8"),
+        ("", "store.corrupt", "names no format"),
+        ("format = 2\n", "store.incompatible", "format 2"),
+        (None, "store.io", "Is a directory"),
+    ],
+    ids=["no TOML", "nested", "no text", "empty", "newer", "a folder"],
+)
+def test_settings_that_can_not_be_read(
+    tmp_path: Path, text: str | None, type: str, said: str
+) -> None:
+    path = tmp_path / "store.toml"
+    path.mkdir() if text is None else path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(KbprocError) as found:
+        read_settings(path, None)
+    assert (found.value.type, said in found.value.message) == (type, True), found.value.message
+    assert str(path) in found.value.message or type == "store.incompatible"
 
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import content, document, lookup
 from kbproc.documents.document import Document
+from kbproc.sources.blobs import forgotten
 
 
 class Get(PastParams, kw_only=True, frozen=True):
@@ -65,4 +66,6 @@ def get(call: Call, params: Get) -> Reply:
             fields["text"] = part
             fields["text_length"] = len(text)
             more = params.offset + len(part) < len(text)
-        return Reply(data=DocumentText(**fields), seq=snapshot.seq, has_more=more, notice=notice)
+        hint = None if row.sha256 else forgotten().message
+        data = DocumentText(**fields)
+        return Reply(data=data, seq=snapshot.seq, has_more=more, notice=notice, hint=hint)
