@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import tracemalloc
 import zlib
@@ -24,6 +26,8 @@ from tests.conftest import OpenSession
 from tests.kit import faults
 from tests.kit.faults import everything_in
 from tests.kit.notes import attach, get, put
+from tests.kit.patience import PATIENCE
+from tests.kit.shell import environment
 from tests.kit.site import Site
 from tests.kit.talk import Process, Session, as_bytes, request
 
@@ -578,3 +582,56 @@ def test_addresses_that_lead_inwards(open_session: OpenSession, host: str) -> No
     error = open_session().error("doc.fetch", url=f"http://{host}/")
     assert (error["type"], error["exit_code"]) == ("network.blocked", 6)
     note("private and special addresses, plain and within others", "network.blocked (exit 6)")
+
+
+# ------------------------------------------------------- descriptors that are closed
+
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
+
+
+def run_with(closed: str, folder: Path, *argv: str) -> subprocess.CompletedProcess[bytes]:
+    """`serve` is asked for one write, through its stdin."""
+    asked = as_bytes(request(1, "kb.create", slug="served")) + b"\n"
+    return subprocess.run(
+        ["sh", "-c", f'exec "$0" -m kbproc "$@" {closed}', sys.executable, *argv],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"},
+        input=asked,
+        check=False,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["alone", "attached"])
+@pytest.mark.parametrize("closed", CLOSED)
+def test_descriptors_that_are_closed(
+    open_session: OpenSession, docs: Path, tmp_path: Path, closed: str, attached: bool
+) -> None:
+    """No file of the store gets the number of one of them, and is written to as if it were."""
+    environment(tmp_path)
+    owner = Process(tmp_path / "store", cwd=tmp_path).ready() if attached else None
+    silent = closed.replace("2>&-", "").find(">&-") >= 0
+    try:
+        for argv in (["call", "kb.create", "slug=called"], ["add", "docs"], ["serve"]):
+            done = run_with(closed, tmp_path, *argv)
+            assert done.returncode == (2 if silent and argv != ["serve"] else 0), done
+            assert b"Traceback" not in done.stderr
+            if silent and argv != ["serve"] and "2>&-" not in closed:
+                assert json.loads(done.stderr)["error"]["type"] == "store.io"
+            assert (done.stdout == b"") == silent
+    finally:
+        if owner is not None:
+            owner.stop(signal.SIGTERM)
+    for path in (tmp_path / "store").rglob("*"):
+        assert not path.is_file() or b'"jsonrpc"' not in path.read_bytes(), path
+        assert not path.is_file() or b'"ok":' not in path.read_bytes(), path
+    session = open_session()
+    assert session.store.log.verify() == session.store.seq
+    assert [Path(row["source"]["path"]).name for row in session.data("doc.list")] == ["good.md"]
+    slugs = {row["slug"] for row in session.data("kb.list")}
+    assert slugs - {"served"} == {"called", "default"}
+    if "<&-" in closed or not silent:  # else its client may have been found gone before
+        assert ("served" in slugs) == ("<&-" not in closed)
+    answer = "a command ends with store.io (exit 2), `serve` with exit 0" if silent else "exit 0"
+    note(f"started with `{closed}`", f"no file of the store takes their place; {answer}")
