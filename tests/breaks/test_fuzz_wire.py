@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,15 +24,16 @@ from kbproc.methods.all import registry
 from kbproc.settings.config import MAX_BATCH, MAX_ID
 from tests.conversations.scripts import make_files
 from tests.kit.faults import faults_of, note
-from tests.kit.patience import LONG
+from tests.kit.patience import LONG, PATIENCE
 from tests.kit.processes import Client, Crowd
 from tests.kit.schemas import fit
-from tests.kit.talk import Message, assert_log_lines, request
+from tests.kit.talk import REPO, Message, assert_log_lines, request
 
 compared = faults_of("fuzz")
 
 SEED = 1
-LINES = 10_000 if LONG else 200  # to each of the two
+PARTS = 5 if LONG else 1  # each with a store of its own, and processes that live long enough
+LINES = 2_000 if LONG else 200  # of a part, to each of its two processes
 VOLLEY = 20  # lines that are sent before anybody waits for their answers
 PINGED = 100  # lines from one ping to the next
 
@@ -180,9 +184,8 @@ def _doubled(message: Message, chance: random.Random) -> bytes:
 
 
 def _other_method(message: Message, chance: random.Random) -> bytes:
-    return _line(
-        message | {"method": chance.choice([*METHODS.keys() - LEFT_OUT, "", "pnig", "$/x"])}
-    )
+    names = [*sorted(METHODS.keys() - LEFT_OUT), "", "pnig", "$/x"]
+    return _line(message | {"method": chance.choice(names)})
 
 
 def _batch(message: Message, chance: random.Random) -> bytes:
@@ -283,6 +286,13 @@ class Fuzzed:
 
     def volley(self, numbers: range) -> None:
         lines = {number: mutant(number, str(number)) for number in numbers}
+        try:
+            self._exchange(lines)
+        except Exception as error:
+            error.add_note(f"in the volley of {numbers}: mutant(N, 'N'), seed {SEED}")
+            raise
+
+    def _exchange(self, lines: dict[int, bytes]) -> None:
         for line in lines.values():
             self.client.process.send(line)
         for number, line in lines.items():
@@ -344,6 +354,30 @@ class Fuzzed:
         self.answered[type] += 1
 
 
+PROGRAM = """
+import hashlib, os
+from tests.breaks.test_fuzz_wire import mutant
+lines = b"".join(mutant(number, str(number)) for number in range(300))
+print(hashlib.sha256(lines).hexdigest(), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_mutant_can_be_made_again() -> None:
+    """By another process, whatever order its sets have."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(REPO)},
+            check=True,
+            capture_output=True,
+            timeout=PATIENCE,
+        ).stdout
+        for seed in "12"
+    ]
+    assert told[0] == told[1]
+
+
 @pytest.fixture
 def crowd(tmp_path: Path) -> Iterator[Crowd]:
     make_files(tmp_path)
@@ -362,13 +396,15 @@ def fill(client: Client) -> None:
     client.data("note.put", agent="gitea", slug="gitea-webhooks", text="# Webhooks")
 
 
-def test_requests_changed_at_random(crowd: Crowd) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_requests_changed_at_random(crowd: Crowd, part: int) -> None:
     """By the process that has the store open, and by one that is attached to it."""
     owner, guest = crowd.join(), crowd.join()
     fill(owner)
     owner.answers.clear()
     both = [Fuzzed(owner), Fuzzed(guest)]
-    for start in range(0, LINES, VOLLEY):
+    begin = 2 * LINES * part
+    for start in range(begin, begin + LINES, VOLLEY):
         for fuzzed, first in zip(both, (start, LINES + start), strict=True):
             fuzzed.volley(range(first, first + VOLLEY))
             if (start + VOLLEY) % PINGED == 0:

@@ -6,6 +6,7 @@ tried as it is.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import zipfile
@@ -21,7 +22,8 @@ from kbproc.sources.parse.formats import detect
 from kbproc.sources.parse.pool import ParserPool
 from tests.kit.patience import LONG, PATIENCE
 
-CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())
+FOLDER = Path(__file__).parent / "corpus"
+CORPUS = sorted(FOLDER.iterdir())
 MUTANTS = 3000 if LONG else 40  # of each file
 MOST_BYTES = 100_000
 REFUSALS = {"operation.failed", "input.unsupported_type", "input.too_large"}
@@ -80,6 +82,16 @@ def repacked(data: bytes, chance: random.Random) -> bytes:
     return made.getvalue()
 
 
+@contextlib.contextmanager
+def naming(path: Path, number: int) -> Iterator[None]:
+    """Whatever goes wrong is told with what makes the file again."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"mutant(FOLDER / {path.name!r}, {number}); if it is mended, keep the file")
+        raise
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ParserPool]:
     pool = ParserPool(workers=2, timeout_s=PATIENCE)
@@ -95,14 +107,14 @@ def test_documents(pool: ParserPool, path: Path) -> None:
     assert type
     read = 0
     for number in range(MUTANTS):
-        try:
-            parsed = pool.parse(mutant(path, number), type, path.name)
-            read += bool(parsed.chunks)
-        except KbprocError as error:
-            told = f"mutant({path.name}, {number}): {error.message}"
-            assert error.type in REFUSALS, told
-            assert "took longer" not in error.message, told
-            assert "crashed" not in error.message, told
+        with naming(path, number):
+            try:
+                parsed = pool.parse(mutant(path, number), type, path.name)
+                read += bool(parsed.chunks)
+            except KbprocError as error:
+                assert error.type in REFUSALS
+                assert "took longer" not in error.message
+                assert "crashed" not in error.message
     assert read > MUTANTS // 20, "most are broken beyond reading, not all"
     assert pool.parse(path.read_bytes(), type, path.name).chunks, "a worker is there as before"
     assert len(pool.pids) <= 2
@@ -115,9 +127,10 @@ def test_rules(tmp_path: Path) -> None:
     for number in range(MUTANTS):
         (tmp_path / ".gitignore").write_bytes(mutant(path, number))
         missed: list[KbprocError] = []
-        found = gitignore.read(tmp_path, missed=lambda _, why, to=missed: to.append(why))
-        said |= {gitignore.ignored(tmp_path / name, False, found) for name in names}
-        assert {error.type for error in missed} <= {"input.too_large"}, number
+        with naming(path, number):
+            found = gitignore.read(tmp_path, missed=lambda _, why, to=missed: to.append(why))
+            said |= {gitignore.ignored(tmp_path / name, False, found) for name in names}
+            assert {error.type for error in missed} <= {"input.too_large"}
     assert said == {True, False}
 
 
@@ -127,9 +140,10 @@ def test_exports() -> None:
     types = {"input.invalid_params", "input.unsupported_type", "store.incompatible"}
     refused = 0
     for number in range(1, MUTANTS):
-        try:
-            list(portable.read(io.BytesIO(mutant(path, number))))
-        except KbprocError as error:
-            assert error.type in types, f"mutant({path.name}, {number}): {error.message}"
-            refused += 1
+        with naming(path, number):
+            try:
+                list(portable.read(io.BytesIO(mutant(path, number))))
+            except KbprocError as error:
+                assert error.type in types
+                refused += 1
     assert refused > MUTANTS // 2
