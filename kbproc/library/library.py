@@ -29,6 +29,7 @@ from kbproc.log.lease import Lease
 from kbproc.notes.background import Notebooks
 from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
+from kbproc.store.folder import leads_to
 from kbproc.store.place import Place
 from kbproc.store.store import Store
 
@@ -80,7 +81,8 @@ class Library:
         with contextlib.ExitStack() as opened:
             opened.callback(store.close)
             settings = store.settings.get("model", {})
-            problem = _not_approved(store.origin, settings, trust)
+            asked_for = settings == model
+            problem = None if asked_for else _not_approved(store.origin, settings, trust)
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
@@ -130,16 +132,19 @@ class Library:
 
 
 def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
-    """Why the endpoint that a store names is not called: whoever made it may want the texts."""
-    url = settings.get("url") if isinstance(settings, dict) else None
-    if url is None or trust.has_endpoint(store, str(url)):
+    """Why the model that a store names is not used: whoever made the store may want the texts."""
+    named = leads_to(settings)
+    if named is None or trust.has_model(store, settings):
         return None
+    what, used, so = "model", "loaded", "you trust whoever made its files"
+    if "url" in settings:
+        what, used, so = "endpoint", "called", "your texts may be sent there"
     return KbprocError(
         "model.unavailable",
-        f"The store's settings name the endpoint {url}, which you have not approved: it is not "
-        "called.",
-        hint=f"If your texts may be sent there: kbproc link --trust --store {store}, then open "
-        "the store again. Until then only words are searched.",
+        f"The store's settings name the {what} {named}; as they are you have not approved them: it "
+        f"is not {used}.",
+        hint=f"If {so}: kbproc link --trust --store {store}, then open the store again. Until then "
+        "only words are searched.",
         lasting=True,
     )
 

@@ -17,7 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.embedding.background import Embedding
 from kbproc.library.library import Library
-from kbproc.store.folder import write_settings
+from kbproc.store.folder import leads_to, write_settings
 from kbproc.store.store import Store
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int
             _embed_all(beside, progress)
         with store.lane():
             _write(store, settings)
-            if "url" in settings:  # whoever asks for it approves it
-                library.trust.add_endpoint(store.origin, settings["url"])
+            if leads_to(settings) is not None:  # whoever asks for it approves it
+                library.trust.add_model(store.origin, settings)
             old = _swap(library, beside, settings)
     except OSError as error:
         raise KbprocError(

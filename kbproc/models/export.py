@@ -216,6 +216,7 @@ def _load(folder: str) -> Any:
         folder,
         device="cpu",
         local_files_only=True,
+        trust_remote_code=False,  # none of the code that lies among the model's files is run
         # onnxruntime fuses the plain form of attention, and no other.
         model_kwargs={"attn_implementation": "eager"},
     ).eval()

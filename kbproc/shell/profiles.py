@@ -21,7 +21,7 @@ from kbproc.settings.config import DEFAULT, Config
 from kbproc.settings.profiles import Link
 from kbproc.settings.trust import Trust
 from kbproc.shell.arguments import Options, Parsed, usage_error
-from kbproc.store.folder import is_store, require_store
+from kbproc.store.folder import is_store, leads_to, require_store
 
 Result = dict[str, Any]
 _FLAGS = {
@@ -149,18 +149,20 @@ def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
 
 
 def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
-    """The endpoint that the store's settings name may be sent its texts."""
+    """The model that the store's settings name may be used, as they are now."""
     file = toml.read(store / "store.toml")
     model = {} if file is None else file.table.get("model", {})
-    url = model.get("url") if isinstance(model, dict) else None
-    if url is not None and not options.dry_run:
-        _trust().add_endpoint(store, str(url))
+    named = leads_to(model)
+    if named is not None and not options.dry_run:
+        _trust().add_model(store, model)
     settled = {} if found is None else found.settings
     data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}
     data["file"] = None if found is None else str(found.path)
-    told = None if url is None else f"The store's texts may be sent to {url}."
-    if found is None and url is None:
-        told = "The store names no endpoint: there was nothing to approve."
+    told = None if named is None else f"The model {named} may be run."
+    if named is not None and "url" in model:
+        told = f"The store's texts may be sent to {named}."
+    if found is None and named is None:
+        told = "The store names neither endpoint nor model: there was nothing to approve."
     return _result("link", data, options, notice=told)
 
 

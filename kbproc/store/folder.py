@@ -1,8 +1,8 @@
 """A store's folder: its file store.toml, taking it, and whether it can be written.
 
 Owns: what tells a store from another folder, the format version, the model as configured, which
-links and which modes make it unsafe, what a write to a read-only store is answered, and the bytes
-that a store takes on disk.
+links, modes and settings make it unsafe, what a write to a read-only store is answered, and the
+bytes that a store takes on disk.
 Refuses to know: what else lies in the folder.
 """
 
@@ -216,6 +216,21 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
 def _unusable(why: str) -> KbprocError:
     hint = f"Correct it by hand: its first line is format = {FORMAT}, [model] names the model."
     return KbprocError("store.corrupt", why, hint=hint)
+
+
+def leads_to(model: Any) -> str | None:
+    """What a model's settings lead to beyond what kbproc brings along.
+
+    It is an endpoint's URL, which would get the texts; or a model's name or folder, whose files
+    would be run.
+    """
+    if not isinstance(model, dict):
+        return None
+    if model.get("url") is not None:
+        return str(model["url"])
+    name = model.get("name", DEFAULT_MODEL["name"])
+    runs_files = model.get("kind", DEFAULT_MODEL["kind"]) in {"onnx", "sentence-transformers"}
+    return str(name) if runs_files and name != DEFAULT_MODEL["name"] else None
 
 
 def write_settings(path: Path, model: dict[str, Any]) -> None:

