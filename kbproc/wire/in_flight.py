@@ -180,21 +180,23 @@ class InFlight:
         return run(self._call, self.method, self._message.params)
 
     def _settle(self, step: Step) -> None:
+        reached: Answer | Parked | KbprocError
         try:
             reached = step()
         except KbprocError as error:
-            self.wait_for_those_before()
-            self._fail(error)
+            reached = error
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
-            self._fail(messages.unexpected(error))
+            reached = messages.unexpected(error)
+        self.let_next()  # it may have ended before it was queued
+        self.wait_for_those_before()
+        if isinstance(reached, KbprocError):
+            self._fail(reached)
+        elif isinstance(reached, Parked):
+            self._parked = reached
+            since = self._call.host.monotonic_ms() - self._arrived
+            self._client.park(self, _left(reached.timeout_ms, since))
         else:
-            self.wait_for_those_before()
-            if isinstance(reached, Parked):
-                self._parked = reached
-                since = self._call.host.monotonic_ms() - self._arrived
-                self._client.park(self, _left(reached.timeout_ms, since))
-            else:
-                self._succeed(reached)
+            self._succeed(reached)
 
     # ------------------------------------------------------------------------- events
 

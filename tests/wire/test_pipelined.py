@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.base import failpoints
@@ -91,3 +92,30 @@ def test_one_that_is_refused_holds_up_nobody(session: Session) -> None:
     assert {found[id]["error"]["data"]["type"] for id in range(30) if id % 3} == {
         "resource.not_found"
     }
+
+
+def test_one_that_fails_unexpectedly_is_answered_in_its_turn(
+    open_session: OpenSession, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer waits for those of the writes that came before it."""
+    session = open_session()
+    methods = session.service.registry.methods
+    failed = threading.Event()
+
+    def fail(*arguments: Any) -> Any:
+        failed.set()
+        raise RuntimeError("nobody has thought of this")
+
+    broken = msgspec.structs.replace(methods["kb.create"], handler=fail)
+    monkeypatch.setitem(methods, "kb.create", broken)
+    disk.hold()
+    session.send(create(1))
+    assert disk.reached.wait(PATIENCE)
+    session.send(as_bytes(request(2, "kb.create", slug="books")))
+    assert failed.wait(PATIENCE)
+    session.send(create(3))
+    until(lambda: session.store.turns.queued == 1, "the third in its turn")
+    disk.let_go()
+    found = answers(session, 3)
+    assert list(found) == [1, 2, 3]
+    assert found[2]["error"]["data"]["type"] == "internal.error"
