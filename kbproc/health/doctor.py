@@ -111,7 +111,6 @@ def examine(
 
 
 def _repair(folder: Path, host: Host) -> Found:
-
     try:
         done = salvage.repair(folder, host)
     except KbprocError as error:
@@ -129,7 +128,6 @@ def _repair(folder: Path, host: Host) -> Found:
 
 def _inspect(folder: Path, host: Host) -> Iterator[Found]:
     """Of a store that does not open: what is damaged, line by line."""
-
     try:
         damage = salvage.inspect(folder, host)
     except KbprocError as error:
@@ -207,14 +205,12 @@ def _clock(store: Store, host: Host) -> Iterator[Found]:
 
 def _what_of_the_log(store: Store, message: str) -> str:
     """Every damaged line, every lost stretch and the documents that it concerned."""
-
     found = store.log.survey()
     told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
     return "; ".join(few(part) for part in told if part) or message
 
 
 def _blobs(store: Store, deep: bool) -> Found:
-
     wanted: dict[str, list[str]] = {}
     with store.reading() as snapshot:
         for row in snapshot.queries.documents(DocumentFilter()):

@@ -33,9 +33,8 @@ from kbproc.log.file import FileLog
 from kbproc.log.interface import Survey
 from kbproc.log.record import START, Draft, Record
 from kbproc.sources import blobs
-from kbproc.store import folder as readonly
 from kbproc.store import overlay
-from kbproc.store.folder import take_folder
+from kbproc.store.folder import check_links, is_read_only, refusal, take_folder
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
@@ -76,8 +75,8 @@ class Repair(Struct, frozen=True, kw_only=True):
 
 def inspect(folder: Path, host: Host) -> Damage:
     """What is damaged in the log and the sources. Raises store.locked, store.io."""
-    readonly.check_links(folder)
-    if readonly.is_read_only(folder):
+    check_links(folder)
+    if is_read_only(folder):
         return _inspect_overlay(folder, host)
     with _Bench(folder, host) as bench:
         return bench.damage
@@ -98,9 +97,9 @@ def repair(folder: Path, host: Host) -> Repair:
 
     Raises store.locked, store.io, store.incompatible.
     """
-    readonly.check_links(folder)
-    if readonly.is_read_only(folder):
-        raise readonly.refusal(folder)
+    check_links(folder)
+    if is_read_only(folder):
+        raise refusal(folder)
     with _Bench(folder, host) as bench:
         return bench.repair()
 

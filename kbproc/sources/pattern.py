@@ -77,8 +77,9 @@ class PathPattern:
                 part += 1
             elif wanted.matches(names[here]):
                 part, here = part + 1, here + 1
-            elif again:
-                again = part, here = again[0], again[1] + 1
+            elif again:  # the `**` takes one name more
+                part, here = again[0], again[1] + 1
+                again = part, here
             else:
                 return False
         return all(left is None for left in self._parts[part:])

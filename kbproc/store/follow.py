@@ -118,7 +118,6 @@ def may_go_on(log: Log, position: Position) -> bool:
 
 def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
     """Every live chunk of a catalog that nobody changes meanwhile."""
-
     return Queries(catalog.cursor()).all_index_rows()
 
 
