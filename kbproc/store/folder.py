@@ -107,35 +107,43 @@ _PARTS = {
 
 
 def check_links(folder: Path) -> None:
-    """Raises store.io, which names it, for a symlink in the place of anything of the store's.
+    """Raises store.io, which names it, for what is no file in the place of anything of the store's.
 
-    For whoever is about to open a store; an overlay is made of links.
-    What is linked could be read, written and deleted with the rights of whoever opens the store.
+    For whoever is about to open a store; an overlay is made of links. What is linked could be
+    read, written and deleted with the rights of whoever opens the store; a pipe would be waited
+    for.
     """
     for name, depth in _PARTS.items():
-        link = _link_in(folder / name, depth)
-        if link is not None:
+        odd = _odd_in(folder / name, depth)
+        if odd is not None:
+            is_link = odd.is_symlink()
+            what = "a symlink: no file of a store is opened through one"
             raise KbprocError(
                 "store.io",
-                f"{printable(link)} is a symlink: no file of a store is opened through one.",
+                f"{printable(odd)} is {what if is_link else 'no regular file'}.",
                 hint="Find out who made it. Put the file or folder itself in its place, or remove "
-                "the link; agent.update names a notes folder that lies elsewhere.",
-                detail={"path": printable(link)},
+                f"{'the link' if is_link else 'it'}; agent.update names a notes folder that lies "
+                "elsewhere.",
+                detail={"path": printable(odd)},
                 lasting=True,
             )
 
 
-def _link_in(path: Path, depth: int) -> Path | None:
-    """The first symlink at `path`, or in the folder that it is, so many folders deep."""
-    if path.is_symlink():
+def _odd_in(path: Path, depth: int) -> Path | None:
+    """The first symlink, pipe or device at `path`, or in the folder that it is, so many deep."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
         return path
-    if depth and path.is_dir():
+    if depth and stat.S_ISDIR(mode):
         with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(path) as found:
             for entry in found:
-                goes_on = entry.is_symlink() or entry.is_dir(follow_symlinks=False)
-                link = _link_in(Path(entry.path), depth - 1) if goes_on else None
-                if link is not None:
-                    return link
+                if not entry.is_file(follow_symlinks=False):
+                    odd = _odd_in(Path(entry.path), depth - 1)
+                    if odd is not None:
+                        return odd
     return None
 
 

@@ -329,6 +329,38 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
     )
 
 
+PIPED = ("lock", "log/*", "blobs/*/*", "views/log.seen", "vectors/*.pack", "notes/.gitea.held")
+
+
+@pytest.mark.parametrize("name", PIPED)
+def test_no_file_of_a_store_is_a_pipe(open_session: OpenSession, tmp_path: Path, name: str) -> None:
+    """Whoever reads it would wait for ever."""
+    (tmp_path / "a.md").write_text("# A\n\nalpha beta")
+    one = open_session()
+    one.data("doc.ingest", paths=["a.md"])
+    one.data("agent.create", slug="gitea")
+    one.embedded()
+    one.close()
+    store = one.store.folder
+    path = next(iter(sorted(store.glob(name))), store / name)
+    if path.exists():
+        path.rename(tmp_path / "aside")
+    os.mkfifo(path)
+    error = refused_here(store)
+    assert (error.type, error.retryable) == ("store.io", False)
+    assert f"{path} is no regular file" in error.message
+    path.unlink()
+    if (tmp_path / "aside").exists():
+        (tmp_path / "aside").rename(path)
+    two = open_session()
+    assert [row["title"] for row in two.data("doc.list")] == ["A"]
+    note(
+        "stores",
+        "a pipe in the place of a file of the store",
+        "refused with store.io, which names it, at once",
+    )
+
+
 def test_what_is_linked_while_the_store_is_open_is_not_read(
     open_session: OpenSession, tmp_path: Path
 ) -> None:
