@@ -140,7 +140,11 @@ def _next_value(name: str, known: dict[str, Flag], rest: Iterator[str]) -> str:
 def _refuse_contradiction(flag: Flag, given: dict[str, list[str | bool]]) -> None:
     for other in flag.mutually_exclusive:
         if other in given:
-            raise usage_error(f"{flag.name} and {other} exclude each other.", flag.name)
+            raise usage_error(
+                f"{flag.name} and {other} exclude each other.",
+                flag.name,
+                hint="Leave one of them out.",
+            )
 
 
 # -------------------------------------------- before it is known which command is meant

@@ -21,6 +21,7 @@ from kbproc.calls.typed import argv_of, command_of, usage_of
 from kbproc.settings.config import Config
 
 _PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?:\[[^]]*\])*")
+_SWITCH = re.compile(r"\b(\w+): true\b")
 _LONGEST_COMMAND = 2000  # characters: a longer one is not said again
 # Which flag is meant to be typed, of those that say the same.
 _INSTEAD = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
@@ -69,6 +70,7 @@ class Words:
     def said(self, text: str) -> str:
         text = _PLACE.sub(self._place, text)
         text = self._commands(lambda match: f"kbproc {match[0].replace('.', ' ')}", text)
+        text = _SWITCH.sub(lambda match: self._typed.get(match[1], match[0]), text)
         return self._params(lambda match: self._typed.get(match[0], "--timeout"), text)
 
     def _place(self, match: re.Match[str]) -> str:

@@ -38,7 +38,9 @@ def test_all_pages(run: Run) -> None:
 
 def test_all_means_nothing_without_pages(run: Run) -> None:
     assert refused(run, "status", "--all")["message"] == "--all means nothing for kbproc status."
-    assert "exclude each other" in refused(run, "doc", "list", "--all", "--cursor=x")["message"]
+    error = refused(run, "doc", "list", "--all", "--cursor=x")
+    assert error["message"] == "--all and --cursor exclude each other."
+    assert error["hint"] == "Leave one of them out."
 
 
 def test_a_list_in_ndjson_is_an_item_a_line(run: Run) -> None:

@@ -190,3 +190,12 @@ def test_valid_values_are_all_there_are_the_nearest_first(run: Run) -> None:
 def test_every_error_has_a_page(run: Run, type: str) -> None:
     code, out, _ = run("help", type)
     assert (code, type in out, ERRORS[type].hint in " ".join(out.split())) == (0, True, True)
+
+
+def test_a_hint_names_a_switch_as_it_is_typed(run: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "all.ndjson")
+    run("doc", "create", "--title", "One", "--text", "first words", "--source-id", "one")
+    run("store", "export", path)
+    run("doc", "update", "1", "--text", "other words")
+    code, out, _ = run("store", "import", path)
+    assert (code, "; --replace takes the file's." in json.loads(out)["meta"]["hint"]) == (0, True)

@@ -157,7 +157,7 @@ def _hints(result: Imported, params: ImportFile, contents: Contents) -> Iterator
         many = plural(result.folders_left, "agent has its", "agents have their")
         yield (
             f"{many} notes in the store's own folder and not where the file says; "
-            "folders: true takes the file's folders."
+            "agent.update names another folder."
         )
     if result.notes_kept:
         many = plural(result.notes_kept, "note was", "notes were")
