@@ -1011,10 +1011,12 @@ def test_a_folder_that_a_file_names_is_approved_first(
 
 def test_a_folder_that_is_not_approved_is_told(session: Session, naming: Path) -> None:
     result = session.ask("store.import", path="agents")["result"]
-    assert "folders: true" in result["meta"]["hint"]
+    assert "agent.update names another folder" in result["meta"]["hint"]
     assert result["data"]["folders_left"] == 1
     again = session.ask("store.import", path="agents", folders=True)["result"]["data"]
     assert (again["folders_left"], again["agents_kept"]) == (0, 2), "agents that are here stay"
+    moved = session.data("agent.update", slug="aa", notes_folder=str(naming))
+    assert moved["notes_folder"] == str(naming)
 
 
 def test_a_folder_without_notes_is_named_too(session: Session, tmp_path: Path) -> None:
