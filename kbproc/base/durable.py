@@ -1,6 +1,7 @@
 """Bytes and names that are on the disk when a call returns.
 
-Owns: writing all of them, new files, files that take another's place, folders, renames.
+Owns: writing all of them, new files, files that take another's place, folders, renames; and the
+mark beside a file that may be ahead of the disk.
 Refuses to know: what the bytes mean, and how a surface tells of a disk that refuses: every
 function here raises OSError.
 """
@@ -109,6 +110,51 @@ def replace(
         path, beside=beside, written=written, named=named, name_is_durable=name_is_durable
     ) as file:
         write_all(file.fileno(), data)
+
+
+# As long as the machine runs, what was written is there, whoever dies. So a file that can be made
+# again need not be synced at every step: after a power failure its mark says that it is no good.
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot() -> str:
+    """Another one after each start of the machine; "" where it does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def mark(path: Path) -> None:
+    """From now on the file may be ahead of the disk."""
+    replace(_mark_of(path), boot().encode())
+
+
+def sync(path: Path, *beside: str) -> None:
+    """The file is on the disk, with those whose names go on as `beside`, and its mark goes."""
+    for file in (path, *(path.with_name(path.name + end) for end in beside)):
+        if file.exists():
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+    sync_folder(path.parent)
+    _mark_of(path).unlink(missing_ok=True)
+
+
+def is_synced(path: Path) -> bool:
+    """False for what may not have reached the disk before the machine stopped."""
+    try:
+        return _mark_of(path).read_text() == boot()
+    except FileNotFoundError:
+        return True
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _mark_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.boot")
 
 
 def _reach(failpoint: str | None) -> None:

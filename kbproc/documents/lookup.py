@@ -30,17 +30,15 @@ def unknown_kb(slug: str, known: Sequence[str], *, field: str = "$.params.kb") -
 
 def require_kb(here: Here, slug: str) -> None:
     """Raises resource.not_found with the nearest names."""
-    known = here.queries.kb_slugs()
-    if slug not in known:
-        raise unknown_kb(slug, known)
+    if slug not in here.kbs:
+        raise unknown_kb(slug, here.kbs)
 
 
-def require_kbs(queries: Queries, kb: Kbs | None) -> None:
-    """Raises resource.not_found for a knowledge base that does not exist."""
+def require_kbs(known: Sequence[str], kb: Kbs | None) -> None:
+    """Raises resource.not_found for a knowledge base that is none of the `known`."""
     wanted = kbs_of(kb)
     if wanted is None:
         return
-    known = queries.kb_slugs()
     for slug in wanted:
         if slug not in known:
             raise unknown_kb(slug, known)

@@ -64,13 +64,18 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     entry: EntryFacts | None = None
     forgotten: int | None = None
 
+    @property
+    def next_chunk(self) -> int:
+        """The first chunk id that it leaves to others."""
+        return self.first_chunk + len(self.chunks)
+
     def without_content(self, forgotten: int) -> DocWritten:
         """What stands for it in the log once its content is forgotten; its ids stay given away."""
         return replace(
             self,
             source_sha256="",
             size_bytes=0,
-            first_chunk=self.first_chunk + len(self.chunks),
+            first_chunk=self.next_chunk,
             chunks=[],
             forgotten=forgotten,
         )

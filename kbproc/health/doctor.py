@@ -254,6 +254,7 @@ def positions(store: Store) -> dict[str, list[str]]:
     written = store.log.head  # a writer may be about to show it
     store.wait_for(written.seq, 1.0)
     with store.reading() as snapshot:
+        snapshot.pin()
         chunks, indexed = snapshot.queries.chunk_total(), snapshot.fulltext.num_docs
         head = snapshot.published.head
     problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
@@ -284,6 +285,7 @@ def compare(store: Store) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory(prefix="kbproc-") as folder, store.reading() as snapshot:
         afresh = Catalog(Path(folder) / "catalog.duckdb")
         try:
+            snapshot.pin()
             live = snapshot.queries.digest()
             afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
             afresh.commit()
@@ -312,7 +314,7 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
     """What differs; nothing can be said if a writer has gone on since `position`."""
-    from kbproc.views.vectors.check import differences
+    from kbproc.health.vectors import differences
 
     vectors = store.vectors
     if vectors is None:

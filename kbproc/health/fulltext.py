@@ -26,7 +26,7 @@ _HEAVIEST = 16_000
 
 
 def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int]:
-    """Chunks that only one of them holds, or that they hold under other words.
+    """Chunks that only one of them holds, or that they hold under other words or show otherwise.
 
     Positions within a text and BM25's statistics are not compared.
     """
@@ -41,6 +41,10 @@ def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int
         for start in range(0, len(terms), _BATCH):
             batch = terms[start : start + _BATCH]
             differs |= _sums(one, ids, field, batch) != _sums(other, ids, field, batch)
+    for start in range(0, len(ids), _BATCH):
+        shown = ids[start : start + _BATCH].tolist()
+        rows, others_rows = one.rows(shown), other.rows(shown)
+        differs[start : start + _BATCH] |= [rows[id] != others_rows[id] for id in shown]
     return [int(id) for id in ids[differs]]
 
 

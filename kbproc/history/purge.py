@@ -235,7 +235,10 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
     # The log comes last: until then it tells what belongs to the documents.
     with reached.past_closed():
         tell("sources")
-        _erase_sources(store, trace, found)
+        with store.lane():
+            for record in store.log.read(last, store.log.head.seq):
+                trace.follow(record)  # another document may have come to hold the same source
+            _erase_sources(store, trace, found)
         reach("purge.sources")
         tell("vectors")
         with reached.embedding.gate.closed():

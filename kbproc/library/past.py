@@ -16,6 +16,7 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,6 @@ class Past:
     """One position: what a read asks of the store, it can ask of this."""
 
     broken: KbprocError | None = None
-    version = 0
 
     def __init__(
         self, store: Store, embedding: Embedding, folder: Path, position: Position
@@ -86,7 +86,15 @@ class Past:
 
     @property
     def chunks(self) -> int:
-        return self.published.chunks
+        with self.reading() as snapshot:
+            return snapshot.queries.chunk_total()
+
+    def indexed(self) -> Published:
+        return self.published
+
+    def still(self) -> AbstractContextManager[object]:
+        """It never changes."""
+        return contextlib.nullcontext()
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
         return Freshness(

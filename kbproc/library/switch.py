@@ -128,7 +128,7 @@ def _embed_all(beside: Beside, progress: Callable[[int, int], None]) -> None:
 def _swap(library: Library, beside: Beside, settings: dict[str, Any]) -> Embedding:
     """In the lane: nobody writes meanwhile. Returns the model that was in use."""
     store, old = library.store, library.embedding
-    with store.showing():
+    with store.still():
         store.model = library.embedding = beside.embedding
         store.settings["model"] = settings
         beside.embedding.move_to(store)

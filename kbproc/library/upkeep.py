@@ -58,6 +58,7 @@ class Upkeep:
     def once(self) -> None:
         if self._store.broken is not None:
             self._catch_up()
+        self._store.indexed()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)

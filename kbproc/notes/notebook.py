@@ -159,7 +159,7 @@ class Notebook:
         return self.store.commit(lambda lane: self._append(lane, revisions))
 
     def _append(self, lane: Lane, revisions: list[NewRevision]) -> list[NewRevision]:
-        here = Here(lane.queries, lane.now, lane.head)
+        here = Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
         taken = [one for one in revisions if self._still_holds(here, one)]
         ids = Ids(here)
         events: list[Event] = [

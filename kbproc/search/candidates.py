@@ -20,6 +20,7 @@ from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.analysis import Query
 from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
+from kbproc.views.catalog.reader import EVERYTHING, NOTES
 from kbproc.views.restriction import Restriction
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
     """The knowledge bases that the filter names and the caller may see; without names, all of them
     and the knowledge bases of notes.
     """
-    sight = snapshot.sight
+    sight, roster = snapshot.sight or EVERYTHING, snapshot.published.roster
     if filter.kbs is not None:
-        return [kb for kb in filter.kbs if sight is None or sight.sees(kb)]
-    return [*snapshot.queries.kb_slugs(), *snapshot.queries.notes_kbs()]
+        return [kb for kb in filter.kbs if sight.sees(kb)]
+    agents = roster.agents if sight.notes is None else sight.notes
+    return [*roster.kbs_for(sight), *(NOTES + agent for agent in agents)]

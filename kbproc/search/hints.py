@@ -116,8 +116,6 @@ _LOW = {
 
 
 def _chunks(snapshot: Snapshot) -> int:
-    if snapshot.sight is None:
-        return snapshot.published.chunks
     return snapshot.queries.chunk_total()
 
 

@@ -18,7 +18,7 @@ from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence
 from kbproc.text.passage import Mark, Passage, passage
 from kbproc.text.snippet import Snippet
-from kbproc.views.catalog.rows import HitRow, marks_of
+from kbproc.views.catalog.rows import IndexRow, marks_of
 
 
 class HitSource(Struct, kw_only=True, frozen=True):
@@ -86,9 +86,10 @@ class Results(Struct, kw_only=True, frozen=True):
 def hit_of(
     id: int,
     fused: fusion.Fused,
-    row: HitRow,
+    row: IndexRow,
     short: Snippet,
     *,
+    head: int | None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
@@ -102,12 +103,12 @@ def hit_of(
         confidence=row.confidence,
         expires_at=row.expires_at,
         superseded_by=row.superseded_by,
-        head=msgspec.UNSET if row.superseded_by is None else row.head or msgspec.UNSET,
+        head=head or msgspec.UNSET,
         explain=explain,
     )
 
 
-def _source_of(row: HitRow, short: Snippet) -> HitSource:
+def _source_of(row: IndexRow, short: Snippet) -> HitSource:
     marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
     where = passage(marks, row.text, *(short.best or (0, len(row.text))))
     section = where.section if short.best else row.section
@@ -129,7 +130,7 @@ def _source_of(row: HitRow, short: Snippet) -> HitSource:
     )
 
 
-def _cite(row: HitRow, where: Passage, section: str | None) -> str:
+def _cite(row: IndexRow, where: Passage, section: str | None) -> str:
     """The title, and what helps most to find the passage: a page, else a section, else lines
     of the file.
     """

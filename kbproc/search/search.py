@@ -25,7 +25,7 @@ from kbproc.store.state import Freshness, Model, State
 from kbproc.text.analysis import parse_query
 from kbproc.text.snippet import Centre, snippet
 from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.rows import HitRow
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
 
 if TYPE_CHECKING:
@@ -101,12 +101,13 @@ class _Searching:
 
     def answer(self) -> Answer:
         if self.params.kb is not None:
-            lookup.require_kbs(self.snapshot.queries, self.params.kb)
+            lookup.require_kbs(self.snapshot.kbs, self.params.kb)
         mode = self._mode_and_vector()
         self.query, loosened = loosen(self.snapshot, self.query)
         pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
         page, rows = self._page(ranked)
-        hits = [self._hit(id, fused, rows[id], pool) for id, fused in page]
+        heads = self._heads(rows)
+        hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
         best = self._best(pool, ranked, mode)
         results = Results(
             query=self.params.query,
@@ -151,7 +152,8 @@ class _Searching:
             ranked = self._ranked(pool, mode)
             if most is None:
                 return pool, ranked
-            owners = self.snapshot.queries.document_of_chunks([id for id, _ in ranked])
+            rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
+            owners = {id: row.document_id for id, row in rows.items()}
             spread = list(_at_most_each(ranked, owners, most))
             if len(spread) > self.wanted or pool.whole or size > _MOST_POOLED:
                 return pool, spread
@@ -221,21 +223,30 @@ class _Searching:
 
     def _page(
         self, ranked: list[tuple[int, fusion.Fused]]
-    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, HitRow]]:
+    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, IndexRow]]:
         """The page and its rows."""
         page = ranked[self.params.offset : self.wanted]
         rows = self.snapshot.hits([id for id, _ in page]) if page else {}
         # A vector may be a step ahead of the rows of this snapshot, or behind.
         return [e for e in page if e[0] in rows and self._holds(rows[e[0]])], rows
 
-    def _holds(self, row: HitRow) -> bool:
+    def _heads(self, rows: dict[int, IndexRow]) -> dict[int, int]:
+        """Of entries that are superseded: a chain may have grown without touching them."""
+        old = [row.document_id for row in rows.values() if row.superseded_by is not None]
+        if not old:
+            return {}
+        return {id: row.head for id, row in self.snapshot.queries.entries_by_id(old).items()}
+
+    def _holds(self, row: IndexRow) -> bool:
         wanted = self.filter
         if wanted.hide_superseded and row.superseded_by is not None:
             return False
         over = wanted.valid_at is not None and row.expires_at is not None
         return not (over and str(row.expires_at) <= str(wanted.valid_at))
 
-    def _hit(self, id: int, fused: fusion.Fused, row: HitRow, pool: Pool) -> Hit:
+    def _hit(
+        self, id: int, fused: fusion.Fused, row: IndexRow, pool: Pool, heads: dict[int, int]
+    ) -> Hit:
         chars = self.params.snippet_chars
         short = snippet(row.text, self.query.terms, chars, centre=self.centre)
         return hit_of(
@@ -243,6 +254,7 @@ class _Searching:
             fused,
             row,
             short if self.params.highlight else short._replace(highlights=[]),
+            head=heads.get(row.document_id),
             explain=self._explanation(id, pool) if self.params.explain else msgspec.UNSET,
         )
 

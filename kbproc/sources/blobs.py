@@ -2,19 +2,32 @@
 
 Owns: STORE/blobs/ab/cd…, written atomically and durably before a record names them.
 Refuses to know: which document a blob belongs to.
+
+Small sources wait in memory until `settle`, which the store calls before it writes a record: so
+those of many writes share their syncs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+
+_WAITING_BYTES = 1 << 20  # a larger source is written at once
+_MOST_WAITING = 64 << 20
+_WRITERS = 8  # what one disk can sync together
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def digest(data: bytes) -> str:
@@ -36,43 +49,106 @@ def forgotten() -> KbprocError:
     )
 
 
+@contextlib.contextmanager
+def _as_store_io() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"The source could not be stored: {error.strerror}."
+        raise KbprocError("store.io", message) from error
+
+
+def _makes(folder: Path) -> bool:
+    """Whether it was not there."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _each(act: Callable[[T], R], items: Collection[T]) -> list[R]:
+    """At once: a disk syncs many files in little more time than one."""
+    if len(items) < 2:
+        return [act(item) for item in items]
+    with ThreadPoolExecutor(min(_WRITERS, len(items)), thread_name_prefix="blobs") as threads:
+        return list(threads.map(act, items))
+
+
 class Blobs:
-    """A folder of blobs; `folder` is made on first use."""
+    """A folder of blobs; `folder` is made on first use. Any thread may use it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._waiting: dict[str, bytes] = {}
+        self._waiting_bytes = 0
+        self._changing = threading.Lock()
+        self._settling = threading.Lock()
 
     def path(self, sha256: str) -> Path:
         return self.folder / sha256[:2] / sha256[2:4] / sha256
 
     def put(self, data: bytes) -> str:
-        """Stores `data` and returns its sha256; equal bytes are stored once.
+        """The sha256 of `data`, whose blob is durable once `settle` has returned.
 
-        The bytes are synced before the name appears: a blob that can be seen is whole.
-        The name is synced before it is told. Raises store.io with nothing kept.
+        Equal bytes are stored once. Raises store.io with nothing kept.
         """
         sha256 = digest(data)
-        target = self.path(sha256)
-        if target.is_file() and not target.is_symlink():
-            return sha256
-        # Two threads may store the same bytes at once: each writes a file of its own.
-        temporary = target.with_name(f"{sha256}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            durable.make_folder(target.parent)
+        with _as_store_io():
             reach("blob.write")
-            durable.replace(
-                target, data, beside=temporary, written="blob.written", named="blob.named"
-            )
-        except OSError as error:
-            raise KbprocError(
-                "store.io", f"The source could not be stored: {error.strerror}."
-            ) from error
+        with self._changing:
+            if sha256 in self._waiting:
+                return sha256
+            total = self._waiting_bytes + len(data)
+            if len(data) <= _WAITING_BYTES and total <= _MOST_WAITING:
+                self._waiting[sha256], self._waiting_bytes = data, total
+                return sha256
+        with self._settling:
+            if not self._is_stored(sha256):
+                self._store({sha256: data})
         return sha256
+
+    def settle(self) -> None:
+        """Whatever was put before is durable. Raises store.io; what waits then goes on waiting."""
+        with self._settling:
+            waiting = dict(self._waiting)
+            if not waiting:
+                return
+            # What was there when it was put may have been erased with another document since.
+            self._store({name: waiting[name] for name in waiting if not self._is_stored(name)})
+            with self._changing:
+                for sha256, data in waiting.items():
+                    del self._waiting[sha256]
+                    self._waiting_bytes -= len(data)
+
+    def _is_stored(self, sha256: str) -> bool:
+        path = self.path(sha256)
+        return path.is_file() and not path.is_symlink()
+
+    def _store(self, sources: dict[str, bytes]) -> None:
+        """The bytes are synced before their name appears: a blob that can be seen is whole."""
+        if not sources:
+            return
+        with _as_store_io():
+            durable.make_folder(self.folder)
+            renamed = _each(self._write, sources.items())
+            reach("blob.named")
+            _each(durable.sync_folder, set().union(*renamed))
+
+    def _write(self, source: tuple[str, bytes]) -> set[Path]:
+        """The folders that hold new names, which are not durable yet."""
+        sha256, data = source
+        target = self.path(sha256)
+        folder = target.parent
+        changed = {folder} | {made.parent for made in (folder.parent, folder) if _makes(made)}
+        durable.replace(target, data, written="blob.written", name_is_durable=False)
+        return changed
 
     def heal(self, sha256: str, data: bytes) -> None:
         """Stores `data` again if its blob is lost; raises store.io."""
         if not self.path(sha256).exists():
-            self.put(data)
+            with self._settling:
+                self._store({sha256: data})
 
     def erase(self, sha256: str) -> int:
         """Removes the bytes for good, and returns how many there were; raises OSError."""

@@ -18,8 +18,8 @@ from kbproc.base.values import canonical
 from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.reader import Sight
-from kbproc.views.catalog.rows import Head
+from kbproc.views.catalog.reader import EVERYTHING, Sight
+from kbproc.views.catalog.rows import Head, Roster
 
 
 class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -38,11 +38,34 @@ class Here:
     written here gets: later than `now` where an earlier one was dated by a wrong clock.
     """
 
-    def __init__(self, queries: Queries, now: str, head: Head) -> None:
-        self.queries = queries
+    def __init__(
+        self,
+        look: Callable[[], Queries],
+        now: str,
+        head: Head,
+        roster: Roster,
+        sight: Sight | None = None,
+    ) -> None:
+        """`look` gives the catalog, which costs something; `sight`: what may be seen of it."""
+        self._look = look
+        self._queries: Queries | None = None
+        self._roster = roster
+        self._sight = sight or EVERYTHING
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
+
+    @property
+    def queries(self) -> Queries:
+        if self._queries is None:
+            self._queries = self._look()
+            self._queries.see(self._sight)
+        return self._queries
+
+    @property
+    def kbs(self) -> list[str]:
+        """The slugs of the knowledge bases, sorted."""
+        return self._roster.kbs_for(self._sight)
 
 
 class Decision(Struct, frozen=True, kw_only=True):

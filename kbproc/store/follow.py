@@ -78,7 +78,8 @@ def _opened(path: Path) -> Catalog | None:
 
 def remove_catalog(path: Path) -> None:
     path.unlink(missing_ok=True)
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    for beside in (".wal", ".boot"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
     shutil.rmtree(path.with_name(path.name + ".tmp"), ignore_errors=True)
 
 
@@ -134,7 +135,7 @@ def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:
 
 def tell(followers: Iterable[Follower], catalog: Catalog, since: int) -> None:
     """Stages what has changed since, as the catalog's writer sees it."""
-    queries = Queries(catalog.writer)
+    queries = catalog.queries
     touched = queries.touched_since(since)
     rows = queries.index_rows(touched) if touched else []
     for follower in followers:

@@ -1,7 +1,6 @@
 """The writers' lane: who may write now, and what a turn may use.
 
-Owns: the newest state for deciding, appending with an immediate fold, turns,
-their order and their outcomes.
+Owns: what one writer may use, turns, their order and their outcomes.
 Refuses to know: the shared fsync and what readers see (store.py).
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,14 +18,12 @@ from kbproc.base.wording import plural
 from kbproc.events import codec
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
-from kbproc.log.interface import Batch
-from kbproc.log.record import Draft, Position, salted
+from kbproc.log.record import Draft, salted
 from kbproc.settings.config import DEFAULT_KB
+from kbproc.store.group import Group
 from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import Head
-
-if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
 
 T = TypeVar("T")
 
@@ -39,21 +36,29 @@ class Lane:
     """What a writer may use while it decides: the newest state, and `append`.
 
     `now` is the host's clock; `ts` dates what is appended, and never goes back.
+    `check_writable` raises whatever would keep a record from being written.
     """
 
-    def __init__(self, host: Host, batch: Batch, catalog: Catalog) -> None:
+    def __init__(self, host: Host, group: Group, check_writable: Callable[[], None]) -> None:
+        self.group = group
+        self.check_writable = check_writable
         self._host = host
-        self._batch = batch
-        self._catalog = catalog
-        self.queries: Queries = Queries(catalog.writer)
+        self._sees_all = False
         self.now = host.now()
-        self.ts = max(self.now, batch.last_ts)
-        self.head: Head = self.queries.head()
+        self.ts = max(self.now, group.batch.last_ts)
 
     @property
-    def position(self) -> Position:
-        """The log's end, whether its records have been folded in or not."""
-        return self._batch.head
+    def head(self) -> Head:
+        return self.group.head
+
+    @property
+    def queries(self) -> Queries:
+        """The catalog with all that was appended; asking for it costs the time to fold that in."""
+        queries = self.group.queries
+        if not self._sees_all:  # another writer's sight may be left
+            queries.see(EVERYTHING)
+            self._sees_all = True
+        return queries
 
     def append(
         self,
@@ -65,7 +70,7 @@ class Lane:
         params_hash: str | None = None,
         result: bytes = b"null",
     ) -> int:
-        """One record, folded in at once; returns its seq. Durable when the lane is left."""
+        """One record; returns its seq. Durable when the lane is left."""
         salt = self._host.salt()
         draft = Draft(
             ts=self.ts,
@@ -77,10 +82,7 @@ class Lane:
             params_hash=None if params_hash is None else salted(params_hash, salt),
             result=msgspec.Raw(result),
         )
-        records = self._batch.append([draft])
-        self._catalog.apply(records)
-        self.head = self.queries.head()
-        return records[-1].seq
+        return self.group.append(draft, events).seq
 
 
 class Ticket(Generic[T]):
@@ -158,16 +160,16 @@ class Turns:
             if not self._is_led:
                 self._is_led = True
                 ticket.woken.set()
-        queued()
         try:
+            queued()
             ticket.woken.wait()
         except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone
             self._withdraw(ticket)
             raise
         if not ticket.done:
-            self._lead()
+            self._lead(ticket)
 
-    def _lead(self) -> None:
+    def _lead(self, ticket: Ticket[Any]) -> None:
         """Works for all who wait now, and has the first of those who came since go on."""
         try:
             with self.lane:
@@ -176,6 +178,8 @@ class Turns:
                 self._work(tickets)
         finally:
             with self._changing:
+                if ticket in self._queue:  # Ctrl-C while it waited for the lane
+                    self._queue.remove(ticket)
                 self._pass_on()
 
     def _pass_on(self) -> None:
@@ -206,11 +210,11 @@ class Turns:
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
     """What fails before it has appended anything fails alone, else the batch fails with it."""
-    before = lane.position
+    before = lane.group.position
     try:
         ticket.result = ticket.work(lane)
     except Exception as error:
-        if lane.position != before:
+        if lane.group.failed is not None or lane.group.position != before:
             raise
         ticket.error = error
 

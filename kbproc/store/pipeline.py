@@ -23,7 +23,9 @@ from kbproc.store.decision import Decide, Decision, Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.plan import Plan, confirm, plan_of
 from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import TokenRow
+
+FindToken = Callable[[str, str, str], TokenRow | None]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -48,12 +50,11 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
 
     def turn(lane: Lane) -> Outcome:
         request.begin()
-        if earlier := _earlier(lane.queries, request):
+        if earlier := _earlier(lane.group.token, request):
             return earlier
         decision = decide(_here(lane, request))
         confirm(request, decision)
-        if decision.effect is not None:
-            decision.effect()
+        _carry_out(lane, decision)
         seq = _append(lane, request, decision.events, {"data": decision.data})
         return Outcome(data=decision.data, seq=seq)
 
@@ -70,9 +71,8 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
 
 def _here(lane: Lane, request: Request) -> Here:
     """The newest state, as far as whoever asks may see it."""
-    if request.sight is not None:
-        lane.queries.see(request.sight)
-    return Here(lane.queries, lane.now, lane.head)
+    group = lane.group
+    return Here(lambda: lane.queries, lane.now, group.head, group.roster, request.sight)
 
 
 def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
@@ -84,7 +84,8 @@ def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
 def _foreseen(store: SeenStore, request: Request, decide: Decide) -> tuple[Decision, int]:
     """What would be decided now, and at which position."""
     with store.reading() as snapshot:
-        here = Here(snapshot.queries, request.now, snapshot.published.head)
+        queries, shown = snapshot.queries, snapshot.published
+        here = Here(lambda: queries, request.now, shown.head, shown.roster, snapshot.sight)
         return decide(here), snapshot.seq
 
 
@@ -105,7 +106,7 @@ class LongWrite:
         if self.request.params.client_token is None:
             return None
         with self.store.reading() as snapshot:
-            return _earlier(snapshot.queries, self.request)
+            return _earlier(snapshot.queries.token, self.request)
 
     def approve(self, decide: Decide) -> None:
         """Before anything is done. Raises input.confirmation_required, resource.plan_stale."""
@@ -128,13 +129,13 @@ class LongWrite:
         """
 
         def turn(lane: Lane) -> tuple[Any, int]:
-            _earlier(lane.queries, self.request)  # another run may have taken the token meanwhile
+            # Another run may have taken the token meanwhile.
+            _earlier(lane.group.token, self.request)
             decision = decide(_here(lane, self.request))
             if not decision.events:
                 return decision.data, lane.head.seq
             confirm(self.request, decision)
-            if decision.effect is not None:
-                decision.effect()
+            _carry_out(lane, decision)
             return decision.data, _append(lane, self.request, decision.events, None)
 
         data, self.seq = self.store.commit(turn)
@@ -150,7 +151,7 @@ class LongWrite:
         """None, or the outcome of another run under the same token that ended first."""
 
         def turn(lane: Lane) -> Outcome | None:
-            earlier = _earlier(lane.queries, self.request)
+            earlier = _earlier(lane.group.token, self.request)
             if earlier is None:
                 self.seq = _append(lane, self.request, [], outcome)
             return earlier
@@ -160,11 +161,11 @@ class LongWrite:
         return self.store.commit(turn)
 
 
-def _earlier(queries: Queries, request: Request) -> Outcome | None:
+def _earlier(find: FindToken, request: Request) -> Outcome | None:
     token = request.params.client_token
     if token is None:
         return None
-    row = queries.token(request.actor, request.method, token)
+    row = find(request.actor, request.method, token)
     if row is None:
         return None
     if not same_params(row.params_hash, row.salt, request.params_hash):
@@ -189,6 +190,13 @@ def _earlier(queries: Queries, request: Request) -> Outcome | None:
     return Outcome(
         data=outcome["data"], seq=row.seq, duplicate=True, partial=outcome.get("partial")
     )
+
+
+def _carry_out(lane: Lane, decision: Decision) -> None:
+    """A file must not change for a record that would be refused."""
+    if decision.effect is not None:
+        lane.check_writable()
+        decision.effect()
 
 
 def _append(

@@ -75,7 +75,7 @@ def compact(store: Store) -> None:
     with store.reading() as snapshot:
         rows = snapshot.queries.all_index_rows()
         built = store.fulltext.build(rows, snapshot.published.head.position)
-    with store.lane(), store.showing():
+    with store.lane(), store.still():
         _adopt(store, built)
         store.publish()
 
@@ -111,7 +111,7 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
 
 def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None) -> None:
     """In the lane: nobody writes meanwhile."""
-    with store.showing():
+    with store.still():
         store.catalog, store.readers = catalog, Readers(catalog)
         _adopt(store, built)
         if vectors is not None:

@@ -1,20 +1,22 @@
-"""What one read sees.
+"""What readers see, and one read of it.
 
-Owns: a published position with its full-text index, pinning the catalog to the
-same position, and the cursors that readers are lent.
-Refuses to know: who publishes.
+Owns: a published position with its full-text index, pinning the catalog to the same position,
+the cursors that readers are lent, and waking those who wait for a store to change.
+Refuses to know: how anything comes to be shown (store.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import Head, HitRow, Roster
+from kbproc.views.catalog.rows import Head, IndexRow, Roster
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
@@ -22,17 +24,28 @@ if TYPE_CHECKING:
 
 
 class Moved(Exception):
-    """A commit came between two looks; the read begins again, pinned."""
+    """A commit came between two looks: the read begins again, pinned."""
 
 
 class Published:
-    """What readers see: a position, and the full-text index and the roster at it."""
+    """What readers see: a position, the roster at it, and the full-text index.
 
-    def __init__(self, head: Head, fulltext: FullTextSnapshot, roster: Roster) -> None:
+    `fulltext_seq`: how far the index has come where it is behind; None: it is not.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        fulltext: FullTextSnapshot,
+        roster: Roster,
+        *,
+        fulltext_seq: int | None = None,
+    ) -> None:
         self.head = head
         self.fulltext = fulltext
         self.roster = roster
-        self.chunks = fulltext.num_docs
+        self.is_indexed = fulltext_seq is None
+        self.indexed_seq = head.seq if fulltext_seq is None else fulltext_seq
 
     @property
     def seq(self) -> int:
@@ -86,28 +99,30 @@ class Readers:
 
 
 class Shown(Protocol):
-    """What a store shows to readers.
-
-    `version` is odd while a commit is being shown, and never the same again: who
-    finds it even and unchanged has read nothing but `published`.
-    """
+    """What a store shows to readers."""
 
     @property
     def published(self) -> Published: ...
     @property
-    def version(self) -> int: ...
-    @property
     def broken(self) -> KbprocError | None: ...
     @property
     def readers(self) -> Readers: ...
+    def indexed(self) -> Published:
+        """What is shown once the full-text index is not behind any more, if that can be."""
+        ...
+
+    def still(self) -> AbstractContextManager[object]:
+        """Meanwhile nobody else changes what is shown."""
+        ...
+
     def wait_for(self, seq: int, timeout_s: float | None) -> bool: ...
 
 
 class Snapshot:
     """One committed state for one read; belongs to one thread.
 
-    Asking for `queries` pins the catalog in a transaction. A read that asks for
-    nothing but `fulltext` and `hits` is spared that, as a rule. `sight`: what may be
+    Asking for `queries` pins the catalog in a transaction; a read that asks for nothing but
+    `fulltext` and `hits` is spared that. Who wants both pins first. `sight`: what may be
     seen of it; None is everything.
     """
 
@@ -117,7 +132,6 @@ class Snapshot:
         self._queries: Queries | None = None
         self._readers = store.readers
         self._committed = False
-        self._version = store.version  # read first: see Shown
         self._published = store.published
 
     @property
@@ -137,27 +151,29 @@ class Snapshot:
 
     @property
     def fulltext(self) -> FullTextSnapshot:
-        """The full-text index at `seq`; from now on `seq` stays."""
-        self._committed = True
+        """The full-text index at `seq`; from now on `seq` stays. Raises Moved."""
+        if not self._committed:
+            published = self._store.indexed()
+            if self._queries is not None and published.seq != self._published.seq:
+                raise Moved
+            self._published, self._committed = published, True
         return self._published.fulltext
 
-    def hits(self, ids: Sequence[int]) -> dict[int, HitRow]:
-        """Chunks with their documents at `seq`; what is gone is left out. Raises Moved."""
-        if self._queries is not None:
-            return self._queries.hits(ids)
-        readers = self._store.readers
-        queries = readers.borrow(self.sight)
-        try:
-            found = queries.hits(ids)
-        finally:
-            readers.give_back(queries)
-        if self._version % 2 or self._version != self._store.version:
-            raise Moved
-        return found
+    @property
+    def kbs(self) -> list[str]:
+        """The slugs of the knowledge bases that may be seen, sorted."""
+        return self._published.roster.kbs_for(self.sight or EVERYTHING)
+
+    def hits(self, ids: Sequence[int]) -> dict[int, IndexRow]:
+        """Chunks as the full-text index holds them; what may not be seen is left out."""
+        sight, found = self.sight or EVERYTHING, self.fulltext.rows(ids)
+        return {id: row for id, row in found.items() if sight.shows(row.kb, row.type)}
 
     def pin(self) -> None:
-        """The catalog first, so that nothing can move later."""
-        self.queries  # noqa: B018
+        """Catalog and full-text index at one position, so that nothing can move later."""
+        with self._store.still():
+            self.fulltext  # noqa: B018
+            self.queries  # noqa: B018
 
     def _pin(self) -> Queries:
         queries = self._begin()
@@ -187,3 +203,68 @@ class Snapshot:
         if self._queries is not None:
             self._end(self._queries)
             self._queries = None
+
+
+class Front:
+    """One per open store. Nothing is read before `show` was called once."""
+
+    def __init__(self) -> None:
+        self.published: Published
+        self.readers: Readers
+        self.broken: KbprocError | None = None
+        self._changed = threading.Condition()
+        self._moving = threading.RLock()
+        self._watchers: list[Callable[[], None]] = []
+
+    @contextlib.contextmanager
+    def reading(self, sight: Sight | None = None) -> Iterator[Snapshot]:
+        """`sight`: what may be seen; None is everything."""
+        snapshot = Snapshot(self, sight)
+        try:
+            yield snapshot
+        finally:
+            snapshot.close()
+
+    @property
+    def seq(self) -> int:
+        """The position that readers see."""
+        return self.published.seq
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks readers see."""
+        with self.reading() as snapshot:
+            return snapshot.queries.chunk_total()
+
+    def indexed(self) -> Published:
+        """What readers see once the full-text index is not behind any more, if that can be."""
+        return self.published
+
+    def still(self) -> AbstractContextManager[object]:
+        """Meanwhile nobody else changes what readers see."""
+        return self._moving
+
+    def show(self, published: Published) -> None:
+        with self._changed:
+            self.published = published
+            self._changed.notify_all()
+
+    def changed(self) -> None:
+        """Wakes whoever waits for something that could not be seen before."""
+        with self._changed:
+            self._changed.notify_all()
+        for tell in self._watchers:
+            tell()
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """`tell` is called after every change, by the thread that made it."""
+        self._watchers.append(tell)
+
+    def wait_for(self, seq: int, timeout_s: float | None) -> bool:
+        """Until readers see `seq`; False if the time passed first."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.published.seq >= seq, timeout_s)
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        with self._changed:
+            self._changed.wait(timeout_s)

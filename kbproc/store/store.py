@@ -5,9 +5,9 @@ moment at which a commit is shown.
 Refuses to know: methods, tokens, plans, JSON-RPC, and whoever lives off the store
 (library/library.py opens those).
 
-The order of every commit: fold into the catalog's open transaction and into
-the full-text writer, fsync the log, then show both. Readers see only what is
-durable; the next writer sees everything.
+The order of every commit: sync the sources, append, fold into the catalog's open transaction, sync
+the log, show the catalog, tell the indexes. Readers see only what is durable; the next writer sees
+everything. The full-text index is committed when somebody searches, or once nobody writes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from kbproc.sources.blobs import Blobs
 from kbproc.store import folder as readonly
 from kbproc.store import follow
 from kbproc.store.folder import read_settings
-from kbproc.store.front import Front
+from kbproc.store.group import Group
 from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, nothing, take_turn
 from kbproc.store.place import Place
-from kbproc.store.snapshot import Published, Readers, Snapshot
+from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
-from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 _MARKS = "log.seen"
 # So much of a log is read before anything is answered, where somebody has touched it.
 _LOOK_BYTES = 64 << 20
+# Chunks that a full-text index is behind at most: whoever searches first waits for them.
+_MOST_GATHERED = 5_000
 _DAMAGED = (
     "Answers come from the views, which remember more; nothing is written before kbproc doctor "
     "--repair has mended the log, or a backup has taken its place."
@@ -86,7 +87,7 @@ class Store(Front):
         self.turns = Turns(self._run)
         self._exclusive = threading.Lock()
         self._is_exposed = readonly.is_exposed(self.origin)
-        self._roster = self._writer_queries().roster()
+        self._roster = catalog.queries.roster()
 
     # ------------------------------------------------------------------ opening
 
@@ -135,9 +136,6 @@ class Store(Front):
         """The views that follow the catalog."""
         return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
 
-    def _writer_queries(self) -> Queries:
-        return Queries(self.catalog.writer)
-
     # --------------------------------------------------------------- upkeep
 
     @contextlib.contextmanager
@@ -159,21 +157,43 @@ class Store(Front):
         follow.tell([vectors], self.catalog, vectors.position.seq)
         vectors.commit()
         self.vectors = vectors
-        vectors.settle()
+        vectors.embedded()
 
     # ------------------------------------------------------------------ reading
 
     def publish(self) -> None:
         """Shows readers what the views hold now."""
-        queries = self._writer_queries()
         if self.catalog.roster_changed:
-            self._roster, self.catalog.roster_changed = queries.roster(), False
-        self.show(Published(queries.head(), self.fulltext.snapshot(), self._roster))
+            self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
+        head, lags = self.catalog.queries.head(), self.fulltext.staged is not None
+        behind = self.fulltext.position.seq if lags else None
+        self.show(Published(head, self.fulltext.snapshot(), self._roster, fulltext_seq=behind))
+
+    def indexed(self) -> Published:
+        """What readers see once the full-text index has taken in all of it.
+
+        Where the disk refuses that, the index stays as it was, and so does what is shown.
+        """
+        if self.published.is_indexed or self.broken is not None:
+            return self.published
+        with self.still():
+            if not self.published.is_indexed and self.broken is None:
+                try:
+                    self.fulltext.commit()
+                except Exception as error:
+                    _logger.exception("the full-text index could not follow the log")
+                    self.broken = _lagging(error)
+                else:
+                    shown = self.published
+                    self.show(Published(shown.head, self.fulltext.snapshot(), shown.roster))
+            return self.published
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
+        """Whoever searches finds all that can be seen, unless the index can't be committed."""
+        shown = snapshot.published
         return Freshness(
             seq=snapshot.seq,
-            fulltext_seq=snapshot.seq,
+            fulltext_seq=shown.seq if self.broken is None else shown.indexed_seq,
             vector_seq=min(self.model.vector_seq, snapshot.seq),
             pending_embeddings=self.model.pending_count,
         )
@@ -223,41 +243,34 @@ class Store(Front):
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         self.mend()
-        before = self.seq
         try:
             with self.log.batch() as batch:
+                group = Group(batch, self.catalog, self.blobs, self.published)
                 for ticket in tickets:
-                    take_turn(ticket, Lane(self.host, batch, self.catalog))
+                    take_turn(ticket, Lane(self.host, group, self.check_writable))
                 if batch.head == self.log.head:
                     return
                 self.check_writable()
-                follow.tell(self.followers, self.catalog, before)
+                group.fold()
                 batch.commit()
         except BaseException:
-            self._forget()
+            _whatever_happens(self.catalog.rollback)
             raise
         try:
-            self._show()
+            with self.still():
+                _tell(self, group)
+                self._show()
+            _show_vectors(self)
         except Exception as error:
             _logger.exception("the views could not follow the log")
             self.broken = _lagging(error)
             raise _kept(error) from error
+        self.changed()
 
     def _show(self) -> None:
         """After the fsync nothing may be refused: if a view fails, the log still has it."""
-        self.fulltext.commit()  # it is shown with the catalog
-        with self.showing():
-            self.catalog.commit()
-            self.publish()
-        for follower in self.followers:
-            follower.commit()
-        self.changed()
-
-    def _forget(self) -> None:
-        """What the views have taken in and not shown."""
-        _whatever_happens(self.catalog.rollback)
-        for follower in self.followers:
-            _whatever_happens(follower.rollback)
+        self.catalog.commit()
+        self.publish()
 
     def mend(self) -> None:
         """In the lane: views that could not follow the log take in what they have missed.
@@ -266,17 +279,27 @@ class Store(Front):
         """
         if self.broken is None:
             return
-        self._forget()
-        try:
-            since = min(self.catalog.position, *(view.position for view in self.followers)).seq
-            follow.fold(self.log, self.catalog, self.log.head.seq)
-            follow.tell(self.followers, self.catalog, since)
-            self._show()
-        except Exception as error:
+        with self.still():
             self._forget()
-            self.broken = _lagging(error)
-            raise self.broken from error
-        self.broken = None
+            try:
+                since = min(self.catalog.position, *(view.position for view in self.followers)).seq
+                follow.fold(self.log, self.catalog, self.log.head.seq)
+                follow.tell(self.followers, self.catalog, since)
+                self.fulltext.commit()
+                self._show()
+                _show_vectors(self)
+            except Exception as error:
+                self._forget()
+                self.broken = _lagging(error)
+                raise self.broken from error
+            self.broken = None
+        self.changed()
+
+    def _forget(self) -> None:
+        """What the views have taken in and not shown."""
+        _whatever_happens(self.catalog.rollback)
+        for follower in self.followers:
+            _whatever_happens(follower.rollback)
 
     # ------------------------------------------------------------------ closing
 
@@ -287,9 +310,28 @@ class Store(Front):
 
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
+        _whatever_happens(self.indexed)
         for part in (self.fulltext, self.catalog, self.log):
             _whatever_happens(part.close)
         self._place.leave()
+
+
+def _tell(store: Store, group: Group) -> None:
+    """The indexes what the group has changed."""
+    rows = group.rows()
+    if rows is None:
+        follow.tell(store.followers, store.catalog, store.seq)
+        return
+    for follower in store.followers:
+        follower.apply(*rows, group.position)
+    if store.fulltext.gathered > _MOST_GATHERED:
+        store.fulltext.commit()
+
+
+def _show_vectors(store: Store) -> None:
+    """They follow a step behind: whoever searches in between leaves out what has gone."""
+    if store.vectors is not None:
+        store.vectors.commit()
 
 
 def _kept(error: Exception) -> KbprocError:
@@ -320,7 +362,7 @@ def _fulltext(views: Path) -> FullText:
     return FullText.open(views / "fulltext")
 
 
-def _whatever_happens(act: Callable[[], None]) -> None:
+def _whatever_happens(act: Callable[[], object]) -> None:
     try:
         act()
     except Exception:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,6 @@ class VisibleState:
         return self._state.published
 
     @property
-    def version(self) -> int:
-        return self._state.version
-
-    @property
     def broken(self) -> KbprocError | None:
         return self._state.broken
 
@@ -94,6 +91,12 @@ class VisibleState:
     @property
     def model(self) -> Model:
         return self._state.model
+
+    def indexed(self) -> Published:
+        return self._state.indexed()
+
+    def still(self) -> AbstractContextManager[object]:
+        return self._state.still()
 
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         return self._state.wait_for(seq, timeout_s)

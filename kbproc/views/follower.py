@@ -14,7 +14,7 @@ from kbproc.views.catalog.rows import IndexRow
 
 
 class Follower(Protocol):
-    """A change is staged before the log is durable, and shown after.
+    """A change is staged once the log is durable, and shown by `commit`.
 
     Whatever a follower loses it can be given again. So one whose files are damaged
     starts empty at START and is rebuilt.
@@ -28,10 +28,9 @@ class Follower(Protocol):
         ...
 
     def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
-        """Stages a change: these documents leave, then these rows come.
+        """Stages a change: these documents leave, then these rows come, all of their documents.
 
-        `rows` holds all chunks of their documents, so applying a change twice changes
-        nothing. Raises store.io with nothing staged.
+        `removed` names whatever may be there already. Raises store.io with nothing staged.
         """
         ...
 

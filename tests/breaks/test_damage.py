@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -9,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.health import salvage
 from kbproc.library.library import Library
@@ -348,7 +351,7 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
     other = [
         *rows[:3],
         structs.replace(rows[3], text=rows[3].text.replace("git", "svn")),
-        structs.replace(rows[4], kb="elsewhere"),
+        structs.replace(rows[4], label="elsewhere"),
         structs.replace(rows[5], document_id=99),
         *rows[6:],
     ]
@@ -400,6 +403,49 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     "a sector is zeroed": lambda data: zero(data, 0.5),
     "empty": lambda data: b"",
 }
+
+
+def catalog_of(store: Path) -> Path:
+    [path] = (store / "views").glob("catalog-*.duckdb")
+    return path
+
+
+def test_a_catalog_that_was_closed_is_on_the_disk(sound: tuple[Path, list[str]]) -> None:
+    names = [path.name for path in (sound[0] / "views").iterdir()]
+    assert not [name for name in names if name.endswith(".boot")]
+
+
+@pytest.mark.parametrize("boot", [b"another start of the machine", b"", b"\xff"])
+def test_a_catalog_that_may_not_have_reached_the_disk(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, boot: bytes
+) -> None:
+    """Commits of the catalog are not synced: only the log is."""
+    catalog = catalog_of(store)
+    with contextlib.closing(duckdb.connect(str(catalog))) as db:
+        db.execute("update documents set title = 'An older title'")
+    assert soundness.damaged_files(store / "views") == []
+    catalog.with_name(f"{catalog.name}.boot").write_bytes(boot)
+    assert soundness.damaged_files(store / "views") == ["catalog"]
+    session = open_session(store)
+    assert answers(session) == sound[1]
+    session.close()
+    assert [path.suffix for path in (store / "views").glob("catalog*")] == [".duckdb"]
+
+
+def test_the_catalog_of_a_process_that_died_is_kept(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
+) -> None:
+    """As long as the machine runs, what was written is there."""
+    catalog = catalog_of(store)
+    mark = catalog.with_name(f"{catalog.name}.boot")
+    durable.mark(catalog)
+    assert soundness.damaged_files(store / "views") == []
+    session = open_session(store)
+    assert answers(session) == sound[1]
+    session.data("doc.create", title="More", text="text")
+    assert mark.read_text() == durable.boot() != ""
+    session.close()
+    assert not mark.exists()
 
 
 @pytest.mark.parametrize("harm", [*PACK, "records are swapped", "gone"])

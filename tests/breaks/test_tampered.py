@@ -438,6 +438,19 @@ def test_a_store_that_is_opened_to_others_takes_no_more_writes(session: Session)
     session.data("doc.create", title="B", text="beta")
 
 
+def test_no_note_is_written_into_a_store_that_takes_no_writes(
+    session: Session, tmp_path: Path
+) -> None:
+    """Its file would change for a record that is refused."""
+    folder = tmp_path / "ann"
+    session.data("agent.create", slug="ann", notes_folder=str(folder))
+    session.data("note.put", agent="ann", slug="tide", text="# Ebb")
+    session.store.folder.chmod(0o777)
+    assert "chmod" in session.error("note.put", agent="ann", slug="tide", text="# Flood")["hint"]
+    assert (folder / "tide.md").read_text() == "# Ebb"
+    session.store.folder.chmod(0o700)
+
+
 # ------------------------------------------------------------------ names in the settings
 
 

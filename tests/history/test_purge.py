@@ -13,10 +13,15 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import decode_params
 from kbproc.base.values import canonical
+from kbproc.documents.content import content_of_text
+from kbproc.documents.revision import Ids, written
 from kbproc.health import doctor
+from kbproc.history.purge import Trace
 from kbproc.log import record
+from kbproc.log.record import Record
 from kbproc.store import lane
-from kbproc.store.decision import Request
+from kbproc.store.decision import Here, Request
+from kbproc.store.lane import Lane
 from kbproc.text.analysis import parse_query
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
@@ -133,6 +138,34 @@ def test_the_same_bytes_elsewhere_stay(session: Session) -> None:
     done = purge(session, one)
     assert done["sources"] == 0
     assert session.data("doc.download", id=two)["size_bytes"] == len("shared text")
+
+
+def test_the_same_bytes_that_come_meanwhile_stay(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the moment at which a purge looks for its sources and that of their erasing."""
+    goes = session.data("doc.create", title="Goes", text="the same words")["id"]
+    store, follow = session.store, Trace.follow
+    content = content_of_text(session.library.intake, "the same words", "text", "Comes")
+    came: list[int] = []
+
+    def write(lane: Lane) -> int:
+        here = Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        ids = Ids(here)
+        event = written(here, content, kb="default", existing=None, ids=ids, tags=[], metadata={})
+        lane.append([event], actor="another", method="doc.create")
+        return event.id
+
+    def followed(trace: Trace, record: Record) -> None:
+        follow(trace, record)
+        if record.seq == store.log.head.seq and not came:
+            came.append(store.commit(write))
+
+    monkeypatch.setattr(Trace, "follow", followed)
+    purge(session, goes)
+    [comes] = came
+    assert session.data("doc.get", id=comes, text=True)["text"] == "the same words"
+    assert session.data("doc.download", id=comes)["size_bytes"] == len("the same words")
 
 
 def test_whoever_reads_the_past_ends_in_peace(session: Session) -> None:

@@ -156,7 +156,13 @@ def test_a_folder_that_becomes_a_link_is_as_gone(
     told.after(link, folder)
     assert watch.identities([folder, other]).keys() == {other}
     folder.unlink()
-    told.after(lambda: (tmp_path / "aside").rename(folder), folder)
+
+    def come_back() -> None:
+        """With another note: nobody need have noticed that it was gone."""
+        (tmp_path / "aside").rename(folder)
+        (folder / "two.md").write_text("# b")
+
+    told.after(come_back, folder)
 
 
 def test_without_notifications_one_warning(

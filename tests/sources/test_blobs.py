@@ -23,6 +23,13 @@ def blobs(tmp_path: Path) -> Blobs:
     return Blobs(tmp_path / "blobs")
 
 
+def stored(blobs: Blobs, data: bytes) -> str:
+    """Its sha256, once it is durable."""
+    sha256 = blobs.put(data)
+    blobs.settle()
+    return sha256
+
+
 def all_files(blobs: Blobs) -> list[Path]:
     return [path for path in blobs.folder.rglob("*") if path.is_file()]
 
@@ -30,27 +37,27 @@ def all_files(blobs: Blobs) -> list[Path]:
 @given(data=st.binary(max_size=2000))
 def test_round_trip(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     blobs = Blobs(tmp_path_factory.mktemp("blobs"))
-    assert blobs.get(blobs.put(data)) == data
+    assert blobs.get(stored(blobs, data)) == data
 
 
 def test_equal_bytes_are_stored_once(blobs: Blobs) -> None:
-    first = blobs.put(b"hello")
+    first = stored(blobs, b"hello")
     [path] = all_files(blobs)
     before = path.stat()
-    assert blobs.put(b"hello") == first == digest(b"hello")
+    assert stored(blobs, b"hello") == first == digest(b"hello")
     assert path.stat() == before
     assert path == blobs.path(first)
     assert path.relative_to(blobs.folder).parts[:2] == (first[:2], first[2:4])
 
 
 def test_only_the_owner_may_look(blobs: Blobs) -> None:
-    path = blobs.path(blobs.put(b"secret"))
+    path = blobs.path(stored(blobs, b"secret"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_a_missing_and_a_damaged_blob_are_told_apart(blobs: Blobs) -> None:
-    sha256 = blobs.put(b"hello")
+    sha256 = stored(blobs, b"hello")
     blobs.path(sha256).write_bytes(b"hellp")
     with pytest.raises(KbprocError, match="damaged") as damaged:
         blobs.get(sha256)
@@ -71,11 +78,11 @@ def test_a_full_disk_leaves_nothing_behind(blobs: Blobs, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(KbprocError) as refused:
-        blobs.put(b"x" * 100)
+        stored(blobs, b"x" * 100)
     assert refused.value.type == "store.io"
     assert all_files(blobs) == []
     monkeypatch.setattr(os, "write", real)
-    assert blobs.get(blobs.put(b"x" * 100)) == b"x" * 100
+    assert blobs.get(stored(blobs, b"x" * 100)) == b"x" * 100
 
 
 def test_a_failed_fsync_names_nothing(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +91,14 @@ def test_a_failed_fsync_names_nothing(blobs: Blobs, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(KbprocError):
-        blobs.put(b"hello")
+        stored(blobs, b"hello")
     assert not blobs.path(digest(b"hello")).exists()
 
 
 def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blobs.put(b"another")
+    stored(blobs, b"another")
     order: list[tuple[str, bool]] = []
     real, target = os.fsync, blobs.path(digest(b"hello"))
 
@@ -101,7 +108,7 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    blobs.put(b"hello")
+    stored(blobs, b"hello")
     assert ("data", True) not in order
     assert order.index(("data", False)) < order.index(("folder", True))
 
@@ -109,31 +116,90 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
 def test_two_threads_may_store_the_same_bytes(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two equal files of one ingest are read side by side."""
+    """Who puts what another is writing just now has it durable all the same."""
     data, real = b"same" * 1000, os.write
-    half = threading.Barrier(2, timeout=PATIENCE)
-    errors: list[BaseException] = []
+    writing, goes_on = threading.Event(), threading.Event()
 
     def slow(fd: int, part: Any) -> int:
-        if len(part) == len(data):
-            half.wait()
-            written = real(fd, bytes(part)[:100])
-            half.wait()
-            return written
+        writing.set()
+        assert goes_on.wait(PATIENCE)
         return real(fd, part)
 
-    def put() -> None:
-        try:
-            blobs.put(data)
-        except BaseException as error:  # noqa: BLE001  told below
-            errors.append(error)
-
     monkeypatch.setattr(os, "write", slow)
-    threads = [threading.Thread(target=put) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    first = threading.Thread(target=stored, args=(blobs, data))
+    first.start()
+    assert writing.wait(PATIENCE)
+    there: list[bool] = []
+
+    def put() -> None:
+        there.append(blobs.path(stored(blobs, data)).exists())
+
+    second = threading.Thread(target=put)
+    second.start()
+    goes_on.set()
+    first.join()
+    second.join()
+    assert there == [True]
     assert blobs.get(digest(data)) == data
     assert all_files(blobs) == [blobs.path(digest(data))]
+
+
+def test_what_could_not_be_stored_waits_for_the_next_time(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that found the same bytes waiting counts on them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        blobs.put(b"hello")
+        with pytest.raises(KbprocError):
+            blobs.settle()
+        assert blobs.put(b"hello") == digest(b"hello")
+    blobs.settle()
+    assert blobs.get(digest(b"hello")) == b"hello"
+
+
+def test_what_is_erased_after_it_was_put_is_stored_again(blobs: Blobs) -> None:
+    """Another document with the same bytes is purged before this one is written."""
+    sha256 = stored(blobs, b"hello")
+    assert blobs.put(b"hello") == sha256
+    assert blobs.erase(sha256) == 5
+    blobs.settle()
+    assert blobs.get(sha256) == b"hello"
+
+
+def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
+    data = bytes((1 << 20) + 1)
+    assert blobs.get(blobs.put(data)) == data
+
+
+def test_what_waits_is_bounded(blobs: Blobs) -> None:
+    for number in range(65):
+        blobs.put(number.to_bytes(2) * (1 << 19))
+    assert len(all_files(blobs)) == 1
+    blobs.settle()
+    assert len(all_files(blobs)) == 65
+
+
+def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(blobs, b"another")
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    sources = [b"%d" % number for number in range(100)]
+    for data in sources:
+        blobs.put(data)
+    blobs.settle()
+    assert [blobs.get(digest(data)) for data in sources] == sources
+    folders = [path for path in synced if not path.endswith(".tmp")]
+    assert len(synced) - len(folders) == len(sources)
+    assert len(folders) == len(set(folders))
+    assert {blobs.path(digest(data)).parent for data in sources} <= set(map(Path, folders))
+
+
+def full(fd: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

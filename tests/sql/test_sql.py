@@ -63,6 +63,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     plan = session.error("doc.delete", ids=[secret["id"]])["plan"]
     session.data("doc.delete", ids=[secret["id"]], confirm=plan["plan_hash"])
     session.embedded()
+    session.library.tidy()
     yield session
     assert {name: wrong for name, wrong in doctor.compare(session.store).items() if wrong} == {}
     session.close()

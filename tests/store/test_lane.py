@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.store.lane import Ticket, Turns
+from kbproc.store.lane import Hold, Ticket, Turns
 from tests.kit.patience import PATIENCE, until
 
 
@@ -136,3 +136,36 @@ def test_a_writer_that_was_interrupted_holds_up_nobody(monkeypatch: pytest.Monke
     disk.let_go()
     assert turns.take(lambda lane: 2) == 2
     assert disk.runs == [1, 1]
+
+
+def test_one_that_is_interrupted_while_it_takes_the_lane_holds_up_nobody() -> None:
+    disk = Disk()
+    disk.let_go()
+    turns = Turns(disk.run)
+    lane = turns.lane
+
+    class Interrupted(Hold):
+        def __enter__(self) -> None:
+            raise KeyboardInterrupt
+
+    turns.lane = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        turns.take(lambda lane: 1)
+    turns.lane = lane
+    assert turns.queued == 0
+    writer = Writer(turns, 2)
+    until(lambda: writer.result == 2, "the next writer's turn")
+
+
+def test_one_that_is_interrupted_once_it_is_queued_holds_up_nobody() -> None:
+    disk = Disk()
+    disk.let_go()
+    turns = Turns(disk.run)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        turns.take(lambda lane: 1, interrupt)
+    writer = Writer(turns, 2)
+    until(lambda: writer.result == 2, "the next writer's turn")

@@ -336,6 +336,7 @@ def test_both_sides_of_a_snapshot_show_the_same_position(session: Session) -> No
     def read() -> None:
         while not done.is_set():
             with store.reading() as snapshot:
+                snapshot.pin()
                 chunks = snapshot.queries.chunk_total()
                 if chunks != snapshot.fulltext.num_docs:
                     wrong.append((chunks, snapshot.fulltext.num_docs))
@@ -423,6 +424,7 @@ def test_the_dead_are_forgotten_once_idle(session: Session) -> None:
         session.data("doc.create", title=f"T{n}", text=f"alpha beta gamma {n}")
     confirmed(session, "doc.delete", where={"title_contains": "T1"})
     store = session.store
+    store.indexed()
     assert store.fulltext.dead_ratio > 0.02
     session.library.tidy()
     assert store.fulltext.dead_ratio == 0.0
@@ -437,6 +439,7 @@ def test_few_dead_are_left_alone(session: Session, monkeypatch: pytest.MonkeyPat
     session.data("doc.create", title="Short", text="x")
     session.library.compact()
     confirmed(session, "doc.delete", ids=[2])
+    session.store.indexed()
     assert 0 < session.store.fulltext.dead_ratio <= 0.02
     monkeypatch.setattr(rebuild, "compact", lambda store: pytest.fail("not worth it"))
     session.library.tidy()
@@ -475,7 +478,7 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
         raise KbprocError("store.io", "The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.store.fulltext, "commit", fail)
+        patch.setattr(one.store.catalog, "commit", fail)
         error = one.error("doc.create", title="Kept", text="kept words")
         assert error["type"] == "store.io"
         assert error["detail"] == {"kept": True}
@@ -491,7 +494,34 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
     assert two.data("search", query="kept", mode="fts")["total_matches"] == 1
 
 
-@pytest.mark.parametrize("part", ["fulltext", "catalog", "vectors"])
+def test_an_index_that_can_not_be_committed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches go on in what was indexed and say so; the next write waits until it can follow."""
+    fill(session, 2)
+    session.data("search", query="alpha", mode="fts")
+
+    def fail() -> None:
+        raise OSError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.store.fulltext, "commit", fail)
+        kept = session.data("doc.create", title="Kept", text="kept")
+        answer = session.ask("search", query="kept", mode="fts")["result"]
+        assert answer["data"]["total_matches"] == 0
+        freshness = answer["meta"]["freshness"]
+        assert freshness["fulltext_seq"] < freshness["seq"] == session.store.log.head.seq
+        assert session.data("doc.get", id=kept["id"])["title"] == "Kept"
+        refused = session.error("doc.create", title="Refused", text="refused")
+        assert refused["detail"] == {"kept": False}
+    session.data("doc.create", title="Next", text="next")
+    for word, found in (("kept", 1), ("next", 1), ("refused", 0)):
+        assert session.data("search", query=word, mode="fts")["total_matches"] == found
+    freshness = session.ask("search", query="kept")["result"]["meta"]["freshness"]
+    assert freshness["fulltext_seq"] == freshness["seq"]
+
+
+@pytest.mark.parametrize("part", ["catalog", "vectors"])
 def test_once_a_view_that_failed_can_go_on_so_do_writes(
     session: Session, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -520,8 +550,8 @@ def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
 
     before = session.store.log.verify()
     with monkeypatch.context() as patch:
-        patch.setattr(session.store.fulltext, "apply", fail)
-        patch.setattr(session.store.fulltext, "rollback", fail)
+        patch.setattr(session.store.catalog, "apply", fail)
+        patch.setattr(session.store.catalog, "rollback", fail)
         assert session.error("doc.create", title="A", text="x")["type"] == "store.io"
     assert session.store.log.head.seq == session.store.log.verify() == before
     session.data("doc.create", title="B", text="x")

@@ -29,7 +29,7 @@ TWO = Position(2, "two")
 
 def row(chunk_id: int, text: str, document_id: int | None = None, **more: str) -> IndexRow:
     document_id = chunk_id if document_id is None else document_id
-    fields = {"kb": "default", "title": "", "section": None, **more}
+    fields = {"label": "default", "title": "", "section": None, **more}
     return IndexRow(chunk_id, document_id, text=text, **fields)
 
 
@@ -42,7 +42,7 @@ def index(tmp_path: Path) -> Iterator[FullText]:
 
 
 def put(index: FullText, *rows: IndexRow, at: Position = ONE) -> FullTextSnapshot:
-    index.apply([], rows, at)
+    index.apply([row.document_id for row in rows], rows, at)
     index.commit()
     return index.snapshot()
 
@@ -130,7 +130,7 @@ def test_restrictions(index: FullText) -> None:
     snapshot = put(
         index,
         *(
-            row(id, "git", kb="even" if id % 2 == 0 else "odd", document_id=id // 2)
+            row(id, "git", label="even" if id % 2 == 0 else "odd", document_id=id // 2)
             for id in range(12)
         ),
     )
@@ -284,7 +284,7 @@ def test_rollback_forgets_what_is_staged(index: FullText) -> None:
 def test_a_failed_stage_leaves_nothing_staged(index: FullText) -> None:
     put(index, row(1, "kept"))
     with pytest.raises(KbprocError, match="full-text index failed to write"):
-        index.apply([1], [row(2, "ok"), row(3, "bad", kb="\ud800")], TWO)
+        index.apply([1], [row(2, "ok"), row(3, "bad", label="\ud800")], TWO)
     index.commit()
     assert index.position == ONE
     assert ids(index.snapshot(), "kept ok") == [1]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from kbproc.base import failpoints
+from kbproc.log.record import Record
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session, as_bytes, parsed, request
@@ -69,6 +71,103 @@ def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
     assert disk.syncs == 2
     assert list(found) == list(range(41)), "they are answered in their order, too"
     assert [found[id]["result"]["data"]["id"] for id in range(41)] == list(range(1, 42))
+
+
+def test_they_are_folded_in_together(
+    open_session: OpenSession, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    disk.hold()
+    session.send(create(0))
+    assert disk.reached.wait(PATIENCE)
+    for id in range(1, 41):
+        session.send(create(id, client_token=f"token {id}"))
+    until(lambda: session.store.turns.queued == 40, "all writes in their turn")
+    folded: list[int] = []
+    real = session.store.catalog.apply
+
+    def apply(records: Iterable[Record]) -> None:
+        folded.append(len(known := list(records)))
+        real(known)
+
+    monkeypatch.setattr(session.store.catalog, "apply", apply)
+    disk.let_go()
+    answers(session, 41)
+    assert folded == [40]
+
+
+# Whatever one of them decides by, another before it may have written.
+COURSES: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "a knowledge base": [
+        ("doc.create", {"title": "A", "text": "a", "kb": "new"}),
+        ("kb.create", {"slug": "new"}),
+        ("doc.create", {"title": "B", "text": "b", "kb": "new"}),
+        ("kb.create", {"slug": "new"}),
+    ],
+    "a source": [
+        ("doc.create", {"title": "A", "text": "a", "source_id": "one"}),
+        ("doc.create", {"title": "B", "text": "b", "source_id": "two"}),
+        ("doc.create", {"title": "C", "text": "c", "source_id": "one"}),
+    ],
+    "a token": [
+        ("doc.create", {"title": "A", "text": "a", "client_token": "t"}),
+        ("doc.create", {"title": "B", "text": "b"}),
+        ("doc.create", {"title": "A", "text": "a", "client_token": "t"}),
+        ("doc.create", {"title": "C", "text": "c", "client_token": "t"}),
+        ("kb.create", {"slug": "new", "client_token": "t"}),
+        ("kb.create", {"slug": "new", "client_token": "t"}),
+    ],
+    "a document": [
+        ("doc.create", {"title": "A", "text": "a"}),
+        ("doc.update", {"id": 1, "title": "B"}),
+        ("doc.create", {"title": "C", "text": "c"}),
+        ("doc.update", {"id": 1, "text": "b", "expected_revision": 2}),
+        ("doc.update", {"id": 1, "text": "d", "expected_revision": 2}),
+        ("doc.update", {"id": 3, "title": "E"}),
+    ],
+    "entries": [
+        ("knowledge.store", {"title": "A", "body": "a"}),
+        ("knowledge.store", {"title": "B", "body": "b"}),
+        ("knowledge.supersede", {"old_id": 1, "new_id": 2}),
+        ("knowledge.supersede", {"old_id": 2, "new_id": 1}),
+        ("doc.create", {"title": "C", "text": "c"}),
+        ("knowledge.unsupersede", {"old_id": 1}),
+    ],
+    "agents and their notes": [
+        ("note.put", {"agent": "ann", "slug": "tide", "text": "# Tide"}),
+        ("agent.create", {"slug": "ann"}),
+        ("doc.create", {"title": "C", "text": "c"}),
+        ("agent.create", {"slug": "ann"}),
+        ("agent.update", {"slug": "ann", "description": "An agent."}),
+    ],
+}
+
+
+def outcome(message: Any) -> Any:
+    """What does not hang on when it was done."""
+    if "error" in message:
+        return message["error"]["data"]["type"], message["error"]["data"].get("field")
+    found = message["result"]["data"].items()
+    data = {key: value for key, value in found if not key.endswith(("_at", "folder"))}
+    return data, message["result"]["meta"].get("duplicate")
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_all_at_once_is_as_one_by_one(
+    open_session: OpenSession, tmp_path: Path, disk: Disk, course: str
+) -> None:
+    alone, together = open_session(tmp_path / "alone"), open_session(tmp_path / "together")
+    expected = [outcome(alone.ask(method, **params)) for method, params in COURSES[course]]
+    disk.hold()
+    together.send(as_bytes(request(0, "kb.update", slug="default", description="Held.")))
+    assert disk.reached.wait(PATIENCE)
+    for id, (method, params) in enumerate(COURSES[course], 1):
+        together.send(as_bytes(request(id, method, **params)))
+    disk.let_go()
+    found = answers(together, len(expected) + 1)
+    assert [outcome(found[id]) for id in range(1, len(expected) + 1)] == expected
+    for session in (alone, together):
+        assert session.data("doctor", deep=True)["healthy"]
 
 
 def test_one_that_looks_first_sees_those_before(session: Session) -> None:

@@ -41,7 +41,8 @@ class DeletedChunks(Struct, kw_only=True, frozen=True):
 )
 def delete(call: Call, params: DeleteChunks) -> Decide:
     def decide(here: Here) -> Decision:
-        owners = here.queries.document_of_chunks(params.ids)
+        found = here.queries.chunks(params.ids)
+        owners = {id: row.document_id for id, row in found.items()}
         missing = [id for id in params.ids if id not in owners]
         if missing:
             raise not_found(missing, "$.params.ids")

@@ -57,7 +57,7 @@ def delete(call: Call, params: Delete) -> Decide:
             rows = lookup.require_all(here.queries, params.ids, field="$.params.ids")
             lookup.refuse_others(rows, method="doc.delete", field="$.params.ids")
         else:
-            lookup.require_kbs(here.queries, params.where.kb if params.where else None)
+            lookup.require_kbs(here.kbs, params.where.kb if params.where else None)
             rows = here.queries.documents(selection.filter_of(params.where, own_types=False))
         return deletion.deletion(here, rows)
 

@@ -84,7 +84,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
     tags = clean_tags(params.tags)
     check_metadata(params.metadata)
     with call.store.reading() as snapshot:
-        lookup.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.kbs, params.kb)
     page_ = fetch_url(
         params.url,
         max_bytes=params.max_bytes,

@@ -52,7 +52,7 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
     page = Page(params, int)
     with call.state(params) as state, state.reading() as snapshot:
         embedding = state.model
-        lookup.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.kbs, params.kb)
         wanted = selection.filter_of(params, **embedding.ids_with_status(params.status))
         found = snapshot.queries.documents(wanted, after=page.after, limit=page.wanted)
         return page.reply(

@@ -52,7 +52,7 @@ def plan(call: Call, params: Reparse) -> Decide:
 
 
 def _wanted(queries: Queries, params: Reparse) -> list[DocumentRow]:
-    lookup.require_kbs(queries, params.kb)
+    lookup.require_kbs(queries.kb_slugs(), params.kb)
     if params.ids is not None:
         return lookup.require_all(queries, params.ids, field="$.params.ids")
     return queries.documents(DocumentFilter(kbs=None if params.kb is None else [params.kb]))

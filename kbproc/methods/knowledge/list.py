@@ -52,7 +52,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     page = Page(params, int)
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        lookup.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.kbs, params.kb)
         wanted = selection.filter_of(
             params,
             types=["knowledge"],

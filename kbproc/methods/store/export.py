@@ -74,7 +74,7 @@ def export(call: Call, params: Export) -> Reply:
     if params.path is not None:
         target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
     with call.store.reading() as snapshot:
-        lookup.require_kbs(snapshot.queries, params.kb)
+        lookup.require_kbs(snapshot.kbs, params.kb)
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
         made = _lines(call, params, snapshot, result)
         if target is not None:

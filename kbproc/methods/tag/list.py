@@ -48,7 +48,7 @@ class TagCount(Struct, kw_only=True, frozen=True):
 def list_tags(call: Call, params: ListTags) -> Reply:
     page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
-        require_kbs(snapshot.queries, params.kb)
+        require_kbs(snapshot.kbs, params.kb)
         found = snapshot.queries.tags(
             kbs_of(params.kb), page.after, page.wanted, by_count=params.order == "count"
         )

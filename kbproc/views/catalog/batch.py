@@ -18,11 +18,45 @@ import duckdb
 Row = tuple[Any, ...]
 
 
+class Tables:
+    """The connection that folds write through. It parses each statement once."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        self._db = db
+        self._parsed: dict[str, duckdb.Statement] = {}
+        self._types: dict[str, list[str]] = {}
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
+        statement = self._parsed.get(sql)
+        if statement is None:
+            statement = self._parsed[sql] = self._db.extract_statements(sql)[0]
+        return self._db.execute(statement, list(values))
+
+    def insert(self, table: str, rows: Sequence[Row]) -> None:
+        """Many rows by column, since executemany is ten times slower; one as it stands."""
+        if not rows:
+            return
+        types = self._types_of(table)
+        if len(rows) == 1:
+            casts = ", ".join(f"?::{kind}" for kind in types)
+            values: Sequence[Any] = rows[0]
+        else:
+            casts = ", ".join(f"unnest(?::{kind}[])" for kind in types)
+            values = [list(column) for column in zip(*rows, strict=True)]
+        self.execute(f"insert into {table} select {casts}", values)
+
+    def _types_of(self, table: str) -> list[str]:
+        if table not in self._types:
+            described = self.execute(f"describe {table}").fetchall()
+            self._types[table] = [row[1].lower() for row in described]
+        return self._types[table]
+
+
 class Gathered(Protocol):
     """Changes of one kind that wait to be written."""
 
     def __len__(self) -> int: ...
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+    def flush(self, db: Tables) -> None:
         """Writes them; none are left."""
         ...
 
@@ -33,14 +67,14 @@ G = TypeVar("G", bound=Gathered)
 class Batch:
     """What some records change. `order`: kinds of changes, as they are written."""
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, order: Sequence[type[Gathered]]) -> None:
+    def __init__(self, db: Tables, order: Sequence[type[Gathered]]) -> None:
         self.db = db  # the tables, without what waits
         self._gathered: dict[type, Gathered] = {kind: kind() for kind in order}
         self._events: list[Row] = []
         self._tokens: list[Row] = []
         self.next_document = 1
         self.next_chunk = 1
-        self.roster_changed = False  # agents, or entries: see rows.Roster
+        self.roster_changed = False  # see rows.Roster
 
     def gather(self, kind: type[G], *, after: Collection[type[Gathered]] | None = None) -> G:
         """What waits of this kind, to add to; what must be written before it has been.
@@ -52,7 +86,7 @@ class Batch:
             self.flush()
         return cast(G, self._gathered[kind])
 
-    def settled(self) -> duckdb.DuckDBPyConnection:
+    def settled(self) -> Tables:
         """The tables, with all changes so far."""
         self.flush()
         return self.db
@@ -74,17 +108,7 @@ class Batch:
         for gathered in self._gathered.values():
             if gathered:
                 gathered.flush(self.db)
-        insert(self.db, "events", self._events)
-        insert(self.db, "tokens", self._tokens)
+        self.db.insert("events", self._events)
+        self.db.insert("tokens", self._tokens)
         self._events.clear()
         self._tokens.clear()
-
-
-def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row]) -> None:
-    """Many rows at once, by column: executemany is ten times slower."""
-    if not rows:
-        return
-    types = [row[1].lower() for row in db.execute(f"describe {table}").fetchall()]
-    arguments = [list(column) for column in zip(*rows, strict=True)]
-    casts = ", ".join(f"unnest(${i}::{kind}[])" for i, kind in enumerate(types, 1))
-    db.execute(f"insert into {table} select {casts}", arguments)

@@ -1,6 +1,7 @@
 """The catalog's file, and whether it is what was written.
 
-Owns: the checksums that DuckDB writes before its blocks.
+Owns: the checksums that DuckDB writes before its blocks, and that a file which may not have
+reached the disk is none.
 Refuses to know: what stands in the blocks.
 """
 
@@ -10,6 +11,8 @@ import shutil
 import struct
 from pathlib import Path
 
+from kbproc.base import durable
+
 _HEADER = 4096  # three of them, then the blocks
 _BLOCK = 262_144
 _SEED, _FACTOR = 5381, 0xBF58476D1CE4E5B9
@@ -17,7 +20,8 @@ _SEED, _FACTOR = 5381, 0xBF58476D1CE4E5B9
 
 def damaged(folder: Path) -> list[str]:
     """The catalogs in `folder` that are not what was written."""
-    return [path.name for path in folder.glob("catalog*.duckdb") if not _is_whole(path)]
+    files = folder.glob("catalog*.duckdb")
+    return [path.name for path in files if not (durable.is_synced(path) and _is_whole(path))]
 
 
 def drop(folder: Path) -> None:

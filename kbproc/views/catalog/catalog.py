@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import duckdb
 
+from kbproc.base import durable
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position, Record
+from kbproc.views.catalog.batch import Tables
 from kbproc.views.catalog.fold import fold
+from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.tables import CATALOG_VERSION, SCHEMA, TABLES
 
 
@@ -34,6 +38,8 @@ class Catalog:
         self.path = path
         self.roster_changed = False  # since whoever publishes has read it
         self._db = _open(path)
+        self._tables = Tables(self._db)
+        self._is_marked = False
         self._in_transaction = False
         try:
             if self._version() != CATALOG_VERSION:
@@ -59,6 +65,7 @@ class Catalog:
     def reset(self) -> None:
         """An empty catalog at the log's start."""
         self.rollback()
+        self._mark()
         for (name,) in self._db.execute("select table_name from duckdb_tables()").fetchall():
             self._db.execute(f'drop table "{name}"')
         self._db.execute(SCHEMA)
@@ -72,6 +79,11 @@ class Catalog:
         """A connection of one's own, for one thread."""
         return self._db.cursor()
 
+    @cached_property
+    def queries(self) -> Queries:
+        """What is asked through `writer`."""
+        return Queries(self._db)
+
     @property
     def writer(self) -> duckdb.DuckDBPyConnection:
         """The connection that sees what `apply` has done and `commit` has not yet shown."""
@@ -80,9 +92,16 @@ class Catalog:
     def commit(self) -> None:
         if self._in_transaction:
             reach("catalog.commit")
+            self._mark()
             self._db.execute("commit")
             self._in_transaction = False
             reach("catalog.committed")
+
+    def _mark(self) -> None:
+        """Before the first change. Raises OSError."""
+        if not self._is_marked and durable.boot():
+            durable.mark(self.path)
+            self._is_marked = True
 
     def rollback(self) -> None:
         if self._in_transaction:
@@ -96,7 +115,13 @@ class Catalog:
             return [table for table in TABLES if not _reads(cursor, table)]
 
     def close(self) -> None:
+        """Synced, so that the next process finds it whole whatever happens to the machine."""
         self.rollback()
+        with contextlib.suppress(duckdb.Error, OSError):  # then the mark stays
+            if self._is_marked:
+                self._db.execute("checkpoint")
+                self._db.close()
+                durable.sync(self.path, ".wal")
         self._db.close()
 
     def apply(self, records: Iterable[Record]) -> None:
@@ -104,7 +129,7 @@ class Catalog:
         if not self._in_transaction:
             self._db.execute("begin")
             self._in_transaction = True
-        changed = fold(self._db, records)
+        changed = fold(self._tables, records)
         self.roster_changed = self.roster_changed or changed
         reach("catalog.applied")
 
@@ -122,6 +147,7 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "threads": 1,  # these queries are small: a second thread only adds a hand-over
         "memory_limit": "1GB",
+        "fsync_mode": "NONE" if durable.boot() else "STANDARD",  # see durable.mark
         "enable_external_access": "false",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

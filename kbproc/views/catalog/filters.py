@@ -28,6 +28,10 @@ def labels(
     return tuple(kb + suffix for kb in kbs for suffix, wanted in suffixes if wanted)
 
 
+def kb_of(label: str) -> str:
+    return label.partition("#")[0]
+
+
 def superseded_labels(kbs: Iterable[str]) -> tuple[str, ...]:
     return tuple(kb + _SUPERSEDED for kb in kbs)
 

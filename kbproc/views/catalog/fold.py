@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import duckdb
-
 from kbproc.events import codec
 from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.document import (
@@ -34,7 +32,7 @@ from kbproc.events.upkeep import (
     PurgeEnded,
 )
 from kbproc.log.record import Record
-from kbproc.views.catalog.batch import Batch
+from kbproc.views.catalog.batch import Batch, Tables
 from kbproc.views.catalog.folds import agent, document, entry, kb, upkeep
 
 FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
@@ -62,8 +60,8 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
 _GATHERED = (document.Documents, entry.Links, entry.Revived)
 
 
-def fold(db: duckdb.DuckDBPyConnection, records: Iterable[Record]) -> bool:
-    """Folds `records` in, in order; True if the roster of agents and entries has changed."""
+def fold(db: Tables, records: Iterable[Record]) -> bool:
+    """Folds `records` in, in order; True if the roster has changed."""
     batch = Batch(db, _GATHERED)
     last: Record | None = None
     for record in records:

@@ -37,6 +37,10 @@ class Sight(Struct, frozen=True):
             return self.notes is None or kb.removeprefix(NOTES) in self.notes
         return self.kbs is None or kb in self.kbs
 
+    def shows(self, kb: str, type: str) -> bool:
+        """Whether a document of this type there may be seen."""
+        return self.sees(kb) and (self.entries or type != "knowledge")
+
     def tables(self) -> dict[str, str]:
         """What stands for each of the names that reads use."""
         documents = f"(from documents where {self._documents()})"

@@ -10,11 +10,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.json import encode
 
 from kbproc.base.values import decoder
 from kbproc.events.document import ChunkText
 from kbproc.log.record import Position
 from kbproc.text.passage import Mark
+from kbproc.views.catalog.filters import kb_of
+from kbproc.views.catalog.reader import Sight
 
 if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
     import numpy as np
@@ -75,39 +78,37 @@ def marks_of(column: str | None) -> list[Mark]:
     return [] if column is None else _decode(column)
 
 
-class HitRow(Struct, frozen=True):
-    """What a hit shows of a chunk and its document: every column more costs time."""
-
-    chunk_id: int
-    text: str
-    page: int | None
-    section: str | None
-    marks: str | None
-    idx: int
-    document_id: int
-    kb: str
-    title: str
-    type: str
-    path: str | None
-    url: str | None
-    tags: list[str]
-    chunk_count: int
-    source_id: str | None
-    confidence: int | None
-    expires_at: str | None
-    superseded_by: int | None
-    head: int | None
+def marks_column(marks: list[Mark]) -> str | None:
+    return encode(marks).decode() if marks else None
 
 
-class IndexRow(Struct, frozen=True):
-    """What the indexes need of a live chunk; `kb` is its label there: see filters."""
+class IndexRow(Struct, frozen=True, array_like=True):
+    """A live chunk for the indexes: what is searched, and what a hit shows.
+
+    `label`: what the indexes call its knowledge base, see filters. `marks`: as in ChunkRow.
+    """
 
     chunk_id: int
     document_id: int
-    kb: str
+    label: str
     title: str
     section: str | None
     text: str
+    page: int | None = None
+    marks: str | None = None
+    idx: int = 0
+    chunk_count: int = 1
+    type: str = "text"
+    path: str | None = None
+    url: str | None = None
+    tags: list[str] = []
+    confidence: int | None = None
+    expires_at: str | None = None
+    superseded_by: int | None = None
+
+    @property
+    def kb(self) -> str:
+        return kb_of(self.label)
 
 
 class KbRow(Struct, frozen=True):
@@ -201,17 +202,23 @@ class AgentRow(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """What every request needs to know of agents and entries, read once for all.
+    """What every request needs to know of agents, knowledge bases and entries, read once for all.
 
-    `superseded`: knowledge bases that hold superseded entries; `entries`: any entries.
+    `kbs`: slugs, sorted. `superseded`: knowledge bases that hold superseded entries;
+    `entries`: any entries.
     `expiring`: ids of entries that expire, by their moments `moments`, sorted.
     """
 
     agents: dict[str, AgentRow]
+    kbs: tuple[str, ...]
     entries: tuple[str, ...]
     superseded: tuple[str, ...]
     moments: list[str]
     expiring: Ids
+
+    def kbs_for(self, sight: Sight) -> list[str]:
+        """The knowledge bases that may be seen."""
+        return [kb for kb in self.kbs if sight.kbs is None or kb in sight.kbs]
 
     def expired(self, now: str) -> Ids:
         """Entries whose time is over at `now`, deleted ones too; sorted by id."""

@@ -7,7 +7,7 @@ Refuses to know: the log, the catalog (callers hand it rows), and how it is sear
 
 Each chunk is indexed with its title and section in two forms: `stem`, English stems,
 and `word`, the words as they stand, with positions for phrases. The title stands there
-twice: it weighs double.
+twice: it weighs double. The row is stored, too: hits are shown as they were indexed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
 import tantivy
 
@@ -31,11 +32,12 @@ from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
 from kbproc.views.fulltext.search import FullTextSnapshot
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
 _LONGEST_WORD = 200  # bytes; longer ones are blobs that nobody types
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Built(NamedTuple):
@@ -56,7 +58,8 @@ class FullText:
         self._name = ""
         self._index: tantivy.Index
         self._writer: tantivy.IndexWriter | None = None
-        self._staged: Position | None = None
+        self.staged: Position | None = None  # what `commit` would make durable
+        self.gathered = 0  # chunks that are staged
         self.position = START
 
     @classmethod
@@ -88,14 +91,11 @@ class FullText:
         return True
 
     def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
-        """See Follower. Rows replace whatever their documents had.
-
-        Nothing to apply is not worth a commit: the position lags then.
-        """
+        """See Follower. Nothing to apply is not worth a commit: the position lags then."""
         rows = list(rows)
         if not rows and not removed:
             return
-        self._staged = position
+        self.staged = position
         try:
             with _as_store_io("write"):
                 self._stage(removed, rows)
@@ -106,27 +106,28 @@ class FullText:
     def _stage(self, removed: Iterable[int], rows: list[IndexRow]) -> None:
         if self._writer is None:
             self._writer = self._index.writer(_HEAP, 1)
-        for document_id in {*map(int, removed), *(row.document_id for row in rows)}:
+        for document_id in set(map(int, removed)):
             self._writer.delete_documents_by_term("document_id", document_id)
         for row in rows:
             self._writer.add_document(_document(row))
+        self.gathered += len(rows)
 
     def commit(self) -> None:
         """Makes what is staged durable; snapshots taken from now on show it. Raises store.io."""
-        if self._staged is None:
+        if self.staged is None:
             return
         with _as_store_io("commit"):
             reach("fulltext.commit")
             if self._writer is not None:
                 self._writer.commit()
             reach("fulltext.committed")
-            self._save(self._staged)
+            self._save(self.staged)
             reach("fulltext.saved")
             self._index.reload()
 
     def rollback(self) -> None:
         """Forgets what is staged."""
-        staged, self._staged = self._staged, None
+        staged, self.staged, self.gathered = self.staged, None, 0
         if staged is not None and self._writer is not None:
             writer, self._writer = self._writer, None  # one that fails here is of no more use
             with _as_store_io("roll back"):
@@ -152,10 +153,10 @@ class FullText:
                     writer.add_document(_document(row))
                 writer.commit()
                 writer.wait_merging_threads()
+                reach("fulltext.built")
         except BaseException:
             shutil.rmtree(self._folder / name, ignore_errors=True)
             raise
-        reach("fulltext.built")
         return Built(name, index, position)
 
     def adopt(self, built: Built) -> None:
@@ -198,7 +199,7 @@ class FullText:
 
     def close(self) -> None:
         """Lets go of the writer; what is staged is lost, what is committed stays."""
-        self._staged = None
+        self.staged = None
         self._writer = None
 
     def _save(self, position: Position) -> None:
@@ -212,7 +213,7 @@ class FullText:
         }
         data = json.dumps(sealed(current)).encode()
         replace(self._folder / CURRENT, data, name_is_durable=False)
-        self.position, self._staged = position, None
+        self.position, self.staged, self.gathered = position, None, 0
 
     def _next_name(self) -> str:
         taken = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
@@ -244,6 +245,7 @@ def _create(folder: Path) -> tantivy.Index:
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
         .add_text_field("word", tokenizer_name="word", index_option="position")
+        .add_bytes_field("row", stored=True, indexed=False)
         .build()
     )
     return _prepared(tantivy.Index(schema, str(folder)))
@@ -267,8 +269,9 @@ def _document(row: IndexRow) -> tantivy.Document:
     return tantivy.Document(
         chunk_id=row.chunk_id,
         document_id=row.document_id,
-        kb=row.kb,
+        kb=row.label,
         any="1",
         stem=parts,
         word=parts,
+        row=_encode(row),
     )

@@ -20,11 +20,15 @@ from numpy.typing import NDArray
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.values import packed_decoder
 from kbproc.text.analysis import Query
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.query import Clauses, Term, terms
 from kbproc.views.restriction import Restriction
 
 K1 = 1.2
+
+_decode = packed_decoder(IndexRow).decode
 
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
 _NO_RESTRICTION = Restriction()
@@ -156,6 +160,14 @@ class FullTextSnapshot:
             return {}
         within = self._clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
+
+    def rows(self, chunk_ids: Sequence[int]) -> dict[int, IndexRow]:
+        """Those of the chunks that are there, as they were indexed."""
+        if not chunk_ids:
+            return {}
+        hits = self._found(self._clauses.among("chunk_id", chunk_ids), len(chunk_ids)).hits
+        rows = (_decode(self.searcher.doc(address)["row"][0]) for _, address in hits)
+        return {row.chunk_id: row for row in rows}
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.

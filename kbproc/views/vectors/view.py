@@ -82,6 +82,11 @@ class Vectors:
     def snapshot(self) -> VectorSnapshot:
         return self._snapshot
 
+    def contents(self) -> tuple[VectorSnapshot, list[VectorRow]]:
+        """What can be searched and what waits, at one moment."""
+        with self._lock:
+            return self._snapshot, list(self._waiting)
+
     # ---------------------------------------------------------------- as a follower
 
     @property
@@ -138,9 +143,10 @@ class Vectors:
         """Whether any chunk of this document is pending."""
         return self._waiting.has(document_id)
 
-    def embedded(self, keys: Sequence[bytes]) -> int:
-        """The pack now has these keys: their chunks become searchable. How many."""
+    def embedded(self, keys: Sequence[bytes] | None = None) -> int:
+        """The pack now has these keys, or some that wait: their chunks are searchable. How many."""
         with self._lock:
+            keys = self._waiting.keys if keys is None else keys
             packed = self.pack.rows(keys)
             ready: list[VectorRow] = []
             at: list[int] = []
@@ -151,11 +157,6 @@ class Vectors:
             self._slots.add(ready, np.array(at, np.int64))
             self._publish()
         return len(ready)
-
-    def settle(self) -> None:
-        """Looks again for vectors that have come to the pack behind this view's back."""
-        with self._lock:
-            self.embedded(self._waiting.keys)
 
     # ------------------------------------------------------------- fold, save, check
 
@@ -193,8 +194,7 @@ class Vectors:
     def save(self) -> None:
         """Write the view under its folder, atomically; raises store.io."""
         with self._lock:
-            state, pending = self._snapshot, list(self._waiting)
-            file = self._graph_file
+            (state, pending), file = self.contents(), self._graph_file
         try:
             reach("vectors.save")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

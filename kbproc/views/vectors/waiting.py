@@ -25,7 +25,7 @@ class VectorRow(NamedTuple):
 
 
 def keyed(rows: Iterable[IndexRow], key: Callable[[IndexRow], bytes]) -> list[VectorRow]:
-    return [VectorRow(row.chunk_id, row.document_id, row.kb, key(row)) for row in rows]
+    return [VectorRow(row.chunk_id, row.document_id, row.label, key(row)) for row in rows]
 
 
 class Waiting:

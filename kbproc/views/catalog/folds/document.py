@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import duckdb
 import msgspec
 
 from kbproc.events.document import (
@@ -24,7 +23,8 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryFacts
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import Record
-from kbproc.views.catalog.batch import Batch, Row, insert
+from kbproc.views.catalog.batch import Batch, Row, Tables
+from kbproc.views.catalog.rows import marks_column
 
 _NO_FACTS: Row = (None,) * 5
 # Columns of the table of documents.
@@ -78,13 +78,13 @@ class Documents:
         """`row` None: it is gone, or can be read now."""
         self._failures[kb, path] = row
 
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+    def flush(self, db: Tables) -> None:
         stays = _what_stays(db, self._replaced)
         if self._replaced:
             _remove(db, self._replaced)
         rows = self._rows.items()
-        insert(db, "documents", [_with(row, stays[id]) if id in stays else row for id, row in rows])
-        insert(db, "chunks", [chunk for chunks in self._chunks.values() for chunk in chunks])
+        db.insert("documents", [_with(row, stays[id]) if id in stays else row for id, row in rows])
+        db.insert("chunks", [chunk for chunks in self._chunks.values() for chunk in chunks])
         if self._changed:
             db.execute(_CHANGE, _columns_of(self._changed.values()))
         if self._gone:
@@ -92,7 +92,7 @@ class Documents:
             db.execute(_DROP_CHUNKS, [list(self._gone)])
         if self._failures:
             db.execute(_CLEAR, _columns_of(self._failures))
-            insert(db, "failures", [row for row in self._failures.values() if row])
+            db.insert("failures", [row for row in self._failures.values() if row])
         self.__init__()  # type: ignore[misc]
 
 
@@ -118,7 +118,7 @@ def _columns_of(rows: Iterable[Row]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _what_stays(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, Row]:
+def _what_stays(db: Tables, ids: list[int]) -> dict[int, Row]:
     """Of documents that are replaced: when and by whom they were made, and their links."""
     if not ids:
         return {}
@@ -137,7 +137,7 @@ def _with(row: Row, stays: Row) -> Row:
     return tuple(kept)
 
 
-def _remove(db: duckdb.DuckDBPyConnection, ids: list[int]) -> None:
+def _remove(db: Tables, ids: list[int]) -> None:
     """The rows of these documents and of their chunks."""
     db.execute("delete from documents where id in (select unnest(?::bigint[]))", [ids])
     db.execute(_DROP_CHUNKS, [ids])
@@ -149,8 +149,7 @@ def written(batch: Batch, record: Record, event: DocWritten) -> None:
     documents = batch.gather(Documents, after=None if replaces else ())
     documents.write(_row(record, event), _chunks(event), replaces=replaces)
     batch.roster_changed = batch.roster_changed or event.entry is not None
-    next_chunk = event.first_chunk + len(event.chunks)
-    batch.gave_away(next_document=event.id + 1, next_chunk=next_chunk)
+    batch.gave_away(next_document=event.id + 1, next_chunk=event.next_chunk)
 
 
 def _row(record: Record, event: DocWritten) -> Row:
@@ -195,7 +194,7 @@ def _chunks(event: DocWritten) -> list[Row]:
 
 
 def _columns(chunk: ChunkText) -> Row:
-    marks = msgspec.json.encode(chunk.marks).decode() if chunk.marks else None
+    marks = marks_column(chunk.marks)
     return (chunk.text, chunk.page, chunk.section, chunk.overlap, chunk.joint, marks)
 
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import duckdb
-
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.log.record import Record
-from kbproc.views.catalog.batch import Batch
+from kbproc.views.catalog.batch import Batch, Tables
 
 
 class Links:
@@ -34,7 +32,7 @@ class Links:
     def add(self, id: int, by: int, seq: int) -> None:
         self._links.append((id, by, seq))
 
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+    def flush(self, db: Tables) -> None:
         """A purged entry has no row any more: then the others stand as they would with it."""
         known = db.execute(
             "select id, head from documents where head is not null and "
@@ -83,7 +81,7 @@ class Revived:
     def add(self, ids: list[int], seq: int) -> None:
         self._seqs.update(dict.fromkeys(ids, seq))
 
-    def flush(self, db: duckdb.DuckDBPyConnection) -> None:
+    def flush(self, db: Tables) -> None:
         ids = list(self._seqs)
         heads = _heads(db, ids)
         if heads:
@@ -101,7 +99,7 @@ class Revived:
         self._seqs.clear()
 
 
-def _heads(db: duckdb.DuckDBPyConnection, ids: list[int]) -> dict[int, int]:
+def _heads(db: Tables, ids: list[int]) -> dict[int, int]:
     """Each of `ids` as the head of itself and of all that stand behind it, up to another."""
     sql = (
         "select id, superseded_by from documents where superseded_by is not null and head in "

@@ -16,6 +16,7 @@ def created(batch: Batch, record: Record, event: KbCreated) -> None:
         "insert into kbs values (?, ?, ?, 1, ?, ?)",
         [event.slug, event.name, event.description, record.ts, record.ts],
     )
+    batch.roster_changed = True
 
 
 def updated(batch: Batch, record: Record, event: KbUpdated) -> None:
@@ -30,3 +31,4 @@ def deleted(batch: Batch, record: Record, event: KbDeleted) -> None:
     db = batch.settled()
     db.execute("delete from kbs where slug = ?", [event.slug])
     db.execute("delete from failures where kb = ?", [event.slug])
+    batch.roster_changed = True

@@ -35,6 +35,7 @@ class AgentQueries(Reader):
         )
         return Roster(
             agents={row[0]: AgentRow(*row) for row in agents},
+            kbs=tuple(slug for (slug,) in self._rows("select slug from kbs order by slug")),
             entries=tuple(kb for kb, _ in kbs),
             superseded=tuple(kb for kb, any_ in kbs if any_),
             moments=[moment for moment, _ in expiring],

@@ -1,6 +1,6 @@
 """What is asked of chunks, in SQL.
 
-Owns: a document's chunks, and what a page of hits shows of them.
+Owns: a document's chunks, and how many there are.
 Refuses to know: scores, and who asks.
 """
 
@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbproc.views.catalog.reader import Reader
-from kbproc.views.catalog.rows import ChunkRow, HitRow
-
-_HITS = (
-    "select c.id, c.text, c.page, c.section, c.marks, c.idx, "
-    "d.id, d.kb, d.title, d.type, d.path, d.url, d.tags, d.chunk_count, d.source_id, "
-    "d.confidence, d.expires_at, d.superseded_by, d.head "
-    "from (select unnest(?::bigint[]) as wanted) "
-    "join chunks c on c.id = wanted join seen.documents d on d.id = c.document_id"
-)
+from kbproc.views.catalog.rows import ChunkRow
 
 
 class ChunkQueries(Reader):
@@ -36,10 +28,6 @@ class ChunkQueries(Reader):
         )
         return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
 
-    def hits(self, ids: Sequence[int]) -> dict[int, HitRow]:
-        """Chunks with what is shown of their documents, for a page of results."""
-        return {row[0]: HitRow(*row) for row in self._rows(_HITS, [list(ids)])}
-
     def chunk_counts(self, after_seq: int = 0) -> dict[int, int]:
         """document id → number of its chunks, for live documents that have any.
 
@@ -50,10 +38,3 @@ class ChunkQueries(Reader):
             "and chunk_count > 0 and touched > ?"
         )
         return dict(self._rows(sql, [after_seq]))
-
-    def document_of_chunks(self, ids: Sequence[int]) -> dict[int, int]:
-        sql = (
-            "select c.id, c.document_id from (select unnest(?::bigint[]) as wanted) "
-            "join seen.chunks c on c.id = wanted"
-        )
-        return dict(self._rows(sql, [list(ids)]))

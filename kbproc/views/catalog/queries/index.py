@@ -1,6 +1,6 @@
 """What the other views ask of the catalog, in SQL.
 
-Owns: the chunks that are to be indexed, under the labels that the indexes keep.
+Owns: the chunks that are to be indexed, with what a hit shows of each.
 Refuses to know: the indexes.
 """
 
@@ -13,8 +13,9 @@ from kbproc.views.catalog.reader import Reader
 from kbproc.views.catalog.rows import IndexRow
 
 _INDEX_ROWS = (
-    f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text "  # noqa: S608
-    "from chunks c join documents d on d.id = c.document_id"
+    f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text, c.page, "  # noqa: S608
+    "c.marks, c.idx, d.chunk_count, d.type, d.path, d.url, d.tags, d.confidence, d.expires_at, "
+    "d.superseded_by from chunks c join documents d on d.id = c.document_id"
 )
 
 

@@ -34,12 +34,6 @@ class NoteQueries(Reader):
         values = [NOTES + agent, after, since, limit]
         return [DocumentRow(*row) for row in self._rows(sql, values)]
 
-    def notes_kbs(self) -> list[str]:
-        """The pseudo knowledge bases of all notes that may be seen."""
-        if self.sight.notes is not None:
-            return [NOTES + slug for slug in self.sight.notes]
-        return [NOTES + slug for (slug,) in self._rows("select slug from agents order by slug")]
-
     def notes_count(self, agent: str, *, since: str = "") -> int:
         sql = (
             "select count(*) from seen.documents where kb = ? and deleted_at is null "

@@ -1,26 +1,28 @@
 """Whether the vector view holds what it should.
 
 Owns: comparing it with the catalog's rows and with the pack, in words.
-Refuses to know: its files (manifest.py), and what is done about a difference.
+Refuses to know: its files, and what is done about a difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.vectors.search import VectorSnapshot
-from kbproc.views.vectors.slots import units
-from kbproc.views.vectors.view import Vectors
-from kbproc.views.vectors.waiting import VectorRow, keyed
+
+if TYPE_CHECKING:
+    from kbproc.views.vectors.search import VectorSnapshot
+    from kbproc.views.vectors.view import Vectors
+    from kbproc.views.vectors.waiting import VectorRow
 
 
 def differences(view: Vectors, rows: Iterable[IndexRow]) -> list[str]:
     """`rows`: all live ones of the catalog, at the view's position."""
-    with view._lock:
-        state, pending = view.snapshot(), {row.chunk_id: row for row in view._waiting}
+    from kbproc.views.vectors.waiting import VectorRow, keyed
+
+    state, waiting = view.contents()
+    pending = {row.chunk_id: row for row in waiting}
     names = {code: kb for kb, code in state.kb_codes.items()}
     have = {
         chunk: VectorRow(chunk, document, names[kb], view.pack.key_at(row))
@@ -48,6 +50,10 @@ def _compared(have: dict[int, VectorRow], want: dict[int, VectorRow]) -> Iterato
 
 def _strays(state: VectorSnapshot) -> list[int]:
     """Chunks of the flat tail whose vector in use is not that of the pack."""
+    import numpy as np
+
+    from kbproc.views.vectors.slots import units
+
     first = len(state.slots) - len(state.tail)
     vectors = units(state.pack, state.slots["row"][first:])
     wrong = np.flatnonzero((vectors != state.tail).any(axis=1))

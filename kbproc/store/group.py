@@ -1,0 +1,143 @@
+"""What writers who share a commit have appended.
+
+Owns: when records are folded into the catalog, the log's head until then, and what the indexes
+are to be told of the group.
+Refuses to know: whose turn it is, what readers see, and the disk.
+
+Documents that are added one after the other are folded in together: nobody decides by their
+rows but who asks for the catalog, and then they are folded in before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.event import Event
+from kbproc.log.interface import Batch
+from kbproc.log.record import Draft, Position, Record
+from kbproc.sources.blobs import Blobs
+from kbproc.store.snapshot import Published
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import IndexRow, Roster, TokenRow, marks_column
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
+
+
+class Group:
+    """One batch of the log with its fold. `shown`: what readers see before it."""
+
+    def __init__(self, batch: Batch, catalog: Catalog, blobs: Blobs, shown: Published) -> None:
+        self.batch = batch
+        self.head = shown.head
+        self.failed: BaseException | None = None
+        self._catalog = catalog
+        self._blobs = blobs
+        self._roster: Roster | None = shown.roster
+        self._unfolded: list[Record] = []
+        self._written: list[DocWritten] | None = []
+
+    def append(self, draft: Draft, events: Sequence[Event]) -> Record:
+        """One record at the log's end. Raises store.io with nothing appended.
+
+        A whole record stays even if its process dies before it is synced: so the sources that
+        it names, and with them those of all who wait for their turn, are on the disk before.
+        """
+        self._blobs.settle()
+        record = self.batch.append([draft])[-1]
+        self._unfolded.append(record)
+        if all(isinstance(event, DocWritten) and event.entry is None for event in events):
+            self._add(record, [event for event in events if isinstance(event, DocWritten)])
+        else:
+            self._written = None
+            self.fold()
+            self.head = self._catalog.queries.head()
+        return record
+
+    def _add(self, record: Record, written: list[DocWritten]) -> None:
+        self.head = replace(
+            self.head,
+            seq=record.seq,
+            hash=record.hash,
+            ts=record.ts,
+            next_document=max([self.head.next_document, *(doc.id + 1 for doc in written)]),
+            next_chunk=max([self.head.next_chunk, *(doc.next_chunk for doc in written)]),
+        )
+        if self._written is not None:
+            self._written += written
+
+    def fold(self) -> None:
+        """Whatever fails here is everybody's: see take_turn."""
+        records, self._unfolded = self._unfolded, []
+        if not records:
+            return
+        try:
+            self._catalog.apply(records)
+            if self._catalog.roster_changed:
+                self._roster = None
+        except BaseException as error:
+            self.failed = error
+            raise
+
+    @property
+    def queries(self) -> Queries:
+        """The catalog with all that was appended."""
+        self.fold()
+        return self._catalog.queries
+
+    @property
+    def roster(self) -> Roster:
+        """Agents, knowledge bases and entries: no record that waits to be folded names any."""
+        if self._roster is None:
+            self._roster = self._catalog.queries.roster()
+        return self._roster
+
+    def token(self, actor: str, method: str, token: str) -> TokenRow | None:
+        """What was answered under this token last."""
+        key = (actor, method, token)
+        if any((one.actor, one.method, one.token) == key for one in self._unfolded):
+            self.fold()
+        return self._catalog.queries.token(*key)
+
+    def rows(self) -> tuple[list[int], list[IndexRow]] | None:
+        """The documents that were replaced, and the chunks of all that were written.
+
+        None where more has happened than that: then the catalog tells.
+        """
+        if self._written is None:
+            return None
+        last = {doc.id: doc for doc in self._written}
+        rows = [
+            _row(doc, at, chunk) for doc in last.values() for at, chunk in enumerate(doc.chunks)
+        ]
+        replaced = [doc.id for doc in last.values() if doc.revision > 1]
+        return replaced, sorted(rows, key=lambda row: row.chunk_id)
+
+    @property
+    def position(self) -> Position:
+        """The log's end, whether its records have been folded in or not."""
+        return self.batch.head
+
+
+def _row(doc: DocWritten, at: int, chunk: ChunkText) -> IndexRow:
+    """What the catalog's queries say of it, too."""
+    return IndexRow(
+        chunk_id=doc.first_chunk + at,
+        document_id=doc.id,
+        label=doc.kb,
+        title=doc.title,
+        section=chunk.section,
+        text=chunk.text,
+        page=chunk.page,
+        marks=marks_column(chunk.marks),
+        idx=at,
+        chunk_count=len(doc.chunks),
+        type=doc.doc_type,
+        path=doc.path,
+        url=doc.url,
+        tags=doc.tags,
+    )
