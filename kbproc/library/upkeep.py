@@ -51,8 +51,8 @@ class Upkeep:
                 continue
             try:
                 self.once()
-            except KbprocError as error:
-                _logger.warning("tidying up failed: %s", error.message)
+            except (KbprocError, OSError) as error:  # a folder that can't be read may be again
+                _logger.warning("tidying up failed: %s", error)
                 self._closed.wait(RETRY_SECONDS)
 
     def once(self) -> None:

@@ -144,11 +144,11 @@ COURSES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def outcome(message: Any) -> Any:
-    """What does not hang on when it was done."""
+    """What does not hang on when it was done, and on how far embedding has come."""
     if "error" in message:
         return message["error"]["data"]["type"], message["error"]["data"].get("field")
     found = message["result"]["data"].items()
-    data = {key: value for key, value in found if not key.endswith(("_at", "folder"))}
+    data = {key: value for key, value in found if not key.endswith(("_at", "folder", "status"))}
     return data, message["result"]["meta"].get("duplicate")
 
 
