@@ -16,7 +16,6 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from kbproc.embedding.background import Embedding
 from kbproc.embedding.past import PastModel
 from kbproc.log.record import START, Position
 from kbproc.store import follow
-from kbproc.store.snapshot import Published, Readers, Snapshot
+from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, SeenStore
 from kbproc.store.store import Store
 from kbproc.views import soundness
@@ -42,16 +41,15 @@ _AT_ONCE = 64
 _logger = logging.getLogger(__name__)
 
 
-class Past:
+class Past(Front):
     """One position: what a read asks of the store, it can ask of this."""
-
-    broken: KbprocError | None = None
 
     def __init__(
         self, store: Store, embedding: Embedding, folder: Path, position: Position
     ) -> None:
         from kbproc.views.fulltext.index import FullText
 
+        super().__init__()
         self.folder = folder
         soundness.drop_damaged(folder)
         self.catalog = _catalog_at(store, folder, position)
@@ -61,40 +59,20 @@ class Past:
             self.fulltext.rebuild(follow.all_rows(self.catalog), position)
         self.vectors = _vectors_at(embedding, folder, self.catalog, position)
         self.model = PastModel(embedding, self.vectors, position.seq)
-        self.published = self._publish()
+        self.show(self._published())
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._embed_missing(embedding)
 
-    def _publish(self) -> Published:
+    def _published(self) -> Published:
         queries = self.readers.borrow()
         try:
             return Published(queries.head(), self.fulltext.snapshot(), queries.roster())
         finally:
             self.readers.give_back(queries)
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Snapshot]:
-        snapshot = Snapshot(self)
-        try:
-            yield snapshot
-        finally:
-            snapshot.close()
-
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         return True
-
-    @property
-    def chunks(self) -> int:
-        with self.reading() as snapshot:
-            return snapshot.queries.chunk_total()
-
-    def indexed(self) -> Published:
-        return self.published
-
-    def still(self) -> AbstractContextManager[object]:
-        """It never changes."""
-        return contextlib.nullcontext()
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
         return Freshness(

@@ -4,7 +4,7 @@ Owns: STORE/blobs/ab/cd…, written atomically and durably before a record names
 Refuses to know: which document a blob belongs to.
 
 Small sources wait in memory until `settle`, which the store calls before it writes a record: so
-those of many writes share their syncs.
+those of many writes share their syncs. A larger one is stored at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
-_WAITING_BYTES = 1 << 20  # a larger source is written at once
+_WAITING_BYTES = 1 << 20
 _MOST_WAITING = 64 << 20
 _WRITERS = 8  # what one disk can sync together
 
@@ -82,6 +83,7 @@ class Blobs:
         self.folder = folder
         self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
+        self._unnamed: Counter[str] = Counter()  # how often each was put and no record names it
         self._changing = threading.Lock()
         self._settling = threading.Lock()
 
@@ -89,7 +91,7 @@ class Blobs:
         return self.folder / sha256[:2] / sha256[2:4] / sha256
 
     def put(self, data: bytes) -> str:
-        """The sha256 of `data`, whose blob is durable once `settle` has returned.
+        """The sha256 of `data`, under which a record may name it after `settle`.
 
         Equal bytes are stored once. Raises store.io with nothing kept.
         """
@@ -97,29 +99,39 @@ class Blobs:
         with _as_store_io():
             reach("blob.write")
         with self._changing:
-            if sha256 in self._waiting:
+            self._unnamed[sha256] += 1
+            if sha256 in self._waiting or self._is_stored(sha256):
                 return sha256
             total = self._waiting_bytes + len(data)
             if len(data) <= _WAITING_BYTES and total <= _MOST_WAITING:
                 self._waiting[sha256], self._waiting_bytes = data, total
                 return sha256
         with self._settling:
-            if not self._is_stored(sha256):
-                self._store({sha256: data})
+            self._store({sha256: data})
         return sha256
 
-    def settle(self) -> None:
-        """Whatever was put before is durable. Raises store.io; what waits then goes on waiting."""
+    def settle(self, names: Collection[str]) -> None:
+        """Before a record that names these sources: they and all others that wait are durable.
+
+        Raises store.io: what waits then goes on waiting; also for a source that was put and has
+        been erased since, with another document of the same bytes.
+        """
         with self._settling:
             waiting = dict(self._waiting)
-            if not waiting:
-                return
-            # What was there when it was put may have been erased with another document since.
             self._store({name: waiting[name] for name in waiting if not self._is_stored(name)})
             with self._changing:
-                for sha256, data in waiting.items():
-                    del self._waiting[sha256]
+                for name, data in waiting.items():
+                    del self._waiting[name]
                     self._waiting_bytes -= len(data)
+        with self._changing:
+            put = [name for name in names if self._unnamed[name]]
+            self._unnamed -= Counter(names)
+        if not all(map(self._is_stored, put)):
+            raise KbprocError(
+                "store.io",
+                "The source was erased meanwhile, with another document of the same bytes.",
+                hint="Send the request again.",
+            )
 
     def _is_stored(self, sha256: str) -> bool:
         path = self.path(sha256)

@@ -47,11 +47,12 @@ class Group:
         A whole record stays even if its process dies before it is synced: so the sources that
         it names, and with them those of all who wait for their turn, are on the disk before.
         """
-        self._blobs.settle()
+        written = [event for event in events if isinstance(event, DocWritten)]
+        self._blobs.settle([event.source_sha256 for event in written])
         record = self.batch.append([draft])[-1]
         self._unfolded.append(record)
-        if all(isinstance(event, DocWritten) and event.entry is None for event in events):
-            self._add(record, [event for event in events if isinstance(event, DocWritten)])
+        if len(written) == len(events) and all(event.entry is None for event in written):
+            self._add(record, written)
         else:
             self._written = None
             self.fold()

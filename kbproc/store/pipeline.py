@@ -43,7 +43,8 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
     """A short write: one record, whole or absent.
 
     A decision that has a method `again` is asked, outside of the lane, whether what has
-    stopped it is out of the way now.
+    stopped it is out of the way now. Its place may be a later one then, so nobody is told that
+    it is queued.
     """
     if request.params.dry_run:
         return preview(store, request, decide)

@@ -206,7 +206,7 @@ class Snapshot:
 
 
 class Front:
-    """One per open store. Nothing is read before `show` was called once."""
+    """One per open store or position. Nothing is read before `show` was called once."""
 
     def __init__(self) -> None:
         self.published: Published

@@ -26,9 +26,8 @@ from kbproc.base.wording import few
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
-from kbproc.store import folder as readonly
 from kbproc.store import follow
-from kbproc.store.folder import read_settings
+from kbproc.store.folder import is_exposed, read_settings, refusal
 from kbproc.store.group import Group
 from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, nothing, take_turn
 from kbproc.store.place import Place
@@ -86,7 +85,7 @@ class Store(Front):
         self._place = place
         self.turns = Turns(self._run)
         self._exclusive = threading.Lock()
-        self._is_exposed = readonly.is_exposed(self.origin)
+        self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
 
     # ------------------------------------------------------------------ opening
@@ -214,9 +213,9 @@ class Store(Front):
 
         Raises store.corrupt for a damaged log.
         """
-        self._is_exposed = readonly.is_exposed(self.origin)
+        self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
-            raise readonly.refusal(self.origin)
+            raise refusal(self.origin)
         if self.log.damage is not None:
             raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
         self._place.check()
@@ -224,14 +223,14 @@ class Store(Front):
     def look(self) -> None:
         """Sees what others have done to the folder since."""
         self.log.look()
-        self._is_exposed = readonly.is_exposed(self.origin)
+        self._is_exposed = is_exposed(self.origin)
 
     def warnings(self) -> list[str]:
         """What whoever uses the store is to know with every answer, as it was last looked at."""
         told = [f"{self.log.damage} {_DAMAGED}"] if self.log.damage is not None else []
         if self._is_exposed:
-            refusal = readonly.refusal(self.origin)
-            told.append(f"{refusal.message} {refusal.hint}")
+            why = refusal(self.origin)
+            told.append(f"{why.message} {why.hint}")
         if strangers := self.log.strangers:
             told.append(
                 f"The store's log folder holds what is no part of the log and is left alone: "

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.health import doctor
 from kbproc.library.library import Library
@@ -445,8 +446,15 @@ def test_no_note_is_written_into_a_store_that_takes_no_writes(
     folder = tmp_path / "ann"
     session.data("agent.create", slug="ann", notes_folder=str(folder))
     session.data("note.put", agent="ann", slug="tide", text="# Ebb")
-    session.store.folder.chmod(0o777)
-    assert "chmod" in session.error("note.put", agent="ann", slug="tide", text="# Flood")["hint"]
+
+    def open_to_others(point: str) -> None:
+        if point == "blob.write":  # it has been looked at by then, and its turn is to come
+            session.store.folder.chmod(0o777)
+
+    failpoints.arm(open_to_others)
+    refused = session.error("note.put", agent="ann", slug="tide", text="# Flood")
+    failpoints.arm(None)
+    assert "chmod" in refused["hint"]
     assert (folder / "tide.md").read_text() == "# Ebb"
     session.store.folder.chmod(0o700)
 

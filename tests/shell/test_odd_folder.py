@@ -77,14 +77,20 @@ def serving(folder: Path) -> Iterator[Callable[[Path], Process]]:
         yield serve
 
 
+def namesake(folder: Path) -> Path:
+    """A folder with the very name by which the odd one is spelled, and a file in it."""
+    spelled = folder / "odd\\xff"
+    spelled.mkdir()
+    (spelled / "a.md").write_text("# Theirs\n")
+    return spelled
+
+
 def test_relative_paths_of_an_attached_command_mean_its_folder(
     folder: Path, serving: Callable[[Path], Process]
 ) -> None:
     """Another folder may have the very name by which this one is spelled."""
     serving(folder)
-    spelled = folder / "odd\\xff"
-    spelled.mkdir()
-    (spelled / "a.md").write_text("# Theirs\n")
+    spelled = namesake(folder)
     assert run(folder, "kb", "create", "birds")[0] == 0
     code, answer = run(folder, "store", "export", "all.ndjson")
     assert (code, answer["data"]["path"]) == (0, f"{spelled}/all.ndjson")
@@ -102,9 +108,7 @@ def test_an_attached_process_has_its_folder_as_its_root(
     folder: Path, serving: Callable[[Path], Process]
 ) -> None:
     serving(folder)
-    spelled = folder / "odd\\xff"
-    spelled.mkdir()
-    (spelled / "a.md").write_text("# Theirs\n")
+    spelled = namesake(folder)
     process = serving(odd_folder(folder))
     data = process.ask(1, "doc.ingest", paths=["a.md"])["result"]["data"]
     assert (data["documents"], len(data["failures"])) == ([], 1)

@@ -32,7 +32,7 @@ from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
 from kbproc.views.fulltext.search import FullTextSnapshot
 
-SCHEMA_VERSION = 2
+_VERSION = [2, ANALYSIS_VERSION, *IndexRow.__struct_fields__]  # of the schema, words, stored rows
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
@@ -81,7 +81,7 @@ class FullText:
     def _resume(self) -> bool:
         try:
             current = json.loads((self._folder / CURRENT).read_bytes())
-            if not is_sealed(current) or current["version"] != [SCHEMA_VERSION, ANALYSIS_VERSION]:
+            if not is_sealed(current) or current["version"] != _VERSION:
                 return False
             self._index = _prepared(tantivy.Index.open(str(self._folder / current["generation"])))
             self._name = current["generation"]
@@ -208,7 +208,7 @@ class FullText:
             "generation": self._name,
             "seq": position.seq,
             "hash": position.hash,
-            "version": [SCHEMA_VERSION, ANALYSIS_VERSION],
+            "version": _VERSION,
             "schema": schema_sum(self._folder / self._name),
         }
         data = json.dumps(sealed(current)).encode()
