@@ -47,9 +47,9 @@ class Names(Struct, kw_only=True, frozen=True):
     ],
 )
 def schema(call: Call, params: Schema) -> Reply:
-    from kbproc.calls.schemas.schema import all_schemas, named_in_meta
+    from kbproc.calls.schemas.schema import makers, named_in_meta
 
-    found = all_schemas(call.registry.methods.values())
+    found = makers(call.registry.methods.values())
     if params.name is None:
         return Reply(data={"names": list(found)}, count=len(found))
     name = named_in_meta(params.name)
@@ -60,4 +60,4 @@ def schema(call: Call, params: Schema) -> Reply:
             field="$.params.name",
             valid_values=nearest(params.name, found),
         )
-    return Reply(data=found[name])
+    return Reply(data=found[name]())

@@ -7,7 +7,8 @@ Refuses to know: where the generated files lie, pipes, and what is checked when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -169,12 +170,19 @@ def error_schema() -> dict[str, Any]:
 
 def all_schemas(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
     """Schema name → schema; the name is its file's, below schemas/v1."""
-    found: dict[str, dict[str, Any]] = {"error": error_schema()}
+    return {name: make() for name, make in makers(methods).items()}
+
+
+def makers(methods: Iterable[Method]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Schema name → what makes it: all of them take a tenth of a second."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {"error": error_schema}
     for name in {**PROCESS_EVENTS, **STREAM_EVENTS}:
-        found[f"event.{name}"] = event_schema(name)
+        found[f"event.{name}"] = partial(event_schema, name)
     for method in methods:
-        found[f"{method.name}.params"] = params_schema(method)
-        found[f"{method.name}.result"] = result_schema(method)
+        found[f"{method.name}.params"] = partial(params_schema, method)
+        found[f"{method.name}.result"] = partial(result_schema, method)
         if method.item is not None:
-            found[f"{method.name}.item"] = _answer_schema(method.item, title=f"{method.name} item")
+            found[f"{method.name}.item"] = partial(
+                _answer_schema, method.item, title=f"{method.name} item"
+            )
     return found
