@@ -396,12 +396,12 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
     dead: list[Client] = []
     for _ in range(KILLS):
         owner = crowd.owner(unlike=dead)
-        marks = {w.client.pid: max(w.names, default=0) for w in writers}
+        marks = {w.client: max(w.names, default=0) for w in writers}
 
-        def written(marks: dict[int, int | str] = marks) -> bool:
+        def written(marks: dict[Client, int | str] = marks) -> bool:
             """A write that was sent since is acknowledged."""
             return any(
-                marks.get(w.client.pid, 0) < id  # type: ignore[operator]
+                marks.get(w.client, 0) < id  # type: ignore[operator]
                 for w in writers
                 for id in w.client.acknowledged()
                 if w.client.alive

@@ -213,12 +213,13 @@ class Crowd:
 
     def owner(self, unlike: Iterable[Client] = ()) -> Client:
         """The client that holds the store, once one does that is none of those."""
-        others = {client.pid for client in unlike}
+        others = list(unlike)  # by themselves: the system gives their pids to others again
         found: list[Client] = []
 
         def holds() -> bool:
-            pids = set(holders(self.store)) - others
-            found[:] = [client for client in self.living if client.pid in pids]
+            pids = set(holders(self.store))
+            living = [client for client in self.living if client not in others]
+            found[:] = [client for client in living if client.pid in pids]
             return bool(found)
 
         until(holds, "somebody who holds the store", self.told)
