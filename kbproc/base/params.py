@@ -18,6 +18,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, Instant
 
+TimeoutMs = Annotated[
+    int, Meta(ge=0, le=86_400_000, description="give up after this many milliseconds")
+]
+
 
 class Params(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """Base of every method's params: closed, by name only."""
@@ -27,12 +31,7 @@ class ReadParams(Params, kw_only=True, frozen=True):
     min_seq: (
         Annotated[int, Meta(ge=0, description="wait until this log position is applied")] | None
     ) = None
-    timeout_ms: (
-        Annotated[
-            int, Meta(ge=0, le=86_400_000, description="give up after this many milliseconds")
-        ]
-        | None
-    ) = None
+    timeout_ms: TimeoutMs | None = None
 
 
 BudgetTokens = Annotated[
@@ -98,12 +97,7 @@ class WriteParams(Params, kw_only=True, frozen=True):
         | None
     ) = None
     dry_run: Annotated[bool, Meta(description="only tell what would happen")] = False
-    timeout_ms: (
-        Annotated[
-            int, Meta(ge=0, le=86_400_000, description="give up after this many milliseconds")
-        ]
-        | None
-    ) = None
+    timeout_ms: TimeoutMs | None = None
 
 
 class DestructiveParams(WriteParams, kw_only=True, frozen=True):

@@ -19,6 +19,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.values import as_json
 from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.registry import Registry
 from kbproc.calls.reply import Answer, Parked
@@ -29,6 +30,7 @@ from kbproc.settings.config import Config
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
 from kbproc.wire import messages
+from kbproc.wire.deadlines import timeout_of
 from kbproc.wire.in_flight import late
 from kbproc.wire.stream import Stream
 
@@ -90,8 +92,8 @@ class InProcess:
         )
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
-        timeout_ms = params.get("timeout_ms")
-        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
+        timeout_ms = timeout_of(as_json({"timeout_ms": params.get("timeout_ms")}))
+        if not timeout_ms:
             return self._asked(name, params, on_event)
         return self._asked_in_time(name, params, on_event, timeout_ms)
 

@@ -13,18 +13,19 @@ from typing import Protocol
 import msgspec
 
 from kbproc.base.host import Host
+from kbproc.base.params import TimeoutMs
 from kbproc.base.values import decoder
 
 
 class _Timed(msgspec.Struct):
-    timeout_ms: int | None = None
+    timeout_ms: TimeoutMs | None = None
 
 
 _timed = decoder(_Timed).decode
 
 
-def timeout_of(params: msgspec.Raw) -> int | None:
-    """None, too, for params that are refused later."""
+def timeout_of(params: msgspec.Raw | bytes) -> int | None:
+    """None, too, for params that are refused later: no wait takes any number there is."""
     if b'"timeout_ms"' in bytes(params):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return _timed(params).timeout_ms

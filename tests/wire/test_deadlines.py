@@ -185,6 +185,17 @@ def test_a_wait_counts_from_its_arrival(open_session: OpenSession) -> None:
 # ------------------------------------------------------- a command in a process of its own
 
 
+TOO_LONG = [LONG + 1, 10**13, 2**63 - 1, 2**63, 10**40]
+
+
+@pytest.mark.parametrize("timeout_ms", TOO_LONG)
+def test_a_time_that_nobody_can_wait_stops_no_other(session: Session, timeout_ms: int) -> None:
+    refused = session.error("ping", timeout_ms=timeout_ms)
+    assert (refused["type"], refused["field"]) == ("input.invalid_params", "$.params.timeout_ms")
+    waited = session.error("ping", min_seq=10**6, timeout_ms=20)
+    assert waited["type"] == "operation.timeout"
+
+
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
     made: list[InProcess] = []
@@ -209,6 +220,14 @@ def test_a_command_gives_up_a_read(
     backend = command(toys.registry())
     answered = backend.ask("hold", {"timeout_ms": 20}, lambda event: None)
     assert answered["error"]["data"]["type"] == "operation.timeout"
+
+
+@pytest.mark.parametrize("timeout_ms", TOO_LONG)
+def test_a_command_refuses_a_time_that_nobody_can_wait(
+    command: Callable[..., InProcess], timeout_ms: int
+) -> None:
+    answered = command(registry()).ask("ping", {"timeout_ms": timeout_ms}, lambda event: None)
+    assert answered["error"]["data"]["field"] == "$.params.timeout_ms"
 
 
 def test_a_command_gives_up_a_store_that_opens_slowly(command: Callable[..., InProcess]) -> None:
