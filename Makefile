@@ -23,7 +23,7 @@ check: $(READY)
 	$(BIN)/kbproc gen --check
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+TESTS := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=10
 
 test: check
 	$(TESTS)
