@@ -24,6 +24,27 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
+def write_all_at(fd: int, data: bytes, offset: int) -> None:
+    """Writes the whole of `data` from `offset` on."""
+    rest = memoryview(data)
+    while rest:
+        done = os.pwrite(fd, rest, offset)
+        rest, offset = rest[done:], offset + done
+
+
+def sync_data(fd: int) -> None:
+    """The file's bytes are durable, and its size if it has grown. macOS knows only the whole."""
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
+
+
+def sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in it durable."""
     fd = os.open(folder, os.O_RDONLY)
@@ -51,17 +72,19 @@ def rename(old: Path, new: Path) -> None:
 
 
 @contextlib.contextmanager
-def create(path: Path) -> Iterator[BinaryIO]:
+def create(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
     """A new file of mode 0600; its bytes are durable once the block has ended, its name is not.
 
-    Nothing is left of a file whose block fails. Raises FileExistsError.
+    `synced` False: its bytes are not, either. Nothing is left of a file whose block fails.
+    Raises FileExistsError.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
             file.flush()
-            os.fsync(fd)
+            if synced:
+                os.fsync(fd)
     except BaseException:
         _remove(path)
         raise
@@ -74,18 +97,20 @@ def replacing(
     beside: Path | None = None,
     written: str | None = None,
     named: str | None = None,
+    synced: bool = True,
     name_is_durable: bool = True,
 ) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` once the block has ended; else all is as before.
 
     `beside`: the new file's name until then, in the same folder. The default one is good for
     one writer at a time. `written` and `named`: the failpoints before and after the renaming.
-    `name_is_durable` False: after a power failure the old file may be there again.
+    `name_is_durable` False: after a power failure the old file may be there again. `synced`
+    False: or the new one without its bytes.
     """
     temporary = beside or path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)  # of a process that died while it wrote
     try:
-        with create(temporary) as file:
+        with create(temporary, synced=synced) as file:
             yield file
         _reach(written)
         temporary.replace(path)
@@ -103,11 +128,17 @@ def replace(
     beside: Path | None = None,
     written: str | None = None,
     named: str | None = None,
+    synced: bool = True,
     name_is_durable: bool = True,
 ) -> None:
     """The file holds `data` and nothing else, mode 0600; see `replacing`."""
     with replacing(
-        path, beside=beside, written=written, named=named, name_is_durable=name_is_durable
+        path,
+        beside=beside,
+        written=written,
+        named=named,
+        synced=synced,
+        name_is_durable=name_is_durable,
     ) as file:
         write_all(file.fileno(), data)
 
@@ -134,11 +165,7 @@ def sync(path: Path, *beside: str) -> None:
     """The file is on the disk, with those whose names go on as `beside`, and its mark goes."""
     for file in (path, *(path.with_name(path.name + end) for end in beside)):
         if file.exists():
-            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_file(file)
     sync_folder(path.parent)
     _mark_of(path).unlink(missing_ok=True)
 

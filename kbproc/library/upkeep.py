@@ -1,7 +1,8 @@
 """What is better done while nobody waits.
 
-Owns: compacting the full-text index, folding the flat tail of vectors into
-their graph, saving the vector view, looking for damage; and waiting for a quiet moment.
+Owns: syncing the sources' files, compacting the full-text index, folding the flat tail of
+vectors into their graph, saving the vector view, looking for damage; and waiting for a quiet
+moment.
 Refuses to know: how any of it is done.
 """
 
@@ -59,6 +60,7 @@ class Upkeep:
         if self._store.broken is not None:
             self._catch_up()
         self._store.indexed()
+        self._store.blobs.sync()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from kbproc.base import failpoints
-from kbproc.base.durable import sync_folder, write_all
+from kbproc.base.durable import sync_data, sync_folder, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
@@ -120,7 +120,7 @@ class Tail:
         """Makes everything written durable. After a failure the file is in doubt."""
         try:
             reach("log.sync")
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
         except OSError as error:
             self._failed = error
             raise _refused(error) from error

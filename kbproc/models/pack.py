@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.base.durable import write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
@@ -187,9 +188,7 @@ class VectorPack:
 
     def _write(self, row: int, data: bytes) -> None:
         offset = HEADER_BYTES + row * self._record.itemsize
-        while data:
-            done = os.pwrite(self._fd, data, offset)
-            data, offset = data[done:], offset + done
+        write_all_at(self._fd, data, offset)
 
     def _records(self) -> NDArray[np.void]:
         """All records as a read-only array over the mapped file.

@@ -1,16 +1,18 @@
 """The sources' bytes, kept once by their sha256.
 
-Owns: STORE/blobs/ab/cd…, written atomically and durably before a record names them.
+Owns: STORE/blobs/ab/cd…, written atomically, and durable before a record names them.
 Refuses to know: which document a blob belongs to.
 
 Small sources wait in memory until `settle`, which the store calls before it writes a record: so
-those of many writes share their syncs. A larger one is stored at once.
+those of many writes share their syncs. They go into the journal then (see journal.py), and their
+files are synced later, together. A larger source is stored at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import threading
 from collections import Counter
@@ -22,10 +24,13 @@ from typing import TypeVar
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.sources.journal import Journal
 
-_WAITING_BYTES = 1 << 20
+_WAITING_BYTES = 64 << 10
 _MOST_WAITING = 64 << 20
 _WRITERS = 8  # what one disk can sync together
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -84,6 +89,9 @@ class Blobs:
         self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
         self._unnamed: Counter[str] = Counter()  # how often each was put and no record names it
+        self._journal = Journal(folder.with_name(f"{folder.name}.journal"))
+        self._unsynced: set[str] = set()  # what the journal holds
+        self._is_new = True
         self._changing = threading.Lock()
         self._settling = threading.Lock()
 
@@ -118,7 +126,7 @@ class Blobs:
         """
         with self._settling:
             waiting = dict(self._waiting)
-            self._store({name: waiting[name] for name in waiting if not self._is_stored(name)})
+            self._keep({name: waiting[name] for name in waiting if not self._is_stored(name)})
             with self._changing:
                 for name, data in waiting.items():
                     del self._waiting[name]
@@ -137,24 +145,78 @@ class Blobs:
         path = self.path(sha256)
         return path.is_file() and not path.is_symlink()
 
-    def _store(self, sources: dict[str, bytes]) -> None:
-        """The bytes are synced before their name appears: a blob that can be seen is whole."""
+    def _keep(self, sources: dict[str, bytes]) -> None:
+        """They are durable when it returns."""
         if not sources:
             return
+        if not self._is_journaled(sources):
+            self._store(sources)
+            return
+        reach("blob.journaled")
+        self._unsynced |= sources.keys()
+        with _as_store_io():
+            durable.make_folder(self.folder)
+            for source in sources.items():
+                self._write(source, synced=False)
+            reach("blob.named")
+
+    def _is_journaled(self, sources: dict[str, bytes]) -> bool:
+        """False for the first ones: a process that writes once needs no journal."""
+        is_new, self._is_new = self._is_new, False
+        if is_new:
+            return False
+        if not self._journal.fits(sources.values()):
+            self._sync()
+            if not self._journal.fits(sources.values()):
+                return False
+        try:
+            self._journal.add(sources.values())
+        except OSError:  # what refuses the files, too, is told
+            _logger.warning("no journal of sources can be written", exc_info=True)
+            return False
+        return True
+
+    def _store(self, sources: dict[str, bytes]) -> None:
+        """The bytes are synced before their name appears: a blob that can be seen is whole."""
         with _as_store_io():
             durable.make_folder(self.folder)
             renamed = _each(self._write, sources.items())
             reach("blob.named")
             _each(durable.sync_folder, set().union(*renamed))
 
-    def _write(self, source: tuple[str, bytes]) -> set[Path]:
+    def _write(self, source: tuple[str, bytes], *, synced: bool = True) -> set[Path]:
         """The folders that hold new names, which are not durable yet."""
         sha256, data = source
         target = self.path(sha256)
         folder = target.parent
         changed = {folder} | {made.parent for made in (folder.parent, folder) if _makes(made)}
-        durable.replace(target, data, written="blob.written", name_is_durable=False)
+        durable.replace(target, data, written="blob.written", synced=synced, name_is_durable=False)
         return changed
+
+    def sync(self) -> None:
+        """All files are durable, and nothing is left in the journal. Raises store.io."""
+        with self._settling:
+            self._sync()
+
+    def _sync(self) -> None:
+        if not self._unsynced:
+            return
+        paths = [path for path in map(self.path, self._unsynced) if path.exists()]
+        with _as_store_io():
+            try:
+                _each(durable.sync_file, paths)
+            except OSError:  # the kernel may have dropped what it could not write
+                self._store({digest(source): source for source in self._journal.read()})
+            folders = {folder for path in paths for folder in (path.parent, path.parent.parent)}
+            _each(durable.sync_folder, {self.folder, *folders})
+            self._journal.clear()
+        self._unsynced.clear()
+
+    def close(self) -> None:
+        """Raises store.io, and leaves the journal to the next start."""
+        self.sync()
+        with _as_store_io():
+            self._journal.remove()
 
     def heal(self, sha256: str, data: bytes) -> None:
         """Stores `data` again if its blob is lost; raises store.io."""
@@ -164,18 +226,26 @@ class Blobs:
 
     def erase(self, sha256: str) -> int:
         """Removes the bytes for good, and returns how many there were; raises OSError."""
-        path = self.path(sha256)
-        if not path.exists():
-            return 0
-        size = path.stat().st_size
-        path.unlink()
-        durable.sync_folder(path.parent)
-        return size
+        with self._settling:
+            if self._unsynced:  # the journal may hold it
+                self._sync()
+            path = self.path(sha256)
+            if not path.exists():
+                return 0
+            size = path.stat().st_size
+            path.unlink()
+            durable.sync_folder(path.parent)
+            return size
 
     def sweep(self) -> None:
-        """Removes what a process left unfinished when it died; raises OSError."""
+        """Ends what a process left unfinished when it died; raises OSError, store.io."""
         for path in self.folder.glob("*/*/*.tmp"):
             path.unlink(missing_ok=True)
+        for source in self._journal.read():
+            self._unsynced.add(digest(source))
+            if self.broken([digest(source)], deep=True):
+                self._store({digest(source): source})
+        self.close()
 
     def get(self, sha256: str) -> bytes:
         """Raises store.corrupt if the blob is missing or is not what its name says.

@@ -99,6 +99,7 @@ _PARTS = {
     "kbproc.sock": 0,
     "log": 1,
     "blobs": 2,
+    "blobs.journal": 0,
     "vectors": 1,
     "views": 4,
     "notes": 1,

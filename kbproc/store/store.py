@@ -310,7 +310,7 @@ class Store(Front):
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         _whatever_happens(self.indexed)
-        for part in (self.fulltext, self.catalog, self.log):
+        for part in (self.blobs, self.fulltext, self.catalog, self.log):
             _whatever_happens(part.close)
         self._place.leave()
 

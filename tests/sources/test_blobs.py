@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.blobs import Blobs, digest
+from kbproc.sources.journal import ROOM
 from tests.kit.patience import PATIENCE
 
 
@@ -99,6 +101,7 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(blobs, b"another")
+    blobs = Blobs(blobs.folder)
     order: list[tuple[str, bool]] = []
     real, target = os.fsync, blobs.path(digest(b"hello"))
 
@@ -180,15 +183,16 @@ def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
 
 
 def test_what_waits_is_bounded(blobs: Blobs) -> None:
-    for number in range(65):
-        blobs.put(number.to_bytes(2) * (1 << 19))
+    for number in range(1025):
+        blobs.put(number.to_bytes(2) * (1 << 15))
     assert len(all_files(blobs)) == 1
     blobs.settle([])
-    assert len(all_files(blobs)) == 65
+    assert len(all_files(blobs)) == 1025
 
 
 def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(blobs, b"another")
+    blobs = Blobs(blobs.folder)
     synced: list[str] = []
     real = os.fsync
 
@@ -210,3 +214,142 @@ def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.Monkey
 
 def full(fd: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+# ------------------------------------------------------------ durable before their files are
+
+
+@pytest.fixture
+def journal(blobs: Blobs) -> Path:
+    """There from the second write on."""
+    stored(blobs, b"the first")
+    stored(blobs, b"the second")
+    return blobs.folder.with_name("blobs.journal")
+
+
+def test_one_write_makes_no_journal(blobs: Blobs) -> None:
+    stored(blobs, b"hello")
+    blobs.close()
+    assert sorted(path.name for path in blobs.folder.parent.iterdir()) == ["blobs"]
+
+
+def test_what_waits_is_durable_for_one_sync(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No new file, no name: what is synced had its room on the disk."""
+    synced: list[tuple[str, int]] = []
+
+    def seen(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((path.name, path.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", seen)
+    monkeypatch.setattr(os, "fdatasync", seen)
+    for number in range(10):
+        blobs.put(b"%d" % number)
+    blobs.settle([])
+    assert synced == [("blobs.journal", ROOM)]
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("left", [None, b"", b"ot", b"anothes"])
+def test_a_power_failure_takes_no_source(blobs: Blobs, journal: Path, left: bytes | None) -> None:
+    """Of a file that was not synced nothing may be there, or a part, or what was there before."""
+    sources = [b"another", *(b"%d" % number for number in range(40))]
+    for data in sources:
+        stored(blobs, data)
+    for data in sources:
+        path = blobs.path(digest(data))
+        if left is None:
+            path.unlink()
+        else:
+            path.write_bytes(left)
+    after = Blobs(blobs.folder)
+    after.sweep()
+    assert [after.get(digest(data)) for data in sources] == sources
+    assert not journal.exists()
+
+
+def test_a_frame_that_was_torn_ends_the_journal(blobs: Blobs, journal: Path) -> None:
+    lost, kept = stored(blobs, b"lost" * 9), digest(b"the second")
+    data = journal.read_bytes()
+    assert b"lostlost" in data
+    journal.write_bytes(data.replace(b"lostlost", b"lostlos\0", 1))
+    for sha256 in (lost, kept):
+        blobs.path(sha256).unlink()
+    after = Blobs(blobs.folder)
+    after.sweep()
+    assert after.get(kept) == b"the second"
+    with pytest.raises(KbprocError):
+        after.get(lost)
+
+
+def test_a_full_journal_is_emptied(blobs: Blobs, journal: Path) -> None:
+    """Whatever it held has its file, which is synced; nothing of it is left."""
+    sources = [b"%06d" % number * 9000 for number in range(60)]
+    names = [stored(blobs, data) for data in sources]
+    assert journal.stat().st_size == ROOM
+    assert sum(data in journal.read_bytes() for data in sources) < 20
+    assert [blobs.get(name) for name in names] == sources
+
+
+def test_nothing_is_left_of_what_is_erased(blobs: Blobs, journal: Path) -> None:
+    sha256 = stored(blobs, b"a secret")
+    assert b"a secret" in journal.read_bytes()
+    assert blobs.erase(sha256) == 8
+    assert not journal.read_bytes().strip(b"\0")
+    Blobs(blobs.folder).sweep()
+    assert not blobs.path(sha256).exists()
+
+
+def test_the_end_leaves_files_only(blobs: Blobs, journal: Path) -> None:
+    stored(blobs, b"hello")
+    blobs.sync()
+    assert not journal.read_bytes().strip(b"\0")
+    stored(blobs, b"world")
+    blobs.close()
+    assert not journal.exists()
+    assert blobs.get(digest(b"world")) == b"world"
+
+
+def test_files_that_can_not_be_synced_are_written_again(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may have dropped what it could not write, and say that all is well now."""
+    sha256, real = stored(blobs, b"hello"), os.fsync
+    path = blobs.path(sha256)
+
+    def refused(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink() == path:
+            path.write_bytes(b"")
+            raise OSError(errno.EIO, "bad")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    blobs.sync()
+    assert blobs.get(sha256) == b"hello"
+
+
+def test_where_no_journal_can_be_written_files_are_synced(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "blobs.journal").mkdir()
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix)
+    )
+    for number in range(3):
+        assert blobs.get(stored(blobs, b"%d" % number)) == b"%d" % number
+    assert synced.count(".tmp") == 3
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("elsewhere")])
+def test_only_a_file_is_taken_for_a_journal(
+    blobs: Blobs, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "blobs.journal")
+    for number in range(3):
+        stored(blobs, b"%d" % number)
+    assert not (tmp_path / "elsewhere").exists()
+    with pytest.raises(OSError):
+        Blobs(blobs.folder).sweep()

@@ -1,0 +1,102 @@
+"""Sources that are durable before their files are.
+
+Owns: one file beside the blobs, whose room is on the disk before it is needed. What is written
+into such room is durable after one short sync; a new file takes four, of bytes and of names.
+Refuses to know: where the sources' files lie, and when those are durable (blobs.py).
+
+A frame is the length of the bytes (4 bytes, big-endian), their sha256 and the bytes themselves.
+A length of 0 ends the frames; so does one that was torn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Collection
+from pathlib import Path
+
+from kbproc.base.durable import sync_data, sync_folder, write_all_at
+
+ROOM = 1 << 20  # bytes: some thousand short texts
+_HEAD = struct.Struct(">I32s")
+
+
+class Journal:
+    """One thread at a time uses it. Its file is made when it is first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self._end = 0
+
+    def read(self) -> list[bytes]:
+        """What a process that has died left in it. Raises OSError."""
+        try:
+            fd = _opened(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return []
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(ROOM)
+        found: list[bytes] = []
+        at = 0
+        while at + _HEAD.size < len(data):
+            length, name = _HEAD.unpack_from(data, at)
+            source = data[at + _HEAD.size : at + _HEAD.size + length]
+            if not length or hashlib.sha256(source).digest() != name:
+                break
+            found.append(source)
+            at += _HEAD.size + length
+        return found
+
+    def fits(self, sources: Collection[bytes]) -> bool:
+        """False, too, where one is empty: that is no frame."""
+        needed = sum(_HEAD.size + len(source) for source in sources)
+        return all(sources) and self._end + needed <= ROOM
+
+    def add(self, sources: Collection[bytes]) -> None:
+        """Durable when it returns; nobody may rely on what is in it after an OSError."""
+        if self._fd < 0:
+            self._make()
+        frames = b"".join(
+            _HEAD.pack(len(source), hashlib.sha256(source).digest()) + source for source in sources
+        )
+        write_all_at(self._fd, frames, self._end)
+        sync_data(self._fd)
+        self._end += len(frames)
+
+    def _make(self) -> None:
+        fd = _opened(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            write_all_at(fd, bytes(ROOM), 0)
+            os.fsync(fd)
+            sync_folder(self._path.parent)
+        except OSError:
+            os.close(fd)
+            self._path.unlink(missing_ok=True)
+            raise
+        self._fd, self._end = fd, 0
+
+    def clear(self) -> None:
+        """Nothing is left of what was in it. Raises OSError."""
+        if self._end:
+            write_all_at(self._fd, bytes(self._end), 0)
+            sync_data(self._fd)
+            self._end = 0
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._path.unlink(missing_ok=True)
+
+
+def _opened(path: Path, how: int) -> int:
+    """Raises OSError for what is no regular file."""
+    fd = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileExistsError(0, "it is no regular file", str(path))
+    return fd
