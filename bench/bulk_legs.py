@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import corpus
+from bench.floor import Rows, Words
 from bench.measure import Result, take_turns
 from bench.wire_legs import Setting, models
 from kbproc.base.host import Host
@@ -117,56 +118,22 @@ def _bare_workers(model: dict[str, object]) -> ProcessPoolExecutor:
 
 
 def _bare_ingest(workers: ProcessPoolExecutor, files: list[Path], folder: Path) -> int:
-    """Two processes read and cut; this one indexes, and keeps rows. One commit at the end."""
+    """Two processes read and cut; this one indexes, and keeps rows. One commit and sync at the end.
+
+    The rows are lines of a file: no database takes them in.
+    """
     folder.mkdir(parents=True)
-    count = 0
-    index = _BareIndex(folder)
+    words, rows = Words(folder / "words"), Rows(folder / "rows.ndjson")
+    said: list[tuple[str, str, str | None]] = []
     for number, chunks in enumerate(workers.map(_bare_read, files, chunksize=4)):
-        index.add(number, files[number], chunks, first=count)
-        count += len(chunks)
-    index.finish()
-    return count
-
-
-class _BareIndex:
-    """tantivy and DuckDB, with the fields and columns that the product fills."""
-
-    def __init__(self, folder: Path) -> None:
-        import duckdb
-        import tantivy
-
-        schema = tantivy.SchemaBuilder().add_integer_field("chunk_id", indexed=True, fast=True)
-        schema = schema.add_integer_field("document_id", indexed=True, fast=True)
-        schema = schema.add_text_field("stem", tokenizer_name="en_stem", index_option="freq")
-        schema = schema.add_text_field("word", index_option="position")
-        (folder / "index").mkdir()
-        self._index = tantivy.Index(schema.build(), str(folder / "index"))
-        self._writer = self._index.writer(50_000_000, 1)
-        self._db = duckdb.connect(str(folder / "rows.duckdb"), config={"threads": 1})
-        self._db.execute("create table documents(id bigint, path varchar, bytes bigint)")
-        self._db.execute(
-            "create table chunks(id bigint, document_id bigint, text varchar, section varchar)"
-        )
-        self._documents: list[tuple[Any, ...]] = []
-        self._chunks: list[tuple[Any, ...]] = []
-
-    def add(self, number: int, path: Path, chunks: list[tuple[str, Any]], first: int) -> None:
-        import tantivy
-
-        self._documents.append((number, str(path), path.stat().st_size))
-        for id, (text, section) in enumerate(chunks, first):
-            self._chunks.append((id, number, text, section))
-            self._writer.add_document(
-                tantivy.Document(chunk_id=id, document_id=number, stem=text, word=text)
-            )
-
-    def finish(self) -> None:
-        self._writer.commit()
-        for table, rows in (("documents", self._documents), ("chunks", self._chunks)):
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            unnested = ", ".join(f"unnest(${i})" for i in range(1, len(columns) + 1))
-            self._db.execute(f"insert into {table} select {unnested}", columns)
-        self._db.close()
+        for text, section in chunks:
+            words.add(len(said), text)
+            said.append((str(files[number]), text, section))
+    words.commit()
+    rows.add(said)
+    words.close()
+    rows.close()
+    return len(said)
 
 
 _count: Callable[[str], int]

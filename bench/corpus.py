@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import floor
 from kbproc.base.host import Host
 from kbproc.events.document import ChunkText, DocWritten
 from kbproc.library.library import Library
@@ -167,10 +168,10 @@ def _embed(library: Library, documents: list[DocWritten]) -> None:
         for d in documents
         for c in d.chunks
     ]
-    pack.append([pack.key(string) for string in strings], np.stack([_vector(s) for s in strings]))
+    pack.append([pack.key(string) for string in strings], np.stack([vector(s) for s in strings]))
 
 
-def _vector(text: str) -> NDArray[np.float32]:
+def vector(text: str) -> NDArray[np.float32]:
     """What the hash embedder gives, in a tenth of the time: it adds up word by word."""
     sums = np.sum([_word_vector(word) for word in text.casefold().split()], axis=0)
     result: NDArray[np.float32] = (sums / np.linalg.norm(sums)).astype(np.float32)
@@ -186,14 +187,34 @@ def _word_vector(word: str) -> NDArray[np.int64]:
     return sums
 
 
+_ROW = (
+    "c.text, c.page, c.section, c.idx, d.id, d.title, d.path, d.type, d.tags, d.kb, d.chunk_count"
+)
+
+
 def floor_copy(store: Path, folder: Path, model: dict[str, Any]) -> None:
-    """The parts that a bare program needs: DuckDB file, tantivy index, FAISS index or vectors."""
-    shutil.copytree(store / "views", folder)
+    """The bare parts of `store`, made apart from it: words, rows, and the graph or the vectors."""
+    ids = _bare_rows(store, folder)
     opened = open_store(store, model)
     vectors = opened.store.vectors
     assert vectors and opened.embedding.pack
     state = vectors.snapshot()
-    np.save(folder / "ids.npy", state.slots["chunk"])
+    np.save(folder / "numbers.npy", np.searchsorted(ids, state.slots["chunk"]))
     if state.graph is None:
         np.save(folder / "vectors.npy", opened.embedding.pack.vectors(state.slots["row"]))
+    else:
+        shutil.copy(next((store / "views").glob("vectors-*.faiss")), folder)
     opened.close()
+
+
+def _bare_rows(store: Path, folder: Path) -> NDArray[np.int64]:
+    """Returns the chunks' ids, by the numbers that the floor gives them."""
+    import duckdb
+
+    with duckdb.connect(str(store / "views" / "catalog-000001.duckdb"), read_only=True) as db:
+        rows = db.execute(
+            f"select c.id, {_ROW} from chunks c join documents d on d.id = c.document_id "
+            "order by c.id"
+        ).fetchall()
+    floor.build(folder, [row[1:] for row in rows], said=0)
+    return np.array([row[0] for row in rows], np.int64)
