@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-long check bench clean
+.PHONY: demo test test-long check bench bench-peers soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -34,5 +34,13 @@ test-long: check
 bench: $(READY)
 	$(BIN)/python -m bench
 
+# Beside what users would pick instead: some 2 GB into .peers/ at first, then some 15 minutes.
+bench-peers: $(READY)
+	$(BIN)/python -m bench.peers
+	$(BIN)/python -m bench.performance
+
+soak: $(READY)
+	$(BIN)/python -m bench.soak --minutes 20
+
 clean:
-	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`python -m bench`: every leg against its floor, one table, bench/results.md.
+"""`python -m bench`: every leg against its floor, one table, and bench/results.json.
 
 Owns: the order of the legs, the options, the file. Everything else it makes
 lies in a temporary folder that is gone afterwards.
@@ -7,6 +7,7 @@ lies in a temporary folder that is gone afterwards.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -20,7 +21,7 @@ from bench import bulk_legs, shared_legs, wire_legs
 from bench.measure import Result, table
 from bench.wire_legs import Setting
 
-RESULTS = Path(__file__).parent / "results.md"
+RESULTS = Path(__file__).parent / "results.json"
 LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "ping": wire_legs.ping,
     "search": wire_legs.search,
@@ -48,10 +49,13 @@ def main() -> int:
                 results.append(result)
                 _say("  ".join(cell for cell in result.cells() if cell))
             _say(f"({name} took {time.perf_counter() - started:.0f} s)")
-    report = f"{machine()}\n\n{table(results)}"
-    print(report)
+    measured_on = machine()
+    print(f"{measured_on}\n\n{table(results)}")
     if options.out:
-        options.out.write_text(f"# Speed\n\n{report}", encoding="utf-8")
+        kept = {"machine": measured_on, "legs": [result._asdict() for result in results]}
+        text = json.dumps(kept, indent=1, ensure_ascii=False)
+        options.out.write_text(f"{text}\n", encoding="utf-8")
+        print("python -m bench.performance shows it in docs/performance.md")
     return int(not options.quick and any(result.ok is False for result in results))
 
 

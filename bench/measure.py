@@ -76,9 +76,12 @@ HEAD = ["leg", "product", "floor", "ratio", "aim", "ok?", "note"]
 
 
 def table(results: Sequence[Result]) -> str:
-    """Markdown, padded so that it reads as it stands."""
-    rows = [HEAD, *(result.cells() for result in results)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    return aligned([HEAD, *(result.cells() for result in results)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Markdown, padded so that it reads as it stands; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines) + "\n"
