@@ -213,12 +213,18 @@ def _growth(results: Any) -> str:
         return "Not measured yet: `make bench-large`.\n"
     names = list(dict.fromkeys(name for size in results["sizes"] for name in size))
     rows = [[_grown(name, size.get(name)) for name in names] for size in results["sizes"]]
-    head = [name.removesuffix("_s").removesuffix("_mib").replace("_", " ") for name in names]
+    head = [_named(name) for name in names]
     return (
         f"{results['measured']['machine']}\n\n"
         "![Growth from 1,000 to 1,000,000 chunks](performance/growth.svg)\n\n"
         f"{aligned([head, *rows])}"
     )
+
+
+def _named(figure: str) -> str:
+    """Its unit stands in the cells."""
+    unit = "" if figure.endswith("_per_s") else "_s"
+    return figure.removesuffix(unit).removesuffix("_mib").replace("_", " ")
 
 
 def _grown(name: str, value: float | None) -> str:
@@ -235,7 +241,7 @@ def _curve(results: Any) -> str:
     names = [n for n in sizes[0] if n.endswith("_s") and not n.endswith("_per_s")]
     series = [
         Line(
-            name.removesuffix("_s").replace("_", " "),
+            _named(name),
             [(size["chunks"], size[name]) for size in sizes if name in size],
             mine=name.startswith("hybrid"),
         )

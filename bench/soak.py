@@ -48,7 +48,9 @@ class Look(NamedTuple):
     children: int
     log: float
     catalog: float
-    rest_of_disk: float
+    views: float
+    vectors: float
+    sources: float
 
 
 # How far the last look may lie above the first: factor, and what is added to that.
@@ -58,7 +60,9 @@ _ALLOWED = {
     "threads": (1.0, 2.0),
     "files": (1.0, 4.0),
     "children": (1.0, 0.0),
-    "rest_of_disk": (1.1, 4.0),
+    "views": (1.1, 2.0),
+    "vectors": (1.1, 2.0),
+    "sources": (1.1, 2.0),
 }
 # The log keeps who wrote what when, and the catalog knows it: bytes a write.
 _KEPT = {"log": 1_500, "catalog": 1_500}
@@ -118,7 +122,7 @@ class Traffic:
         for child in (self._owner, self._guest):
             self._create(child)
             for mode in _MODES:
-                self._ask(child, "search", query=next(self._queries), mode=mode)
+                _data(child, "search", query=next(self._queries), mode=mode)
         self._learn()
         self._ingest()
         self._delete_oldest()
@@ -128,28 +132,21 @@ class Traffic:
             self._guest.__exit__()
             self._guest = self._serve()
 
-    def _ask(self, child: Child, method: str, **params: object) -> Any:
-        line = child.ask(request(method, **params))
-        while b'"id":' not in line[:40]:  # events come before their answer
-            line = child.line()
-        return answer(line)["data"]
-
     def _confirmed(self, method: str, **params: object) -> None:
-        line = self._owner.ask(request(method, dry_run=True, **params))
-        plan = answer(line)["meta"]["plan"]
-        self._ask(self._owner, method, confirm=plan["plan_hash"], **params)
+        plan = _result(self._owner, method, dry_run=True, **params)["meta"]["plan"]
+        _data(self._owner, method, confirm=plan["plan_hash"], **params)
         self._writes += 1
 
     def _create(self, child: Child) -> None:
         for _ in range(_NEW):
             text = next(self._texts)
-            made = self._ask(child, "doc.create", title=text[:30], text=f"{self._writes} {text}")
+            made = _data(child, "doc.create", title=text[:30], text=f"{self._writes} {text}")
             self._made.append(made["id"])
             self._writes += 1
 
     def _learn(self) -> None:
         text = next(self._texts)
-        made = self._ask(self._guest, "knowledge.store", title=text[:40], body=text)
+        made = _data(self._guest, "knowledge.store", title=text[:40], body=text)
         self._entries.append(made["id"])
         self._writes += 1
         if len(self._entries) > 20:
@@ -160,7 +157,7 @@ class Traffic:
             file = self._files / f"{self._random.randrange(_FILES):05}.md"
             file.write_text(f"# {file.stem}\n\n{next(self._texts)}\n\n{next(self._texts)}\n")
             self._writes += 1
-        self._ask(self._owner, "doc.ingest", paths=[str(self._files)])
+        _data(self._owner, "doc.ingest", paths=[str(self._files)])
 
     def _delete_oldest(self) -> None:
         if len(self._made) > _LIVE + 50:
@@ -174,7 +171,7 @@ class Traffic:
 
     def rest(self, minutes: float) -> Look:
         """All is embedded, what was deleted is forgotten, upkeep is done."""
-        self._ask(self._owner, "doc.wait")
+        _data(self._owner, "doc.wait")
         now = datetime.now(UTC) + timedelta(seconds=1)
         self._confirmed("store.compact", before=now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         self._wait_until_quiet()
@@ -188,9 +185,11 @@ class Traffic:
             threads=owner.num_threads() + guest.num_threads(),
             files=owner.num_fds() + guest.num_fds(),
             children=len(owner.children(recursive=True)) + len(guest.children(recursive=True)),
-            log=sizes.pop("log", 0.0),
-            catalog=sizes.pop("catalog", 0.0),
-            rest_of_disk=sum(sizes.values()),
+            log=sizes["log"],
+            catalog=sizes["catalog"],
+            views=sizes["views"],
+            vectors=sizes["vectors"],
+            sources=sizes["blobs"],
         )
 
     def _wait_until_quiet(self) -> None:
@@ -205,6 +204,17 @@ class Traffic:
     def close(self) -> None:
         for child in (self._guest, self._owner):
             child.__exit__()
+
+
+def _result(child: Child, method: str, **params: object) -> dict[str, Any]:
+    line = child.ask(request(method, **params))
+    while b'"id":' not in line[:40]:  # events come before their answer
+        line = child.line()
+    return answer(line)
+
+
+def _data(child: Child, method: str, **params: object) -> Any:
+    return _result(child, method, **params)["data"]
 
 
 def _sizes(store: Path) -> dict[str, float]:

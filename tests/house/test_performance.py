@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -55,3 +56,17 @@ def test_lines_rise_with_their_values() -> None:
         if dot.tag.endswith("circle")
     ]
     assert first_x < last_x and first_y > last_y
+
+
+def test_peers_are_pinned() -> None:
+    """To one version each: else two runs are not of the same."""
+    pins = sorted((REPO / "bench" / "peers").glob("*.txt"))
+    assert {pin.stem for pin in pins} == {"chroma", "lancedb", "sqlite", "txtai"}
+    for pin in pins:
+        for line in pin.read_text(encoding="utf-8").splitlines():
+            assert re.fullmatch(r"[\w.-]+==[\w.]+", line), f"{pin.name}: {line}"
+    lock = json.loads(
+        (REPO / "bench" / "peers" / "server-memory" / "package-lock.json").read_text()
+    )
+    named = lock["packages"][""]["dependencies"].values()
+    assert all(re.fullmatch(r"[\d.]+", version) for version in named)
