@@ -7,6 +7,7 @@ Refuses to know: how they are stored.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Iterable
@@ -55,7 +56,8 @@ KbSlug = Annotated[
 ]
 DocumentId = Annotated[int, Meta(ge=1, le=2**53, description="document, by id")]
 ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
-Title = Annotated[str, Meta(min_length=1, max_length=300, description="title")]
+AnyTitle = Annotated[str, Meta(max_length=300, description="title")]  # an empty one, too
+Title = Annotated[AnyTitle, Meta(min_length=1)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64, description="kebab-case word")]
 Tags = Annotated[list[Tag], Meta(max_length=16, description="at most 16 tags, made kebab-case")]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -154,13 +156,13 @@ def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
 def filled(value: Any, kind: Any) -> Any:
     """JSON of an earlier version with the defaults of members that it did not have yet.
 
-    As it is, if it is no such `kind` at all.
+    `kind`: a type, or a tuple of those that it may have. As it is, if it has none of them.
     """
     with LEARNING:
-        try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError:
-            return value
+        for one in kind if isinstance(kind, tuple) else (kind,):
+            with contextlib.suppress(msgspec.ValidationError):
+                return msgspec.convert(value, one)
+    return value
 
 
 def as_json(value: Any) -> bytes:

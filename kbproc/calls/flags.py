@@ -81,6 +81,11 @@ class Flag(Struct, frozen=True, kw_only=True):
         last = str(self.param).rpartition(".")[2]
         return free and self.param is not None and last not in _NO_TEXTS
 
+    @property
+    def is_records(self) -> bool:
+        """Whether it takes a list of objects, as JSON or one a line, from stdin or a file, too."""
+        return self.type == "array" and self.items == "object"
+
 
 _MODES = ["--mode", "--fts-only", "--vec-only"]
 

@@ -24,10 +24,17 @@ class Member(NamedTuple):
     meaning: str
 
 
-def members(method: Method) -> list[Member]:
-    """The result's data as a whole, then its members."""
+def forms(method: Method) -> list[list[Member]]:
+    """Of each form that the result's data may have: it as a whole, then its members."""
     schema = result_schema(method)
-    return list(_members(schema["properties"]["data"], schema.get("$defs", {}), "", 0))
+    data, known = schema["properties"]["data"], schema.get("$defs", {})
+    resolved, nullable = _resolved(data, known)
+    if "anyOf" not in resolved:
+        return [list(_members(data, known, "", 0))]
+    found = [list(_members(form, known, "", 1)) for form in resolved["anyOf"]]  # in less detail
+    whole = found[0][0]
+    found[0][0] = whole._replace(type=whole.type + nullable)
+    return found
 
 
 def _members(schema: Schema, known: Schema, path: str, depth: int) -> Iterator[Member]:

@@ -60,11 +60,33 @@ def _list_or_one(flag: Flag, texts: list[str]) -> Any:
 
 def _items(flag: Flag, text: str) -> list[Any]:
     """`a,b`, or a JSON array for items that hold commas."""
+    if flag.is_records:
+        return _records(flag, text)
     if text.startswith("["):
         decoded = _json(text)
         if isinstance(decoded, list):
             return decoded
     return [scalar(part.strip(), flag.items) for part in text.split(",")] if text else []
+
+
+def _records(flag: Flag, text: str) -> list[Any]:
+    """A JSON array of objects, one object, or an object a line."""
+    whole = _json(text)
+    if isinstance(whole, list):
+        return whole
+    if isinstance(whole, dict):
+        return [whole]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    found = [(number, _json(line)) for number, line in lines]
+    for number, item in found:
+        if not isinstance(item, dict):
+            raise KbprocError(
+                "input.invalid_params",
+                f"{flag.name}: line {number} is no JSON object.",
+                field=flag.name,
+                hint="Write a JSON array of objects, or one object a line.",
+            )
+    return [item for _, item in found]
 
 
 def _object(flag: Flag, texts: list[str]) -> dict[str, Any]:
@@ -162,6 +184,8 @@ def _flag_words(flags: dict[str, Flag], param: str, value: Any) -> list[str]:
         return [flag.name.replace("--", "--no-", 1)]
     if isinstance(value, dict) and value:
         return _object_words(flags, flag, value)
+    if isinstance(value, list) and flag.is_records:
+        return _pair(flag.name, _text(value))
     if isinstance(value, list):
         joined = ",".join(_text(item) for item in value)
         same = bool(value) and _list_or_one(flag, [joined]) == value

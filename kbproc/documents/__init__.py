@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, agents and search.
 
-Offers: chains · chunk · content · deletion · document · entry · ingest · kb · lookup ·
+Offers: adding · chains · chunk · content · deletion · document · entry · ingest · kb · lookup ·
     revision · selection
 May import: base · text · events · sources · views · store · embedding
 Light: yes

@@ -39,6 +39,8 @@ class Intake:
         self.blobs = blobs
 
 
+# These end all that is read together; every other error is one source's failure.
+ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",

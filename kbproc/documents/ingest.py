@@ -20,7 +20,7 @@ from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
-from kbproc.documents.content import Intake, read_content
+from kbproc.documents.content import ENDS_ALL, Intake, read_content
 from kbproc.documents.deletion import is_bulk, targets_of
 from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Content, Ids, fills_record, metadata_of, tags_of, written
@@ -36,9 +36,6 @@ from kbproc.views.catalog.rows import DocumentRow
 
 _READERS = 8
 _MOST_LISTED = 100
-
-# These errors end the ingest; every other one is one file's failure.
-_ENDS_THE_INGEST = {"store.io", "operation.cancelled"}
 
 Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported", "mended"]
 
@@ -204,7 +201,7 @@ def _examine(
             return _empty(path, earlier)
         content = read_content(intake, data, doc_type, path.name, keep=keep)
     except KbprocError as error:
-        if error.type in _ENDS_THE_INGEST:
+        if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=shown, action="failed", error=error, sha256=sha256)
     return FileOutcome(path=shown, action="updated" if earlier else "added", content=content)

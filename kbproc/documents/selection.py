@@ -22,7 +22,9 @@ Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
 MAX_TEXT = 4 << 20
 
-Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="the document's text")]
+# Among many an empty one is told of as one that is blank.
+AnyText = Annotated[str, Meta(max_length=MAX_TEXT, description="the document's text")]
+Text = Annotated[AnyText, Meta(min_length=1)]
 DocumentIds = Annotated[
     list[DocumentId], Meta(min_length=1, max_length=1000, description="documents, by id")
 ]
@@ -87,6 +89,8 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
         for name in DocumentFilter.__struct_fields__
         if hasattr(selection, name)
     }
+    source_id = getattr(selection, "source_id", None)
+    given["source_ids"] = None if source_id is None else [source_id]
     given["kbs"] = kbs_of(getattr(selection, "kb", None))
     given["tags"] = clean_tags(given["tags"]) if given.get("tags") else None
     given["metadata"] = given.get("metadata") or None

@@ -18,7 +18,7 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls.describe import agents_md
 from kbproc.calls.flags import flags_of
-from kbproc.calls.members import members
+from kbproc.calls.members import forms
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.schemas.schema import all_schemas
@@ -160,12 +160,13 @@ def _answer(method: Method) -> Iterator[str]:
     if method.result is None:
         yield from ("", "It ends only when it is ended: what it tells comes as events.")
         return
-    whole, *rest = members(method)
-    yield from ("", f"`data`: {whole.type}. {_cell(whole.meaning)}".rstrip(), "")
-    if rest:
-        yield from ("| member of `data` | type | meaning |", "| --- | --- | --- |")
-        for member in rest:
-            yield f"| `{member.path}` | {_cell(member.type)} | {_cell(member.meaning)} |"
+    for number, (whole, *rest) in enumerate(forms(method)):
+        also = "Or " if number else ""
+        yield from ("", f"{also}`data`: {whole.type}. {_cell(whole.meaning)}".rstrip(), "")
+        if rest:
+            yield from ("| member of `data` | type | meaning |", "| --- | --- | --- |")
+            for member in rest:
+                yield f"| `{member.path}` | {_cell(member.type)} | {_cell(member.meaning)} |"
 
 
 def _cell(text: str) -> str:

@@ -201,6 +201,8 @@ def _flag_name(flag: Flag) -> str:
 
 
 def _placeholder(flag: Flag) -> str:
+    if flag.is_records:
+        return "JSON|@FILE|-"
     if flag.items is not None:
         one = "N" if flag.items == "integer" else "VALUE"
         return f"{one}[,{one}]"

@@ -44,7 +44,9 @@ def params_of(method: Method, parsed: Parsed, read_stdin: Callable[[], bytes]) -
 
 
 def _meant(flag: Flag, words: list[str | bool], texts: Texts) -> list[str | bool]:
-    """The last of a text's words counts, and no other is read."""
+    """The last of a text's words counts, and no other is read; of objects all are."""
+    if flag.is_records:
+        return [texts.of(str(word), flag) for word in words]
     return [texts.of(str(words[-1]), flag)] if flag.is_text else words
 
 

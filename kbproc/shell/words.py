@@ -20,11 +20,12 @@ from kbproc.calls.registry import Registry
 from kbproc.calls.typed import argv_of, command_of, usage_of
 from kbproc.settings.config import Config
 
-_PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?:\[[^]]*\])*")
+_PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^]]*\](?:\.\w+)*)*)")
 _SWITCH = re.compile(r"\b(\w+): true\b")
 _LONGEST_COMMAND = 2000  # characters: a longer one is not said again
 # Which flag is meant to be typed, of those that say the same.
 _INSTEAD = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
+_SAID = ("message", "field", "hint")
 
 Data = dict[str, Any]
 
@@ -39,6 +40,7 @@ class Words:
             param: param.upper() if flag.positional else _INSTEAD.get(param, flag.name)
             for param, flag in flags.items()
         }
+        self._records = {param for param, flag in flags.items() if flag.is_records}
         dotted = [name for name in registry.methods if "." in name]
         self._commands = _any_of(
             dotted, before=r"(?<!kbproc )(?<![\w./$-])", after=r"(?![\w/]|\.\w)"
@@ -56,7 +58,14 @@ class Words:
                 said["hint"] = f"See {command_of(self._method)} --help."
         if "field" in data:
             said["field"] = _PLACE.sub(self._place, data["field"])
+        if any("field" in one for one in data["detail"].get("failures", ())):
+            failures = [self._of_failure(one) for one in data["detail"]["failures"]]
+            said["detail"] = {**data["detail"], "failures": failures}
         return said
+
+    def _of_failure(self, failure: Data) -> Data:
+        """What kept one of many from being done."""
+        return {**failure, **{name: self.said(failure[name]) for name in _SAID if name in failure}}
 
     def of_meta(self, meta: Data) -> Data:
         """What an answer says of itself, likewise."""
@@ -74,12 +83,15 @@ class Words:
         return self._params(lambda match: self._typed.get(match[0], "--timeout"), text)
 
     def _place(self, match: re.Match[str]) -> str:
-        """The flag or argument; of a member that is none the one that holds it."""
+        """The flag or argument; of a member that is none the one that holds it.
+
+        Of a list of objects also which one, and which of its members.
+        """
         steps = match["path"].split(".")[1:]
         for count in range(len(steps), 0, -1):
             typed = self._typed.get(".".join(steps[:count]))
             if typed is not None:
-                return typed
+                return typed + match["item"] * (steps[0] in self._records)
         return ".".join(steps) or command_of(self._method)
 
     def _missing(self, field: str) -> Data:

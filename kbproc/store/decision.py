@@ -73,7 +73,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     `bound`: what a plan is bound to besides its targets' revisions. `destructive`: this
     needs a person's approval, even if its method as a rule does not. `counts`: the plan in
-    numbers. `hint` goes with a dry run.
+    numbers. `hint` goes with a dry run. `partial`: some items failed, in words.
     """
 
     events: list[Event]
@@ -86,6 +86,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     destructive: bool = False
     effect: Callable[[], None] | None = None
     hint: str | None = None
+    partial: str | None = None
 
     @property
     def deleted(self) -> frozenset[int]:

@@ -56,8 +56,9 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
         decision = decide(_here(lane, request))
         confirm(request, decision)
         _carry_out(lane, decision)
-        seq = _append(lane, request, decision.events, {"data": decision.data})
-        return Outcome(data=decision.data, seq=seq)
+        told = _told(decision.data, decision.partial)
+        seq = _append(lane, request, decision.events, told)
+        return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 
     again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
     if again is None:
@@ -144,8 +145,7 @@ class LongWrite:
 
     def end(self, data: Any, *, partial: str | None = None) -> Outcome:
         """Records the outcome under the token, if there is one."""
-        told = {"data": data} if partial is None else {"data": data, "partial": partial}
-        earlier = self._settle(told)
+        earlier = self._settle(_told(data, partial))
         return earlier or Outcome(data=data, seq=self.seq, partial=partial)
 
     def _settle(self, outcome: dict[str, Any]) -> Outcome | None:
@@ -160,6 +160,11 @@ class LongWrite:
         if self.request.params.client_token is None or self.store.read_only:
             return None
         return self.store.commit(turn)
+
+
+def _told(data: Any, partial: str | None) -> dict[str, Any]:
+    """The outcome as the log keeps it."""
+    return {"data": data} if partial is None else {"data": data, "partial": partial}
 
 
 def _earlier(find: FindToken, request: Request) -> Outcome | None:

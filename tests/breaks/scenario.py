@@ -17,6 +17,11 @@ import pytest
 Ask = Callable[..., dict[str, Any]]
 SMALL_SEGMENT = 4000
 
+LAST = [
+    {"title": "Last but one", "text": "the last but one of them", "kb": "other"},
+    {"title": "Lost", "text": "one that can't be added", "kb": "nowhere"},
+    {"title": "Last", "text": "the last of them"},
+]
 WRITES: list[tuple[str, dict[str, Any]]] = [
     ("kb.create", {"slug": "other"}),
     ("doc.ingest", {"paths": ["docs"]}),
@@ -29,7 +34,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("model.use", {"name": "other", "kind": "hash", "dim": 24}),
     ("store.purge", {"document_ids": [4]}),
     ("store.backup", {"path": "backup"}),
-    ("doc.create", {"title": "Last", "text": "the last of them"}),
+    ("doc.create", {"documents": LAST}),
     # From here on what only few places are reached by: see `shorten`.
     ("agent.create", {"slug": "keeper"}),
     ("agent.create", {"slug": "brief"}),
@@ -39,7 +44,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("note.delete", {"agent": "brief", "slug": "tide"}),
     ("knowledge.store", {"title": "Old", "body": "The lamp is lit at six."}),
     ("knowledge.store", {"title": "New", "body": "The lamp is lit at seven."}),
-    ("knowledge.supersede", {"old_id": 9, "new_id": 10}),
+    ("knowledge.supersede", {"old_id": 10, "new_id": 11}),
 ]
 
 READS: list[tuple[str, dict[str, Any]]] = [

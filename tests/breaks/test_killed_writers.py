@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ compared = faults_of("kill9")
 
 ROUNDS = 200 if LONG else 5
 IN_FLIGHT = 24
+TOGETHER = 3  # documents of one write
 AT_LEAST = 3  # acknowledged, before a process is killed
 
 
 class Writers:
-    """Many writes in flight at once over one pipe: short ones, and ingests beside them."""
+    """Many writes in flight at once over one pipe: short ones of one document and of several,
+    and ingests beside them.
+    """
 
     def __init__(self, process: Process, number: int, folder: Path) -> None:
         self.acknowledged: dict[str, dict[str, Any]] = {}
@@ -40,7 +44,7 @@ class Writers:
             if self._dead.is_set():
                 return
             id = f"r{self._number}-{n}"
-            message = self._ingest(id) if n % 8 == 0 else self._create(id)
+            message = {0: self._ingest, 1: self._create_many}.get(n % 8, self._create)(id)
             self.sent[id] = message["params"]
             try:
                 self._process.send(as_bytes(message))
@@ -49,6 +53,12 @@ class Writers:
 
     def _create(self, id: str) -> dict[str, Any]:
         return request(id, "doc.create", title=id, text=f"words of {id}", client_token=id)
+
+    def _create_many(self, id: str) -> dict[str, Any]:
+        """Their titles begin with the id of their request."""
+        names = [f"{id}/{n}" for n in range(TOGETHER)]
+        documents = [{"title": name, "text": f"words of {name}"} for name in names]
+        return request(id, "doc.create", documents=documents, client_token=id)
 
     def _ingest(self, id: str) -> dict[str, Any]:
         (self._folder / f"{id}.md").write_text(f"# {id}\n\nwords of {id}\n")
@@ -92,9 +102,12 @@ def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> No
         sent |= writers.sent.keys()
     session = open_session()
     found = titles(session)
-    assert sorted(acknowledged - found.keys()) == [], f"seed {seed}"
-    assert sorted(found.keys() - sent) == []
     assert set(found.values()) == {1}, "a write happened twice"
+    written = Counter(title.partition("/")[0] for title in found)
+    assert sorted(acknowledged - written.keys()) == [], f"seed {seed}"
+    assert sorted(written.keys() - sent) == []
+    together = Counter(title.partition("/")[0] for title in found if "/" in title)
+    assert set(together.values()) == {TOGETHER}, "of several in one write some are missing"
     assert session.store.log.verify() == session.store.seq
     session.embedded()
     assert not any(doctor.compare(session.store).values())

@@ -131,6 +131,19 @@ class Life(RuleBasedStateMachine):
         self.documents[id] = {**made, "deleted": False}
         self.remember()
 
+    @rule(items=st.lists(st.tuples(words, words, tags), min_size=1, max_size=4))
+    def create_many(self, items: list[tuple[list[str], list[str], list[str]]]) -> None:
+        """All in one step, or none: and one that can't be added keeps no other out."""
+        made = [{"title": " ".join(a), "text": " ".join(b), "tags": c} for a, b, c in items]
+        lost = {"title": "lost", "text": "lost", "kb": "nowhere"}
+        data = self.write("doc.create", documents=[lost, *made])
+        assert (data["added"], data["failed"]) == (len(made), 1)
+        ids = [one["id"] for one in data["documents"]]
+        assert len(set(ids)) == len(made) and not {*ids} & {*self.documents, *self.purged}
+        for id, one in zip(ids, made, strict=True):
+            self.documents[id] = {**one, "deleted": False}
+        self.remember()
+
     @precondition(lambda self: self.ids(deleted=False))
     @rule(data=st.data(), text=words, tags=tags, which=st.sampled_from(["text", "tags", "title"]))
     def update(self, data: st.DataObject, text: list[str], tags: list[str], which: str) -> None:

@@ -17,6 +17,7 @@ from kbproc.methods.all import registry
 
 BASELINE = Path(__file__).with_name("schemas_v1.json")
 Schema = dict[str, Any]
+_ANOTHER_KIND = "{} has not the same kinds: breaks {}"
 
 
 def breaks(old: dict[str, Schema], new: dict[str, Schema]) -> list[str]:
@@ -26,7 +27,19 @@ def breaks(old: dict[str, Schema], new: dict[str, Schema]) -> list[str]:
         if name in new:
             who = "callers" if name.endswith(".params") else "readers"
             found += _compare(name, schema, new[name], schema, new[name], who)
-    return found
+    asked_for = {
+        _ANOTHER_KIND.format(f"{name}.result.data", "readers") for name in _grown(old, new)
+    }
+    return [said for said in found if said not in asked_for]
+
+
+def _grown(old: dict[str, Schema], new: dict[str, Schema]) -> Iterator[str]:
+    """Methods that take more than they did: who sends it knows the answer that comes of it."""
+    for name, schema in old.items():
+        method, _, part = name.rpartition(".")
+        now = new.get(name, {}).get("properties", {})
+        if part == "params" and now.keys() - schema.get("properties", {}).keys():
+            yield method
 
 
 def _compare(
@@ -44,8 +57,28 @@ def _compare(
         before, after = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             yield from _compare(f"{path}{below}", before, after, old_root, new_root, who)
-    for index, (before, after) in enumerate(zip(_kept(old), _kept(new), strict=False)):
-        yield from _compare(f"{path}|{index}", before, after, old_root, new_root, who)
+    yield from _alternatives(path, old, new, old_root, new_root, who)
+
+
+def _alternatives(
+    path: str, old: Schema, new: Schema, old_root: Schema, new_root: Schema, who: str
+) -> Iterator[str]:
+    """What readers get is of a kind that they know, what callers send of one that is taken."""
+    before, after = _kept(old), _kept(new)
+    wrong = {
+        (i, j): list(_compare(f"{path}|{j}", b, a, old_root, new_root, who))
+        for i, b in enumerate(before)
+        for j, a in enumerate(after)
+    }
+    kept = {pair for pair, said in wrong.items() if not said}
+    gone = [i for i in range(len(before)) if not any((i, j) in kept for j in range(len(after)))]
+    came = [j for j in range(len(after)) if not any((i, j) in kept for i in range(len(before)))]
+    changed = [(i, i if i in came else came[0]) for i in gone] if came else []
+    for pair in changed:
+        yield from wrong[pair]
+    others = gone if who == "callers" else came
+    if before and after and not changed and others:
+        yield _ANOTHER_KIND.format(path, who)
 
 
 def _kept(schema: Schema) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -106,6 +107,7 @@ class Toy(WriteParams, kw_only=True, frozen=True):
     one_or_many: str | list[str] | None = None
     numbers: list[int] | None = None
     facts: dict[str, str | int | float | bool | None] = {}
+    places: list[Place] = []
     place: Place | None = None
     anything: Any = None
     api_key: str | None = None
@@ -171,6 +173,10 @@ def test_a_profile_keeps_what_it_is_said_to_keep() -> None:
         ("--facts '{\"a\": null}'", {"facts": {"a": None}}),
         ("--place.city Rome --place.rooms 1,2", {"place": {"city": "Rome", "rooms": [1, 2]}}),
         ('--place \'{"city": "Rome"}\' --place.rooms 1', {"place": {"city": "Rome", "rooms": [1]}}),
+        ('--places \'[{"city": "Rome"}]\'', {"places": [{"city": "Rome"}]}),
+        ('--places \'{"city": "a,b"}\'', {"places": [{"city": "a,b"}]}),
+        ("--places '{\"rooms\": [1]}\n\n{}' --places '[]'", {"places": [{"rooms": [1]}, {}]}),
+        ("--places '[1]'", {"places": [1]}),
         ("--anything 5", {"anything": 5}),
         ("--anything five", {"anything": "five"}),
         ("-- --off", {"text": "--off"}),
@@ -191,6 +197,9 @@ def test_reading(line: str, params: dict[str, Any]) -> None:
         ("--count", "--count", None),
         ("--count --off", "--count", None),
         ("--facts alone", "--facts", None),
+        ("--places alone", "--places", None),
+        ("--places '[1'", "--places", None),
+        ("--places '{}\n{'", "--places", None),
         ("--no-count", "--no-count", "--count"),
     ],
 )
@@ -201,6 +210,24 @@ def test_what_can_not_be_read_is_a_typed_error(line: str, field: str, valid: str
     if valid is not None:
         assert raised.value.valid_values is not None
         assert valid in raised.value.valid_values
+
+
+def test_objects_come_from_stdin_and_files(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("places.json").write_text('[\n  {"city": "Rome"}\n]\n')
+    Path("lines.ndjson").write_text('{"city": "a\u2028b"}\r\n\n{"city": "Bern"}\n')
+    found = params_of(
+        TOY,
+        parse(
+            "x", flags_of(TOY), ["--places", "-", "--places=@places.json", "--places=@lines.ndjson"]
+        ),
+        lambda: b'{"city": "Oslo"}',
+    )
+    assert [place["city"] for place in found["places"]] == ["Oslo", "Rome", "a\u2028b", "Bern"]
+    with pytest.raises(KbprocError, match="line 2 is no JSON object") as raised:
+        Path("lines.ndjson").write_text('{"city": "Rome"}\n{"city": Bern}\n')
+        read(TOY, ["--places", "@lines.ndjson"])
+    assert raised.value.field == "--places" and "one object a line" in raised.value.hint
 
 
 def test_one_word_too_many() -> None:
@@ -258,6 +285,7 @@ toys = st.fixed_dictionaries(
         "place": st.fixed_dictionaries(
             {"city": words, "rooms": st.lists(st.integers(), max_size=2)}
         ),
+        "places": st.lists(st.fixed_dictionaries({"city": words}), max_size=2),
         "api_key": words,
     },
 )

@@ -97,6 +97,32 @@ def test_breaking_changes_are_named(name: str, path: tuple[str, ...], to: Any, s
     assert said in found[0]
 
 
+def of_two_kinds(*, grown: bool) -> list[str]:
+    """What is said where kb.create answers something else, too; `grown`: to a new member."""
+    before = {name: SCHEMAS[name] for name in ("kb.create.params", "kb.create.result")}
+    after = copy.deepcopy(before)
+    kinds = after["kb.create.result"]["properties"]["data"]["anyOf"]
+    kinds.append({"type": "object", "properties": {"many": {"type": "array"}}})
+    if grown:
+        after["kb.create.params"]["properties"]["many"] = {"type": "array"}
+    return breaks(before, after)
+
+
+def test_an_answer_of_another_kind_comes_only_to_who_asks_for_it() -> None:
+    [said] = of_two_kinds(grown=False)
+    assert said == "kb.create.result.data has not the same kinds: breaks readers"
+    assert of_two_kinds(grown=True) == []
+
+
+def test_kinds_may_change_places_and_none_may_go_that_callers_send() -> None:
+    place = ("properties", "as_of", "anyOf", 0, "anyOf")
+    number, text = SCHEMAS["doc.get.params"]["properties"]["as_of"]["anyOf"][0]["anyOf"]
+    assert changed("doc.get.params", *place, to=[text, number]) == []
+    assert changed("doc.get.params", *place, to=[number, text, {"type": "boolean"}]) == []
+    [said] = changed("doc.get.params", *place, to=[{**text, "maxLength": 3}, number])
+    assert "narrower maxLength" in said
+
+
 def test_a_method_that_goes_is_named() -> None:
     left = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
     assert [line.split(" ")[0] for line in breaks(SCHEMAS, left)] == ["ping.params", "ping.result"]

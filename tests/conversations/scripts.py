@@ -264,6 +264,17 @@ def a_site(folder: Path) -> Iterator[dict[str, Any]]:
 
 # ----------------------------------------------------------------- the conversations
 
+# The first two can be added, and once only.
+MANY = [
+    {"title": "Monday", "text": "We met.", "source_id": "log/1", "tags": ["Log"]},
+    {"title": "Tuesday", "text": "We built.", "source_id": "log/2"},
+    {"title": "Lost", "text": "Nowhere.", "kb": "defualt"},
+    {"title": "Blank", "text": " "},
+    {"title": "Nothing", "text": "<p></p>", "type": "html"},
+    {"title": "Wednesday", "text": "# Rest\n\nWe rested.", "type": "markdown"},
+    {"title": "Thursday", "text": "We built more.", "metadata": {"mood": "good"}},
+]
+
 CONVERSATIONS: dict[str, Conversation] = {
     "history": Conversation(
         [
@@ -589,6 +600,25 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(28, "doc.reparse", ids=[1, 98, 99]),
             ask(29, "doc.wait", ids=[1, 2]),
             ask(30, "doc.wait", ids=[99]),
+        ]
+    ),
+    "many": Conversation(
+        [
+            ask(1, "doc.create", documents=MANY[:2], client_token="s"),
+            ask(2, "doc.create", documents=MANY, client_token="t", dry_run=True),
+            ask(3, "doc.create", documents=MANY, client_token="t"),
+            ask(4, "doc.create", documents=MANY, client_token="t"),
+            ask(5, "doc.create", documents=MANY[1:], client_token="t"),
+            ask(6, "doc.create", documents=MANY[:1], kb="papers", client_token="u"),
+            ask(7, "doc.create", documents=MANY[:1], kb="papers", tags=["x"]),
+            ask(8, "doc.create", documents=[{"titel": "A", "text": "x"}], client_token="v"),
+            ask(9, "doc.create", documents=[]),
+            ask(10, "doc.create", kb="default"),
+            WAIT,
+            ask(11, "doc.list"),
+            ask(12, "search", query="built", mode="fts"),
+            ask(13, "doc.history", id=2),
+            ask(14, "events.read", after_seq=1),
         ]
     ),
     "chunks": Conversation(

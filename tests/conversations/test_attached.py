@@ -24,6 +24,7 @@ QUICK = [
     "requests",
     "batches",
     "tokens",
+    "many",
     "scopes",
     "waiting",
     "overloaded",

@@ -12,7 +12,7 @@ import pytest
 
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls import method as reg
-from kbproc.calls.members import members
+from kbproc.calls.members import forms
 from kbproc.calls.registry import Registry
 from kbproc.methods.all import registry
 from kbproc.shell import gen
@@ -176,15 +176,24 @@ def test_the_table_of_commands_is_whole() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_reference_tells_every_member_of_a_result(method: reg.Method) -> None:
-    told = {member.path for member in members(method)} if method.result is not None else set()
+    told = forms(method) if method.result is not None else []
     text = gen.reference(Registry([method]))
-    assert all(f"| `{path}` |" in text for path in told if path)
-    if method.result is not None:
-        assert f"`data`: {members(method)[0].type}." in text
+    for whole, *rest in told:
+        assert f"`data`: {whole.type}." in text
+        assert all(f"| `{member.path}` |" in text for member in rest)
+
+
+def test_the_reference_tells_every_form_of_a_result() -> None:
+    one, many = forms(REGISTRY.methods["doc.create"])
+    assert one[0].type == "object or null" and "source.url" in {member.path for member in one}
+    assert {"documents[].id", "failures[].field"} <= {member.path for member in many}
+    text = gen.reference(Registry([REGISTRY.methods["doc.create"]]))
+    assert "\nOr `data`: object. What became of `documents`." in text
 
 
 def test_members_are_told_by_their_paths() -> None:
-    told = {member.path: member for member in members(REGISTRY.methods["search"])}
+    [whole] = forms(REGISTRY.methods["search"])
+    told = {member.path: member for member in whole}
     assert told["results"].type == "list of objects"
     assert told["results[].source.title"].type == "string"
     assert told["results[].score"].type == "number"

@@ -50,6 +50,17 @@ def test_a_backslash_writes_the_character_itself(run: Run, word: str, text: str)
     assert _text_of(run, "signs") == text
 
 
+def test_many_documents_from_a_file_and_from_stdin(run: Run, tmp_path: Path) -> None:
+    lines = b"".join(b'{"title": "T%d", "text": "words"}\n' % n for n in range(3))
+    (tmp_path / "all.ndjson").write_bytes(lines)
+    create = ["doc", "create", "--jq", ".data.added", "--documents"]
+    assert run(*create, "@all.ndjson")[:2] == (0, "3\n")
+    assert run(*create, "-", stdin=lines)[:2] == (0, "3\n")
+    whole = b"[%s]" % lines.strip().replace(b"\n", b",\n")
+    assert run(*create, "-", stdin=whole)[:2] == (0, "3\n")
+    assert run("list", "--jq", ".meta.total")[1] == "9\n"
+
+
 def test_every_text_flag_reads(run: Run, tmp_path: Path) -> None:
     (tmp_path / "title").write_text("Cache by branch")
     store = ["knowledge", "store", "--title", "@title", "--body", "-", "--jq", ".data.title"]

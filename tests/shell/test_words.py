@@ -49,6 +49,20 @@ def test_a_command_says_what_it_needs(run: Run) -> None:
     assert refused(run, "doc", "create", "--title", "t")["message"] == "doc create needs a --text."
 
 
+def test_one_of_many_is_named_by_its_place(run: Run) -> None:
+    items = '[{"title": "A", "text": "x"}, {"title": "B", "text": " "}]'
+    code, out, err = run("doc", "create", "--documents", items, "--format", "text")
+    assert code == 3 and "Traceback" not in err
+    assert "1 of 2 documents could not be added. First: --documents[1].text is blank." in err
+    assert "  --documents[1].text is blank." in err.splitlines()
+    assert "A" in out and "$.params" not in out + err
+    error = refused(run, "doc", "create", "--documents", '[{"titel": "A", "text": "x"}]')
+    assert error["field"] == "--documents[0].titel"
+    error = refused(run, "doc", "create", "--documents", items, "--title", "x")
+    assert error["message"] == "--title and --documents exclude each other."
+    assert refused(run, "doc", "create")["message"] == "doc create needs a --title."
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -104,7 +104,7 @@ def result_schema(method: Method) -> dict[str, Any]:
     for part in (data, meta):
         part.pop("$schema")
     meta["properties"]["schema"] = {"const": method.schema}
-    nullable = {"anyOf": [data, {"type": "null"}]} if method.kind != "read" else data
+    nullable = _nullable(data) if method.kind != "read" else data
     full: dict[str, Any] = {
         "$schema": DIALECT,
         "title": f"{method.name} result",
@@ -115,6 +115,12 @@ def result_schema(method: Method) -> dict[str, Any]:
     if defs:
         full["$defs"] = defs
     return full
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def lean_schema(method: Method) -> dict[str, Any]:

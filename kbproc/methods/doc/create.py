@@ -1,48 +1,73 @@
-"""doc.create: add a text as a document."""
+"""doc.create: add a text as a document, or many at once."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import Layout, Record, Table
 from kbproc.base.params import WriteParams
-from kbproc.base.values import Metadata, Tags, Title, check_metadata, clean_name, clean_tags
-from kbproc.base.wording import plural
+from kbproc.base.values import Metadata, Tags, Title
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.documents import lookup, revision, selection
-from kbproc.documents.content import content_of_text
+from kbproc.documents import adding, revision, selection
+from kbproc.documents.adding import ManyAdded, NewDocument, TextType
 from kbproc.documents.document import Document
 from kbproc.documents.selection import ToKb
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
-from kbproc.views.catalog.filters import DocumentFilter
 
-TextType = Annotated[
-    Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
+_BOTH = "Give title and text of one document, or several documents with a title and a text each."
+Documents = Annotated[
+    list[NewDocument],
+    Meta(
+        min_length=1,
+        max_length=adding.MOST,
+        description="instead of title and text: several at once, each with members of these names",
+    ),
 ]
 
 
 class Create(WriteParams, kw_only=True, frozen=True):
-    title: Title
-    text: selection.Text
+    title: Annotated[Title, Meta(description="title; required for one document")] | UnsetType = (
+        UNSET
+    )
+    text: (
+        Annotated[selection.Text, Meta(description="the document's text; required for one")]
+        | UnsetType
+    ) = UNSET
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     type: TextType = "text"
     source_id: selection.SourceId | None = None
     metadata: Metadata = {}
+    documents: Documents | UnsetType = UNSET
+
+
+def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
+    if "documents" not in data:
+        return Record(members=data)
+    return Table(rows=data["documents"], columns=("id", "kb", "title", "chunk_count"))
 
 
 @method(
     "doc.create",
     kind="write",
     params=Create,
-    result=Document,
-    summary="Add a text as a document.",
-    when_to_use="For text that is not in a file: a message, a transcript, a generated report.",
-    errors=["resource.not_found", "resource.already_exists", "operation.failed"],
+    result=(Document, ManyAdded),
+    summary="Add a text as a document, or many at once.",
+    when_to_use="For text that is not in a file: a message, a transcript, a generated report. "
+    "Many go in documents, up to 1,000: one step, one token, and one that can't be added keeps "
+    "no other out.",
+    errors=[
+        "resource.not_found",
+        "resource.already_exists",
+        "operation.failed",
+        "operation.partial",
+    ],
+    shown=shown,
     examples=[
         Example(
             params={
@@ -52,53 +77,84 @@ class Create(WriteParams, kw_only=True, frozen=True):
             },
             what="a short text",
         ),
+        Example(
+            params={
+                "documents": [
+                    {"title": "Monday", "text": "We met.", "source_id": "log/1"},
+                    {"title": "Tuesday", "text": "We built.", "source_id": "log/2"},
+                ]
+            },
+            what="several at once",
+        ),
         Example(params={"title": "", "text": "x"}, what="an empty title", exit=1),
+        Example(
+            params={"documents": [{"title": "A", "text": "x"}, {"title": "B", "text": ""}]},
+            what="one of them is empty",
+            exit=3,
+        ),
     ],
 )
 def create(call: Call, params: Create) -> Decide:
-    title = clean_name(params.title, field="$.params.title")
-    tags = clean_tags(params.tags)
-    check_metadata(params.metadata)
-    if params.source_id is not None:
-        clean_name(params.source_id, field="$.params.source_id")
-    content = content_of_text(
-        call.library.intake, params.text, params.type, title, keep=not params.dry_run
-    )
+    if params.documents is UNSET:
+        return _one(call, params)
+    return _many(call, params, params.documents)
+
+
+def _one(call: Call, params: Create) -> Decide:
+    new, keep = _new(params), not params.dry_run
+    readied = adding.read(call.library.intake, new, params.kb, at="$.params", keep=keep)
 
     def decide(here: Here) -> Decision:
-        lookup.require_kb(here, params.kb)
-        _refuse_taken(here, params)
-        event = revision.written(
-            here,
-            content,
-            kb=params.kb,
-            existing=None,
-            ids=revision.Ids(here),
-            tags=tags,
-            metadata=dict(params.metadata),
-            source_id=params.source_id,
-        )
+        event = adding.Additions(here, [readied]).add(readied)
         status = call.store.model.status_when_new
         made = revision.document_after(event, created_at=here.ts, now=here.ts, status=status)
-        size = f"{plural(made.chunk_count, 'chunk')}, {plural(made.size_bytes, 'byte')}"
-        return Decision(
-            events=[event], data=made, changes=[f"add “{made.title}” to {made.kb}: {size}"]
-        )
+        return Decision(events=[event], data=made, changes=[adding.in_words(event)])
 
     return decide
 
 
-def _refuse_taken(here: Here, params: Create) -> None:
-    if params.source_id is None:
-        return
-    taken = here.queries.documents(
-        DocumentFilter(kbs=[params.kb], source_id=params.source_id), limit=1
+def _new(params: Create) -> NewDocument:
+    """Raises input.invalid_params where title or text is missing."""
+    if params.title is UNSET or params.text is UNSET:
+        field = "$.params.title" if params.title is UNSET else "$.params.text"
+        raise KbprocError("input.invalid_params", f"{field} is required.", field=field, hint=_BOTH)
+    return NewDocument(
+        title=params.title,
+        text=params.text,
+        tags=params.tags,
+        type=params.type,
+        source_id=params.source_id,
+        metadata=params.metadata,
     )
-    if taken:
-        raise KbprocError(
-            "resource.already_exists",
-            f"{params.kb} has a document with source_id {params.source_id!r}: {taken[0].id}.",
-            field="$.params.source_id",
-            hint=f"Change it with doc.update, id {taken[0].id}.",
-            detail={"id": taken[0].id, "revision": taken[0].revision},
-        )
+
+
+def _many(call: Call, params: Create, new: list[NewDocument]) -> Decide:
+    _refuse_mixture(params)
+    found = adding.read_all(
+        call.library.intake,
+        new,
+        params.kb,
+        at="$.params.documents",
+        keep=not params.dry_run,
+        check=call.check_cancelled,
+    )
+
+    def decide(here: Here) -> Decision:
+        return adding.add_all(here, found)
+
+    return decide
+
+
+def _refuse_mixture(params: Create) -> None:
+    """Raises input.invalid_params for a member that each of the documents has of its own."""
+    for name in NewDocument.__struct_fields__:
+        if name != "kb" and getattr(params, name) != getattr(_NOTHING, name):
+            raise KbprocError(
+                "input.invalid_params",
+                f"$.params.{name} and $.params.documents exclude each other.",
+                field=f"$.params.{name}",
+                hint=f"Say {name} in each of the documents, or leave documents out.",
+            )
+
+
+_NOTHING = Create()

@@ -47,7 +47,7 @@ def result_text(
         if "plan" in meta:
             _print(page, plan_lines(meta["plan"]))
             _print(page, ["Nothing was written."])
-    elif method is not None and isinstance(method.result, tuple):  # of many shapes
+    elif method is not None and isinstance(method.result, tuple) and not method.shown:
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
@@ -125,7 +125,7 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
 def error_lines(data: dict[str, Any]) -> Iterator[str]:
     """`data`: the error's data."""
     yield f"Error ({data['type']}): {plain(data['message'])}"
-    failures = [f"{f['path']}: {f['message']}" for f in data["detail"].get("failures", [])]
+    failures = [_failure(failure) for failure in data["detail"].get("failures", [])]
     for finding in data["detail"].get("findings", []):
         if finding["status"] != "pass":
             failures.append(f"{finding['name']} ({finding['status']}): {finding['message']}")
@@ -139,6 +139,12 @@ def error_lines(data: dict[str, Any]) -> Iterator[str]:
     yield f"Hint: {plain(data['hint'])}"
     if "argv" in data.get("retry", {}):
         yield f"Retry: {plain(shlex.join(data['retry']['argv']))}"
+
+
+def _failure(failure: dict[str, Any]) -> str:
+    """Of one file, or of one of many texts in a request; most messages name the latter."""
+    where, said = failure.get("path", failure.get("field", "")), str(failure["message"])
+    return said if "field" in failure and where in said else f"{where}: {said}"
 
 
 def _few(values: list[Any]) -> str:

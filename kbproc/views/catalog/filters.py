@@ -49,7 +49,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     path_prefix: str | None = None
     path: str | None = None
     url: str | None = None
-    source_id: str | None = None
+    source_ids: Sequence[str] | None = None
     title_contains: str | None = None
     created_after: str | None = None
     created_before: str | None = None
@@ -73,7 +73,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.path_prefix, "starts_with(path, ?)"),
             (self.path, "path = ?"),
             (self.url, "url = ?"),
-            (self.source_id, "source_id = ?"),
+            (self.source_ids, "source_id in (select unnest(?::varchar[]))"),
             (self.title_contains, "contains(lower(title), lower(?))"),
             (self.created_after, "created_at > ?"),
             (self.created_before, "created_at < ?"),
