@@ -21,7 +21,8 @@ from kbproc.base.gate import Gate
 from kbproc.base.threads import lower_priority
 from kbproc.embedding.model import StoredModel
 from kbproc.embedding.status import Statuses
-from kbproc.store.snapshot import Snapshot
+from kbproc.store.group import Unfolded
+from kbproc.store.snapshot import Readers, Snapshot
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Home(Readable, Protocol):
     def folder(self) -> Path: ...
     @property
     def vectors(self) -> Vectors | None: ...
+    @property
+    def unfolded(self) -> Unfolded: ...
+    @property
+    def readers(self) -> Readers: ...
     @property
     def chunks(self) -> int: ...
     @property
@@ -268,9 +273,19 @@ def _left(embedding: Embedding, ids: Collection[int] | None) -> int:
     return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
 
-def _rows(store: Readable, chunk_ids: Sequence[int]) -> list[IndexRow]:
-    with store.reading() as snapshot:
-        return snapshot.queries.index_rows_of_chunks(chunk_ids)
+def _rows(store: Home, ids: Sequence[int]) -> list[IndexRow]:
+    """Those that are still there, at whatever position: what has just come is not read back."""
+    fresh = store.unfolded.rows(ids)
+    here = {row.chunk_id for row in fresh}
+    rest = [id for id in ids if id not in here]
+    if not rest:
+        return fresh
+    readers = store.readers
+    queries = readers.borrow()
+    try:
+        return fresh + queries.index_rows_of_chunks(rest)
+    finally:
+        readers.give_back(queries)
 
 
 def chunks_by_document(store: Readable) -> dict[int, int]:

@@ -234,7 +234,7 @@ def _holders(queries: Queries, coming: Iterable[DocumentState]) -> dict[Source |
         if kind == "path":
             paths.setdefault(kb, []).append(name)
             continue
-        wanted: Any = {kind: name}
+        wanted: Any = {"url": name} if kind == "url" else {"source_ids": [name]}
         for row in queries.documents(DocumentFilter(kbs=[kb], **wanted), limit=1):
             holders[source] = row.id
     for kb, names in paths.items():

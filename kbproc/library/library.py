@@ -31,7 +31,7 @@ from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
 from kbproc.store.folder import leads_to
 from kbproc.store.place import Place
-from kbproc.store.store import Store
+from kbproc.store.store import Store, save_vectors
 
 _logger = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Library:
         self.closed = True
         _whatever_happens(self.notebooks.close)
         _whatever_happens(self._upkeep.close)
-        self.store.save_vectors()
+        save_vectors(self.store)
         _whatever_happens(self.parsers.close)
         _whatever_happens(self.pasts.close)
         _whatever_happens(self.embedding.close)

@@ -18,6 +18,7 @@ from kbproc.base.failpoints import reach
 from kbproc.embedding.background import Embedding
 from kbproc.library.library import Library
 from kbproc.store.folder import leads_to, write_settings
+from kbproc.store.snapshot import Readers
 from kbproc.store.store import Store
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Beside:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.folder = store.folder
+        self.unfolded = store.unfolded
         self.vectors: Vectors | None = None
         self.embedding: Embedding
         self.reading = store.reading
@@ -44,6 +46,10 @@ class Beside:
     @property
     def seq(self) -> int:
         return self._store.seq
+
+    @property
+    def readers(self) -> Readers:
+        return self._store.readers
 
     def attach_vectors(self) -> None:
         from kbproc.views.vectors.view import Vectors

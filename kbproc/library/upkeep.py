@@ -1,8 +1,8 @@
 """What is better done while nobody waits.
 
-Owns: syncing the sources' files, compacting the full-text index, folding the flat tail of
-vectors into their graph, saving the vector view, looking for damage; and waiting for a quiet
-moment.
+Owns: folding in what waits, syncing the sources' files, compacting the full-text index, folding
+the flat tail of vectors into their graph, saving the vector view, looking for damage; and waiting
+for a quiet moment.
 Refuses to know: how any of it is done.
 """
 
@@ -59,6 +59,7 @@ class Upkeep:
     def once(self) -> None:
         if self._store.broken is not None:
             self._catch_up()
+        self._store.folded()
         self._store.indexed()
         self._store.blobs.sync()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:

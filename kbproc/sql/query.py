@@ -76,8 +76,11 @@ def current_catalog(store: Store) -> CatalogSource:
     def still(copy: Callable[[], None]) -> None:
         store.commit(lambda lane: copy())
 
-    copies = copies_of(store.folder)
-    return CatalogSource(catalog=lambda: store.catalog.path, copies=copies, still=still)
+    def catalog() -> Path:
+        store.folded()
+        return store.catalog.path
+
+    return CatalogSource(catalog=catalog, copies=copies_of(store.folder), still=still)
 
 
 def copies_of(folder: Path) -> Path:

@@ -4,13 +4,13 @@ Owns: when records are folded into the catalog, the log's head until then, and w
 are to be told of the group.
 Refuses to know: whose turn it is, what readers see, and the disk.
 
-Documents that are added one after the other are folded in together: nobody decides by their
-rows but who asks for the catalog, and then they are folded in before.
+Documents that are added one after the other are folded in together, those of many groups: nobody
+reads or decides by their rows but who asks for the catalog, and then they are folded in before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -28,17 +28,59 @@ if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
 
 
-class Group:
-    """One batch of the log with its fold. `shown`: what readers see before it."""
+_MOST_WAITING = 256  # records: folded in as quickly as a few
 
-    def __init__(self, batch: Batch, catalog: Catalog, blobs: Blobs, shown: Published) -> None:
+
+class Unfolded:
+    """What is durable and shown, and not in the catalog yet. Changed in the lane only."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._rows: dict[int, IndexRow] = {}
+
+    def add(self, records: Sequence[Record], rows: Sequence[IndexRow]) -> None:
+        self._rows.update((row.chunk_id, row) for row in rows)
+        self.records += records
+
+    def clear(self) -> None:
+        """The catalog has taken it in: whoever misses it here finds it there."""
+        self.records, self._rows = [], {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.records) >= _MOST_WAITING
+
+    def rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
+        """Those of the chunks that wait here. Any thread may ask."""
+        rows = self._rows
+        return [rows[id] for id in chunk_ids if id in rows]
+
+
+class Group:
+    """One batch of the log with its fold. `shown`: what readers see before it.
+
+    `unfolded`: what earlier groups have left, which `fold_earlier` folds in.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        catalog: Catalog,
+        blobs: Blobs,
+        shown: Published,
+        unfolded: Unfolded,
+        fold_earlier: Callable[[], None],
+    ) -> None:
         self.batch = batch
         self.head = shown.head
         self.failed: BaseException | None = None
+        self.unfolded: list[Record] = []
         self._catalog = catalog
         self._blobs = blobs
         self._roster: Roster | None = shown.roster
-        self._unfolded: list[Record] = []
+        self._earlier = unfolded
+        self._fold_earlier = fold_earlier
+        self._is_folded = False
         self._written: list[DocWritten] | None = []
 
     def append(self, draft: Draft, events: Sequence[Event]) -> Record:
@@ -50,7 +92,7 @@ class Group:
         written = [event for event in events if isinstance(event, DocWritten)]
         self._blobs.settle([event.source_sha256 for event in written])
         record = self.batch.append([draft])[-1]
-        self._unfolded.append(record)
+        self.unfolded.append(record)
         if len(written) == len(events) and all(event.entry is None for event in written):
             self._add(record, written)
         else:
@@ -73,16 +115,23 @@ class Group:
 
     def fold(self) -> None:
         """Whatever fails here is everybody's: see take_turn."""
-        records, self._unfolded = self._unfolded, []
-        if not records:
-            return
+        records, self.unfolded = self.unfolded, []
         try:
+            self._fold_earlier()
+            if not records:
+                return
+            self._is_folded = True
             self._catalog.apply(records)
             if self._catalog.roster_changed:
                 self._roster = None
         except BaseException as error:
             self.failed = error
             raise
+
+    def end(self) -> None:
+        """All of it is folded in, or nothing."""
+        if self._is_folded or self._written is None:
+            self.fold()
 
     @property
     def queries(self) -> Queries:
@@ -100,7 +149,8 @@ class Group:
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """What was answered under this token last."""
         key = (actor, method, token)
-        if any((one.actor, one.method, one.token) == key for one in self._unfolded):
+        waiting = (*self._earlier.records, *self.unfolded)
+        if any((one.actor, one.method, one.token) == key for one in waiting):
             self.fold()
         return self._catalog.queries.token(*key)
 

@@ -113,6 +113,7 @@ def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None)
     """In the lane: nobody writes meanwhile."""
     with store.still():
         store.catalog, store.readers = catalog, Readers(catalog)
+        store.unfolded.clear()
         _adopt(store, built)
         if vectors is not None:
             store.swap_vectors(vectors)

@@ -111,6 +111,10 @@ class Shown(Protocol):
         """What is shown once the full-text index is not behind any more, if that can be."""
         ...
 
+    def folded(self) -> Published:
+        """What the catalog holds, which is all that was shown before, if that can be."""
+        ...
+
     def still(self) -> AbstractContextManager[object]:
         """Meanwhile nobody else changes what is shown."""
         ...
@@ -176,12 +180,14 @@ class Snapshot:
             self.queries  # noqa: B018
 
     def _pin(self) -> Queries:
+        published = self._store.folded()
         queries = self._begin()
-        while queries.head().seq != (published := self._store.published).seq:
+        while queries.head().seq != published.seq:
             self._end(queries)  # a commit is being shown this very moment
             if self._store.broken is not None:
                 raise self._store.broken
-            self._store.wait_for(published.seq + 1, 1.0)
+            with self._store.still():
+                published = self._store.folded()
             queries = self._begin()
         if self._committed and published.seq != self._published.seq:
             self._end(queries)
@@ -238,6 +244,10 @@ class Front:
 
     def indexed(self) -> Published:
         """What readers see once the full-text index is not behind any more, if that can be."""
+        return self.published
+
+    def folded(self) -> Published:
+        """What the catalog holds, which is all that readers saw before, if that can be."""
         return self.published
 
     def still(self) -> AbstractContextManager[object]:

@@ -16,7 +16,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +27,12 @@ from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
-from kbproc.store.group import Group
+from kbproc.store.group import Group, Unfolded
 from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, nothing, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
+from kbproc.views.catalog.rows import Head
 from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class Store(Front):
         self._exclusive = threading.Lock()
         self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
+        self.unfolded = Unfolded()
+        self._folded: Published
 
     # ------------------------------------------------------------------ opening
 
@@ -125,7 +127,7 @@ class Store(Front):
 
         if self.model.pack is None:
             return
-        with self.turns.lane:
+        with self.lane():
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
             follow.catch_up(vectors, self.log, self.catalog)
             self.vectors = vectors
@@ -147,9 +149,20 @@ class Store(Front):
         finally:
             self._exclusive.release()
 
-    def lane(self) -> AbstractContextManager[object]:
-        """Writers wait; whatever they have written is durable and shown."""
-        return self.turns.lane
+    @contextlib.contextmanager
+    def lane(self) -> Iterator[None]:
+        """Writers wait; what they have written is durable and shown, and folded in if it can be."""
+        with self.turns.lane:
+            self.folded()
+            yield
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Meanwhile nobody else changes what readers see, and the catalog holds all of it."""
+        with self.turns.lane:
+            self.folded()
+            with self._moving:
+                yield
 
     def swap_vectors(self, vectors: Vectors) -> None:
         """In the lane. A vector that is packed meanwhile is looked for once more."""
@@ -160,13 +173,45 @@ class Store(Front):
 
     # ------------------------------------------------------------------ reading
 
-    def publish(self) -> None:
-        """Shows readers what the views hold now."""
+    def publish(self, head: Head | None = None) -> None:
+        """Shows readers what the views hold now; `head`: where the catalog is behind, the log's."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        head, lags = self.catalog.queries.head(), self.fulltext.staged is not None
+        lags = self.fulltext.staged is not None
         behind = self.fulltext.position.seq if lags else None
-        self.show(Published(head, self.fulltext.snapshot(), self._roster, fulltext_seq=behind))
+        shown = Published(
+            head or self.catalog.queries.head(),
+            self.fulltext.snapshot(),
+            self._roster,
+            fulltext_seq=behind,
+        )
+        if head is None:
+            self._folded = shown
+        self.show(shown)
+
+    def folded(self) -> Published:
+        """What readers see, and the catalog holds. Where it can take no more, they see no more."""
+        if self.unfolded.records:
+            with contextlib.suppress(KbprocError), self.turns.lane:
+                self._fold()
+        return self._folded
+
+    def _fold(self) -> None:
+        """In the lane: the catalog takes in what waits. Raises store.io."""
+        if not self.unfolded.records:
+            return
+        try:
+            self.catalog.apply(self.unfolded.records)
+            with self._moving:
+                self.catalog.commit()
+                self.publish()
+            self.unfolded.clear()
+        except Exception as error:
+            _logger.exception("the catalog could not follow the log")
+            _whatever_happens(self.catalog.rollback)
+            self.broken = self.broken or _lagging(error)
+            self.publish()
+            raise self.broken from error
 
     def indexed(self) -> Published:
         """What readers see once the full-text index has taken in all of it.
@@ -175,7 +220,7 @@ class Store(Front):
         """
         if self.published.is_indexed or self.broken is not None:
             return self.published
-        with self.still():
+        with self._moving:
             if not self.published.is_indexed and self.broken is None:
                 try:
                     self.fulltext.commit()
@@ -184,7 +229,10 @@ class Store(Front):
                     self.broken = _lagging(error)
                 else:
                     shown = self.published
-                    self.show(Published(shown.head, self.fulltext.snapshot(), shown.roster))
+                    now = Published(shown.head, self.fulltext.snapshot(), shown.roster)
+                    if self._folded is shown:
+                        self._folded = now
+                    self.show(now)
             return self.published
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
@@ -244,32 +292,30 @@ class Store(Front):
         self.mend()
         try:
             with self.log.batch() as batch:
-                group = Group(batch, self.catalog, self.blobs, self.published)
+                shown, waiting = self.published, self.unfolded
+                group = Group(batch, self.catalog, self.blobs, shown, waiting, self._fold)
                 for ticket in tickets:
                     take_turn(ticket, Lane(self.host, group, self.check_writable))
                 if batch.head == self.log.head:
                     return
                 self.check_writable()
-                group.fold()
+                group.end()
                 batch.commit()
         except BaseException:
             _whatever_happens(self.catalog.rollback)
             raise
         try:
-            with self.still():
+            with self._moving:
                 _tell(self, group)
-                self._show()
+                _show(self, group)
             _show_vectors(self)
+            if waiting.is_full:
+                self._fold()
         except Exception as error:
             _logger.exception("the views could not follow the log")
             self.broken = _lagging(error)
             raise _kept(error) from error
         self.changed()
-
-    def _show(self) -> None:
-        """After the fsync nothing may be refused: if a view fails, the log still has it."""
-        self.catalog.commit()
-        self.publish()
 
     def mend(self) -> None:
         """In the lane: views that could not follow the log take in what they have missed.
@@ -278,37 +324,29 @@ class Store(Front):
         """
         if self.broken is None:
             return
-        with self.still():
-            self._forget()
+        with self._moving:
+            _forget(self)
             try:
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
                 follow.fold(self.log, self.catalog, self.log.head.seq)
                 follow.tell(self.followers, self.catalog, since)
                 self.fulltext.commit()
-                self._show()
+                self.catalog.commit()
+                self.unfolded.clear()
+                self.publish()
                 _show_vectors(self)
             except Exception as error:
-                self._forget()
+                _forget(self)
                 self.broken = _lagging(error)
                 raise self.broken from error
             self.broken = None
         self.changed()
 
-    def _forget(self) -> None:
-        """What the views have taken in and not shown."""
-        _whatever_happens(self.catalog.rollback)
-        for follower in self.followers:
-            _whatever_happens(follower.rollback)
-
     # ------------------------------------------------------------------ closing
-
-    def save_vectors(self) -> None:
-        """What is embedded by now need not be looked for again at the next start."""
-        if self.vectors is not None and self.broken is None and not self.read_only:
-            _whatever_happens(self.vectors.save)
 
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
+        _whatever_happens(self.folded)
         _whatever_happens(self.indexed)
         for part in (self.blobs, self.fulltext, self.catalog, self.log):
             _whatever_happens(part.close)
@@ -325,6 +363,30 @@ def _tell(store: Store, group: Group) -> None:
         follower.apply(*rows, group.position)
     if store.fulltext.gathered > _MOST_GATHERED:
         store.fulltext.commit()
+
+
+def _show(store: Store, group: Group) -> None:
+    """After the fsync nothing may be refused: if a view fails, the log still has it."""
+    if group.unfolded:
+        _, rows = group.rows() or ([], [])
+        store.unfolded.add(group.unfolded, rows)
+        store.publish(group.head)
+    else:
+        store.catalog.commit()
+        store.publish()
+
+
+def _forget(store: Store) -> None:
+    """What the views have taken in and not shown."""
+    _whatever_happens(store.catalog.rollback)
+    for follower in store.followers:
+        _whatever_happens(follower.rollback)
+
+
+def save_vectors(store: Store) -> None:
+    """What is embedded by now need not be looked for again at the next start."""
+    if store.vectors is not None and store.broken is None and not store.read_only:
+        _whatever_happens(store.vectors.save)
 
 
 def _show_vectors(store: Store) -> None:

@@ -95,6 +95,9 @@ class VisibleState:
     def indexed(self) -> Published:
         return self._state.indexed()
 
+    def folded(self) -> Published:
+        return self._state.folded()
+
     def still(self) -> AbstractContextManager[object]:
         return self._state.still()
 

@@ -467,19 +467,19 @@ def test_tidying_beside_writers(session: Session) -> None:
 # ------------------------------------------------------------------- views that fail
 
 
+def fail(*arguments: Any) -> None:
+    raise KbprocError("store.io", "The disk is full.")
+
+
 def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = open_session()
     fill(one, 4)
     before = listed(one)
-
-    def fail() -> None:
-        raise KbprocError("store.io", "The disk is full.")
-
     with monkeypatch.context() as patch:
         patch.setattr(one.store.catalog, "commit", fail)
-        error = one.error("doc.create", title="Kept", text="kept words")
+        error = one.error("kb.create", slug="kept")
         assert error["type"] == "store.io"
         assert error["detail"] == {"kept": True}
         assert not error["retryable"], "it would be done twice"
@@ -490,8 +490,30 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
         assert listed(one) == before, "reads go on"
     one.close()
     two = open_session()
-    assert [doc["title"] for doc in two.data("doc.list")][-1] == "Kept"
-    assert two.data("search", query="kept", mode="fts")["total_matches"] == 1
+    assert "kept" in {kb["slug"] for kb in two.data("kb.list")}
+
+
+@pytest.mark.parametrize("step", ["apply", "commit"])
+def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """What is durable is acknowledged before the catalog has it; then no more is taken."""
+    one = open_session()
+    fill(one, 4)
+    before = listed(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(one.store.catalog, step, fail)
+        one.data("doc.create", title="Kept", text="kept words")
+        assert listed(one) == before, "reads go on"
+        error = one.error("doc.create", title="Refused", text="x")
+        assert (error["type"], error["detail"]) == ("store.io", {"kept": False})
+        assert listed(one) == before
+    one.data("doc.create", title="Next", text="next words")
+    assert [doc["title"] for doc in one.data("doc.list")][-2:] == ["Kept", "Next"]
+    assert one.data("search", query="kept", mode="fts")["total_matches"] == 1
+    one.close()
+    two = open_session()
+    assert [doc["title"] for doc in two.data("doc.list")][-2:] == ["Kept", "Next"]
 
 
 def test_an_index_that_can_not_be_committed(
@@ -532,7 +554,7 @@ def test_once_a_view_that_failed_can_go_on_so_do_writes(
 
     with monkeypatch.context() as patch:
         patch.setattr(getattr(session.store, part), "commit", fail)
-        assert session.error("doc.create", title="Kept", text="kept")["detail"]["kept"]
+        assert session.error("knowledge.store", title="Kept", body="kept")["detail"]["kept"]
         refused = session.error("doc.create", title="Refused", text="refused")
         assert refused["detail"] == {"kept": False}
     session.data("doc.create", title="Next", text="next")
@@ -545,14 +567,11 @@ def test_once_a_view_that_failed_can_go_on_so_do_writes(
 def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: Any, **more: Any) -> None:
-        raise KbprocError("store.io", "no")
-
     before = session.store.log.verify()
     with monkeypatch.context() as patch:
         patch.setattr(session.store.catalog, "apply", fail)
         patch.setattr(session.store.catalog, "rollback", fail)
-        assert session.error("doc.create", title="A", text="x")["type"] == "store.io"
+        assert session.error("kb.create", slug="refused")["type"] == "store.io"
     assert session.store.log.head.seq == session.store.log.verify() == before
     session.data("doc.create", title="B", text="x")
     assert [doc["title"] for doc in session.data("doc.list")] == ["B"]
