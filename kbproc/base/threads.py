@@ -29,10 +29,16 @@ def lower_priority() -> None:
 
 
 def map_ahead(
-    work: Callable[[_Given], _Made], items: Iterable[_Given], *, threads: int, name: str
+    work: Callable[[_Given], _Made],
+    items: Iterable[_Given],
+    *,
+    threads: int,
+    name: str,
+    most: int | None = None,
 ) -> Generator[_Made]:
-    """`work(item)` of each item, in order, a few being worked on ahead of the next.
+    """`work(item)` of each item, in order, `most` of them being worked on ahead of the next.
 
+    `most`: a few, as many as there are `threads`, unless whoever takes them pauses at times.
     Closing the generator cancels those that have not begun.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
@@ -40,7 +46,7 @@ def map_ahead(
         try:
             for item in items:
                 ahead.append(executor.submit(work, item))
-                if len(ahead) >= threads:
+                if len(ahead) >= (most or threads):
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()

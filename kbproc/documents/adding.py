@@ -184,7 +184,9 @@ def read_all(
             return _failure(index, error, place)
 
     found: list[Readied | NotAdded] = []
-    items = map_ahead(attempt, range(len(new)), threads=_READERS, name="create")
+    items = map_ahead(
+        attempt, range(len(new)), threads=_READERS, name="create", most=2 * _SETTLED_TOGETHER
+    )
     with contextlib.closing(items):
         for one in items:
             found.append(one)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.base import failpoints
 from kbproc.calls.schemas.schema import params_schema, result_schema
 from kbproc.documents.adding import MOST, NewDocument
 from kbproc.methods.all import registry
@@ -16,7 +21,7 @@ from kbproc.methods.doc.create import Create
 from tests.conftest import OpenSession
 from tests.kit.corpus import confirmed
 from tests.kit.schemas import fit
-from tests.kit.talk import Message, Session
+from tests.kit.talk import Message, Session, as_bytes, cancel, request
 
 CREATE = registry().methods["doc.create"]
 Item = dict[str, Any]
@@ -311,6 +316,50 @@ def test_what_is_hashed_of_a_single_one_is_what_it_was() -> None:
         "source_id": None,
         "metadata": {},
     }
+
+
+# ------------------------------------------------------------- what comes between
+
+
+def at_the_third_source(do: Callable[[], None]) -> None:
+    """Whenever a third text has been read and its bytes are to be kept."""
+    left = itertools.count(2, -1)
+    failpoints.arm(lambda name: do() if name == "blob.write" and next(left) == 0 else None)
+
+
+def test_what_is_cancelled_while_it_is_read_leaves_nothing(session: Session) -> None:
+    before = session.store.seq
+    items = [item(n) for n in range(200)]
+    at_the_third_source(lambda: session.send(as_bytes(cancel(1))))
+    error = session.error("doc.create", documents=items, client_token="t")
+    assert error["type"] == "operation.cancelled"
+    assert session.store.seq == before and titles(session) == []
+    assert add(session, items, client_token="t")["data"]["added"] == 200
+
+
+def test_a_disk_that_refuses_one_source_refuses_all(session: Session) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = session.store.seq
+    items = [item(n) for n in range(10)]
+    at_the_third_source(refuse)
+    error = session.error("doc.create", documents=items, client_token="t")
+    assert (error["type"], error["retryable"]) == ("store.io", True)
+    assert session.store.seq == before and titles(session) == []
+    assert add(session, items, client_token="t")["data"]["added"] == 10
+
+
+def test_many_are_written_in_the_order_of_arrival(session: Session) -> None:
+    many = request("many", "doc.create", documents=[item(n) for n in range(50)])
+    asked = [many, *(request(n, "doc.create", **item(n)) for n in range(3))]
+    session.data("ping")  # past what comes unasked
+    for one in asked:
+        session.send(as_bytes(one))
+    answers = [json.loads(session.receive()) for _ in asked]
+    assert [answer["id"] for answer in answers] == ["many", 0, 1, 2]
+    assert [one["id"] for one in answers[0]["result"]["data"]["documents"]] == [*range(1, 51)]
+    assert [answer["result"]["data"]["id"] for answer in answers[1:]] == [51, 52, 53]
 
 
 # -------------------------------------------------------------------------- dry run

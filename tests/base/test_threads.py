@@ -1,0 +1,41 @@
+"""Work that is done ahead of whoever takes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kbproc.base.threads import map_ahead
+from tests.kit.patience import PATIENCE
+
+
+@pytest.mark.parametrize(("most", "ahead"), [(None, 2), (2, 2), (5, 5), (50, 20)])
+def test_so_many_are_begun_ahead_and_come_in_order(most: int | None, ahead: int) -> None:
+    given: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(20):
+            given.append(n)
+            yield n
+
+    made = map_ahead(lambda n: n * n, items(), threads=2, name="test", most=most)
+    assert next(made) == 0
+    assert len(given) == ahead
+    assert list(made) == [n * n for n in range(1, 20)]
+
+
+def test_what_has_not_begun_is_not_done_once_nobody_takes_it() -> None:
+    may_end, done = threading.Event(), list[int]()
+
+    def work(n: int) -> int:
+        assert n == 0 or may_end.wait(PATIENCE)
+        done.append(n)
+        return n
+
+    made = map_ahead(work, range(20), threads=2, name="test", most=10)
+    assert next(made) == 0
+    threading.Timer(0, may_end.set).start()
+    made.close()
+    assert len(done) < 20
