@@ -107,6 +107,8 @@ class DestructiveParams(WriteParams, kw_only=True, frozen=True):
     ) = None
 
 
+# So begin the tokens of attached processes, for writes to which their clients gave none.
+MADE_BY_US = "attached-"
 COMMON_WRITE_FIELDS = frozenset({"client_token", "dry_run", "confirm", "timeout_ms"})
 
 _MOST_SHOWN = 100  # characters of what a client sent

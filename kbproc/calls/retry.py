@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
+from kbproc.base.params import MADE_BY_US
 from kbproc.base.suggest import closest
 from kbproc.base.values import decoder
 from kbproc.calls.method import Method
@@ -39,8 +40,17 @@ def led_on(
     said = bytes(raw)
     if error.retry is None and len(said) <= _MOST_BYTES and not _SECRETS.search(said):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            error.retry = _retry(error, registry, name, _decode(said))
+            params = _decode(said)
+            if error.type != "operation.timeout":  # then the token says whether it was done
+                params = _as_sent(params)
+            error.retry = _retry(error, registry, name, params)
     return error
+
+
+def _as_sent(params: Params) -> Params:
+    """Without the token that an attached process has made: it is for one request only."""
+    made = str(params.get("client_token")).startswith(MADE_BY_US)
+    return _without(params, "client_token") if made else params
 
 
 def _retry(error: KbprocError, registry: Registry, name: str, params: Params) -> Retry | None:

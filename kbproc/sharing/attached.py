@@ -19,6 +19,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.params import MADE_BY_US
 from kbproc.calls.registry import Registry
 from kbproc.settings.config import Config
 from kbproc.sharing import reach
@@ -116,7 +117,7 @@ class Anywhere:
                     return backend.ask(name, params, on_event)
                 if writes and params.get("client_token") is None:
                     # The next owner must know what the one before has done.
-                    params = {**params, "client_token": f"attached-{os.urandom(12).hex()}"}
+                    params = {**params, "client_token": f"{MADE_BY_US}{os.urandom(12).hex()}"}
                 return backend.ask(name, params, on_event, waiting)
             except Gone:
                 self._drop()

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kbproc.base.params import MADE_BY_US
 from kbproc.base.values import decoder
 from kbproc.settings.config import MAX_BATCH, MAX_ID
 from kbproc.sharing.waiting import GRACE_MS
@@ -151,7 +152,7 @@ class Unanswered:
         self._lock = threading.Lock()
         self._asked: dict[Key, deque[Asked]] = {}
         self._tokens = 0
-        self._token = f"attached-{os.urandom(8).hex()}"
+        self._token = f"{MADE_BY_US}{os.urandom(8).hex()}"
         self._known_seq = 0
         self._was_ready = False
 

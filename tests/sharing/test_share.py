@@ -59,6 +59,12 @@ def test_no_made_token_is_shown_where_it_could_be_repeated(crowd: Crowd) -> None
     answer = guest.ask("kb.create", slug="team")
     assert answer["error"]["data"]["type"] == "resource.already_exists"
     assert "token" not in json.dumps(answer)
+    for wrong in ({"slgu": "books"}, {"documents": [{"titel": "A", "text": "x"}]}):
+        answer = guest.ask("doc.create" if "documents" in wrong else "kb.create", **wrong)
+        assert answer["error"]["data"]["retry"]["params"]
+        assert "token" not in json.dumps(answer)
+    given = guest.ask("kb.create", slgu="books", client_token="mine")
+    assert given["error"]["data"]["retry"]["params"]["client_token"] == "mine"
     first, second = (guest.ask("doc.create", title="One", text="same") for _ in range(2))
     assert first["result"]["data"]["id"] != second["result"]["data"]["id"]
     assert "duplicate" not in json.dumps([first, second])
