@@ -25,19 +25,16 @@ Documents = Annotated[
     Meta(
         min_length=1,
         max_length=adding.MOST,
-        description="instead of title and text: several at once, each with members of these names",
+        description="many at once, each with the members of one",
     ),
 ]
 
 
 class Create(WriteParams, kw_only=True, frozen=True):
-    title: Annotated[Title, Meta(description="title; required for one document")] | UnsetType = (
+    title: Annotated[Title, Meta(description="title; required for one")] | UnsetType = UNSET
+    text: Annotated[selection.Text, Meta(description="its text; required for one")] | UnsetType = (
         UNSET
     )
-    text: (
-        Annotated[selection.Text, Meta(description="the document's text; required for one")]
-        | UnsetType
-    ) = UNSET
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     type: TextType = "text"
@@ -58,9 +55,8 @@ def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
     params=Create,
     result=(Document, ManyAdded),
     summary="Add a text as a document, or many at once.",
-    when_to_use="For text that is not in a file: a message, a transcript, a generated report. "
-    "Many go in documents, up to 1,000: one step, one token, and one that can't be added keeps "
-    "no other out.",
+    when_to_use="For text that is in no file: a message, a transcript, a report. "
+    "Up to 1,000 go in documents: one step, one token, and one that fails keeps no other out.",
     errors=[
         "resource.not_found",
         "resource.already_exists",
@@ -81,15 +77,14 @@ def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
             params={
                 "documents": [
                     {"title": "Monday", "text": "We met.", "source_id": "log/1"},
-                    {"title": "Tuesday", "text": "We built.", "source_id": "log/2"},
+                    {"title": "Tuesday", "text": "We built."},
                 ]
             },
             what="several at once",
         ),
-        Example(params={"title": "", "text": "x"}, what="an empty title", exit=1),
         Example(
-            params={"documents": [{"title": "A", "text": "x"}, {"title": "B", "text": ""}]},
-            what="one of them is empty",
+            params={"documents": [{"title": "A", "text": ""}]},
+            what="an empty one",
             exit=3,
         ),
     ],
