@@ -182,7 +182,7 @@ class Snapshot:
     def _pin(self) -> Queries:
         published = self._store.folded()
         queries = self._begin()
-        while queries.head().seq != published.seq:
+        while queries.seq() != published.seq:
             self._end(queries)  # a commit is being shown this very moment
             if self._store.broken is not None:
                 raise self._store.broken

@@ -36,6 +36,11 @@ class Queries(
 ):
     """All reads of the catalog, over one cursor; see Reader for what one may see of it."""
 
+    def seq(self) -> int:
+        """The position of what is read: half of what `head` costs."""
+        seq: int = self._rows("select seq from head")[0][0]
+        return seq
+
     def head(self) -> Head:
         rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
         return Head(*rows[0])
