@@ -1,8 +1,8 @@
-"""From text to vectors, behind one interface; what has been embedded once is kept.
+"""From text to vectors, behind one interface; what has been embedded once is kept and found.
 
 Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: catalogue · interface · pack
+Offers: catalogue · graph · interface · pack
 May import: base
 Light: no
 """

@@ -42,7 +42,13 @@ MinConfidence = Annotated[
     int, Meta(ge=0, le=100, description="only knowledge entries of this confidence or more")
 ]
 EfSearch = Annotated[
-    int, Meta(ge=1, le=200, description="breadth of the vector search: slower and surer")
+    int,
+    Meta(
+        ge=1,
+        le=200,
+        description="how widely vectors are searched: more is slower and surer. Without effect "
+        "up to 20,000 chunks, where every vector is compared",
+    ),
 ]
 Fusion = Annotated[
     Literal["blend", "rrf"],

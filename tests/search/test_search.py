@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 
 from kbproc.health import doctor
 from kbproc.models.hashing import HashEmbedder
+from kbproc.search.params import EfSearch
+from kbproc.views.vectors.view import FLAT_LIMIT
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
-from tests.kit.talk import Session
+from tests.kit.talk import REPO, Session
 
 PASSAGES = [
     ("Git Guide", "To install the latest version of git, fetch the archive and run make.", "git"),
@@ -31,6 +35,7 @@ PASSAGES = [
     ("Install", "install install install install install install", "git"),
     ("Stop", "To be or not to be, that is the question.", "food"),
 ]
+WORDS = ("git", "backup", "mirror", "archive", "branch", "nightly", "install", "merge")
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +135,36 @@ def test_a_score_depends_on_nothing_but_query_and_chunk(library: Session) -> Non
         for more in narrower:
             some = scores(search(library, "install git", mode=mode, **more))
             assert some and some.items() <= whole.items(), (mode, more)
+
+
+def test_ef_search_decides_how_far_a_graph_is_searched_and_no_score(session: Session) -> None:
+    random = Random(3)
+    texts = [" ".join(random.choices(WORDS, k=180)) for _ in range(600)]
+    session.data("doc.create", title="Many", text="\n\n".join(texts))
+    session.embedded()
+    vectors = session.store.vectors
+    assert vectors is not None
+    counted: Any = importlib.import_module("faiss").cvar.hnsw_stats
+    found, looked_at = {}, {}
+    for served in ("flat", "graph"):
+        vectors.flat_limit = 10_000 if served == "flat" else 100
+        assert vectors.fold()
+        for ef in (1, 200):
+            counted.reset()
+            hits = search(session, "git mirror", mode="vector", limit=100, ef_search=ef)
+            found[served, ef], looked_at[served, ef] = scores(hits), counted.ndis
+    exact = found["flat", 200]
+    assert found["flat", 1] == exact
+    assert looked_at["flat", 200] == 0 < looked_at["graph", 1] < looked_at["graph", 200]
+    for near in found.values():
+        same = near.keys() & exact.keys()
+        assert same and all(near[id] == exact[id] for id in same)
+
+
+def test_up_to_where_ef_search_has_no_effect_is_told() -> None:
+    assert f"up to {FLAT_LIMIT:,} chunks" in str(EfSearch)
+    for page in ("README.md", "docs/search.md", "docs/reference.md"):
+        assert f"p to {FLAT_LIMIT:,} chunks" in " ".join((REPO / page).read_text().split()), page
 
 
 def test_equals_are_told_apart_by_chunk(session: Session) -> None:

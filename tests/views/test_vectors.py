@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -114,6 +116,76 @@ def test_search_is_brute_force(view: Vectors, size: int) -> None:
         assert hits(flat.search(query, 10)) == want
         assert hits(view.snapshot().search(query, 10)) == want
         assert hits(view.snapshot().search(query, 10, exact=True)) == want
+
+
+# --------------------------------------------------------------- how far a graph is searched
+
+WIDE, MANY, POOL = 64, 6_000, 100
+
+
+class Crowd(NamedTuple):
+    """A view with a graph of MANY chunks, two to a document; what is asked lies as they do."""
+
+    view: Vectors
+    queries: np.ndarray
+
+    def share_found(self, ef: int, nearest: int = 10) -> float:
+        """Of so many nearest, those that a search finds, on average."""
+        state, found = self.view.snapshot(), 0
+        for query in self.queries:
+            exact = state.search(query, POOL, exact=True)[0][:nearest]
+            near = state.search(query, POOL, ef_search=ef)[0][:nearest]
+            found += len(np.intersect1d(exact, near))
+        return found / (nearest * len(self.queries))
+
+    def looked_at(self, ef: int) -> int:
+        """How many chunks were compared with the queries."""
+        counted: Any = importlib.import_module("faiss").cvar.hnsw_stats
+        counted.reset()
+        for query in self.queries:
+            self.view.snapshot().search(query, POOL, ef_search=ef)
+        return int(counted.ndis)
+
+
+def crowd(folder: Path, *, clusters: int, flat_limit: int) -> Crowd:
+    """Vectors in so many clusters, far apart, which came one after the other; or all over the
+    place where there are none."""
+    random = np.random.default_rng(5)
+    centres = 20 * random.standard_normal((max(clusters, 1), WIDE)) * bool(clusters)
+    which = random.integers(0, len(centres), MANY + 300)
+    which[:MANY].sort()
+    vectors = centres[which] + random.standard_normal((MANY + 300, WIDE))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    pack = VectorPack.open(folder / "m.pack", dim=WIDE, fingerprint=MODEL)
+    pack.append([pack.key(f"text {i}") for i in range(MANY)], vectors[:MANY])
+    view = Vectors.open(folder / "views", pack, text_of, flat_limit=flat_limit)
+    apply(view, [], [row(i, i // 2) for i in range(MANY)], Position(1, "h"))
+    view.fold(threads=1)
+    return Crowd(view, vectors[MANY:])
+
+
+def test_ef_search_decides_how_far_a_graph_is_searched(tmp_path: Path) -> None:
+    scattered = crowd(tmp_path, clusters=0, flat_limit=LIMIT)
+    work = [scattered.looked_at(ef) for ef in (1, 16, 64, 200)]
+    assert work == sorted(work) and work[-1] > 1.5 * work[0]
+    shares = [scattered.share_found(ef, POOL) for ef in (1, 64, 200)]
+    assert shares == sorted(shares) and shares[0] < shares[-1] - 0.02
+
+
+def test_the_default_finds_nearly_all_before_and_after_a_third_is_deleted(tmp_path: Path) -> None:
+    clustered = crowd(tmp_path, clusters=30, flat_limit=LIMIT)
+    assert clustered.view.snapshot().graph is not None
+    assert clustered.share_found(64) >= 0.98
+    apply(clustered.view, list(range(0, MANY // 2, 3)), [], Position(2, "h"))
+    assert len(clustered.view.snapshot()) == MANY * 2 // 3
+    assert clustered.looked_at(64) > 0
+    assert clustered.share_found(64) >= 0.98
+
+
+def test_below_the_flat_limit_every_search_is_exact(tmp_path: Path) -> None:
+    few = crowd(tmp_path, clusters=0, flat_limit=MANY)
+    assert [few.share_found(ef, POOL) for ef in (1, 200)] == [1.0, 1.0]
+    assert few.looked_at(200) == 0
 
 
 @pytest.mark.parametrize("folded", [False, True], ids=["flat", "graph"])

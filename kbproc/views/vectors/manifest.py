@@ -7,6 +7,7 @@ Refuses to know: what is done with what they hold.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import zlib
 from pathlib import Path
 
@@ -28,6 +29,17 @@ class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     crc: int
     size: int
     spread: float
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether the file at `path` is what was written."""
+        try:
+            with (
+                path.open("rb") as stream,
+                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                return zlib.crc32(data) == self.crc
+        except (OSError, ValueError):
+            return False
 
 
 class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
@@ -73,13 +85,9 @@ def damaged(folder: Path) -> list[str]:
     saved = read(folder)
     if saved is None:
         return [_NAME]
-    if saved.graph is None:
+    if saved.graph is None or saved.graph.is_whole(folder / saved.graph.name):
         return []
-    try:
-        whole = zlib.crc32((folder / saved.graph.name).read_bytes()) == saved.graph.crc
-    except OSError:
-        whole = False
-    return [] if whole else [saved.graph.name]
+    return [saved.graph.name]
 
 
 def drop(folder: Path) -> None:

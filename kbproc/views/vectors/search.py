@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.log.record import Position
+from kbproc.models.graph import Graph
 from kbproc.models.pack import VectorPack
 from kbproc.views.restriction import Restriction
-from kbproc.views.vectors.graph import Graph
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
 

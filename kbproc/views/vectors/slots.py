@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.models.graph import Graph
 from kbproc.models.pack import VectorPack
-from kbproc.views.vectors.graph import Graph
 from kbproc.views.vectors.manifest import Saved
 from kbproc.views.vectors.search import SLOT, member
 from kbproc.views.vectors.waiting import VectorRow

@@ -10,6 +10,7 @@ pack, so a damaged file only means: start empty.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,10 +21,10 @@ import numpy as np
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
+from kbproc.models.graph import Graph, build_graph, read_graph, write_graph
 from kbproc.models.pack import VectorPack
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.vectors import manifest
-from kbproc.views.vectors.graph import build_graph, read_graph, write_graph
 from kbproc.views.vectors.search import VectorSnapshot
 from kbproc.views.vectors.slots import Slots
 from kbproc.views.vectors.waiting import VectorRow, Waiting, keyed
@@ -70,7 +71,7 @@ class Vectors:
         saved = manifest.read(folder)
         if saved is None or saved.pack_id != pack.id:
             return view
-        graph = read_graph(folder, saved.graph) if saved.graph else None
+        graph = _graph_in(folder, saved.graph) if saved.graph else None
         whole = bool(graph) == bool(saved.graph)
         if whole and view._slots.restore(saved, graph):
             view._position, view._graph_file = saved.position, saved.graph
@@ -199,7 +200,7 @@ class Vectors:
             reach("vectors.save")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if state.graph and not file:
-                file = write_graph(self.folder, state.graph)
+                file = _written(self.folder, state.graph)
                 with self._lock:
                     if self._slots.graph is state.graph:
                         self._graph_file = file
@@ -247,3 +248,15 @@ class Vectors:
         for row in itertools.compress(change.rows, ~present):
             self._waiting.add(row._replace(seq=change.position.seq))
         self._position = Position(*change.position)
+
+
+def _graph_in(folder: Path, file: manifest.GraphFile) -> Graph | None:
+    path = folder / file.name
+    return read_graph(path, size=file.size, spread=file.spread) if file.is_whole(path) else None
+
+
+def _written(folder: Path, graph: Graph) -> manifest.GraphFile:
+    """Under a name of its own; raises OSError."""
+    name = f"vectors-{os.urandom(4).hex()}.faiss"
+    crc = write_graph(folder / name, graph)
+    return manifest.GraphFile(name=name, crc=crc, size=graph.size, spread=graph.spread)
