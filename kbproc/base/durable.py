@@ -1,7 +1,8 @@
 """Bytes and names that are on the disk when a call returns.
 
-Owns: writing all of them, new files, files that take another's place, folders, renames; and the
-mark beside a file that may be ahead of the disk.
+Owns: writing all of them, new files, files that take another's place, folders, renames; the mark
+beside a file that may be ahead of the disk, and which files were read whole since anybody changed
+them.
 Refuses to know: what the bytes mean, and how a surface tells of a disk that refuses: every
 function here raises OSError.
 """
@@ -10,11 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from kbproc.base.failpoints import reach
+from kbproc.base.values import decoder
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
@@ -178,6 +183,84 @@ def is_synced(path: Path) -> bool:
         return True
     except (OSError, UnicodeDecodeError):
         return False
+
+
+_CLOCK_REALTIME_COARSE = 5  # Linux's, by which files are dated
+_TICK_NS = 20_000_000  # it ticks more often
+
+
+class _Look(msgspec.Struct, frozen=True, array_like=True):
+    """How a file looked when it was read. A change always changes the ctime: nobody can set it."""
+
+    size: int
+    inode: int
+    changed_ns: int
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    boot: str
+    files: dict[str, _Look]
+
+
+_decode = decoder(_Kept).decode
+
+
+class Seen:
+    """Which files were read whole and found sound, kept from one process to the next.
+
+    That holds for a file until somebody touches it, and for all of them until the machine stops:
+    then it is to be seen what the disk has kept. Where the machine does not tell its starts apart
+    nothing is known.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: where it is kept; None knows nothing and keeps nothing."""
+        self._path = None if folder is None or not boot() else folder / "files.seen"
+        self._before: dict[str, _Look] = {}
+        self._now: dict[str, _Look] = {}
+        if self._path is not None:
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                kept = _decode(self._path.read_bytes())
+                self._before = kept.files if kept.boot == boot() else {}
+
+    def knows(self, file: Path) -> bool:
+        """Whether nobody has touched it since it was found sound."""
+        look = _look_at(file)
+        return look is not None and look == self._before.get(file.name)
+
+    def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
+        """As `check` says, or has said before anybody last touched the file."""
+        look = _look_at(file)
+        if self._path is None or look is None:
+            return check(file)
+        if not self.knows(file):
+            _wait_past(look.changed_ns)
+            if not check(file):
+                return False
+        self._now[file.name] = look
+        return True
+
+    def keep(self) -> None:
+        """What was found sound since this was made, for the next process, if it can be written."""
+        if self._path is not None and self._now != self._before:
+            with contextlib.suppress(OSError):
+                data = msgspec.json.encode(_Kept(boot(), self._now))
+                replace(self._path, data, name_is_durable=False)
+
+
+def _look_at(file: Path) -> _Look | None:
+    """None for what is not there."""
+    try:
+        found = file.lstat()
+    except OSError:
+        return None
+    return _Look(found.st_size, found.st_ino, found.st_ctime_ns)
+
+
+def _wait_past(moment_ns: int) -> None:
+    """Until the clock of files has gone on: what changes from now on looks changed."""
+    while 0 <= moment_ns - time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) < _TICK_NS:
+        time.sleep(0.001)
 
 
 def _mark_of(path: Path) -> Path:

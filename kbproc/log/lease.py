@@ -39,8 +39,10 @@ NOBODY = Holder("", None)
 class Lease(Protocol):
     """The right to write to one store; one process has it at a time.
 
-    A process that dies loses it.
+    A process that dies loses it. `was_abandoned`: so did whoever had it before, or nobody knows.
     """
+
+    was_abandoned: bool
 
     def take(self, pid: int) -> None:
         """Raises store.locked if it is held already, by whomever; OSError."""
@@ -78,6 +80,7 @@ class FileLease:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / "lock"
+        self.was_abandoned = False
         self._pid = 0
         self._fds: list[int] = []
 
@@ -95,6 +98,7 @@ class FileLease:
                 raise locked(self._folder, self.holder().pid) from error
             raise
         self._fds, self._pid = fds, pid
+        self.was_abandoned = os.fstat(fds[1]).st_size > 0
         try:
             self._write(b"")
         except OSError:

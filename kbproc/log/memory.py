@@ -152,6 +152,7 @@ class MemoryLease:
     """One of those who want the seat; see lease.Lease."""
 
     def __init__(self, seat: Seat) -> None:
+        self.was_abandoned = False  # nobody dies
         self._seat = seat
 
     def take(self, pid: int) -> None:

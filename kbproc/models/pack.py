@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.base.durable import write_all_at
+from kbproc.base.durable import Seen, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
@@ -54,7 +54,8 @@ class VectorPack:
         self._count = 0
         self._unusable: set[int] = set()
         self.damaged = 0
-        self._row_of: dict[bytes, int] = {}
+        self._rows_by_key: dict[bytes, int] | None = None
+        self._finding = threading.Lock()
         self._mapped: NDArray[np.void] = np.empty(0, self._record)
         self._writing = threading.Lock()
 
@@ -88,11 +89,32 @@ class VectorPack:
         self._count, torn = divmod(size, self._record.itemsize)
         if torn:
             os.ftruncate(self._fd, size - torn + HEADER_BYTES)
-        keys = self._records()["key"].tolist()
-        bad = self._bad_rows()
+        bad = self._look()
         self.damaged = len(bad)
-        self._unusable = bad | {row for row, key in enumerate(keys) if key == ERASED}
-        self._row_of = {key: row for row, key in enumerate(keys) if row not in self._unusable}
+        erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
+        self._unusable = bad | set(np.flatnonzero(self._records()["key"] == erased).tolist())
+
+    def _look(self) -> set[int]:
+        """Rows that fail their checksum; a file that nobody has touched since had none."""
+        bad: set[int] = set()
+
+        def has_none(path: Path) -> bool:
+            bad.update(self._bad_rows())
+            return not bad
+
+        seen = Seen(self.path.parent)
+        seen.is_sound(self.path, has_none)
+        seen.keep()
+        return bad
+
+    @property
+    def _row_of(self) -> dict[bytes, int]:
+        """Made when somebody first looks for a key: a search does not."""
+        with self._finding:
+            if self._rows_by_key is None:
+                keys = enumerate(self._records()["key"].tolist())
+                self._rows_by_key = {key: row for row, key in keys if row not in self._unusable}
+            return self._rows_by_key
 
     def __len__(self) -> int:
         """Records in the file, those that are ignored or erased included."""
@@ -182,7 +204,10 @@ class VectorPack:
             os.fsync(self._fd)
 
     def close(self) -> None:
+        """What was added is read once more, so that whoever opens it next need not."""
         if self._fd >= 0:
+            if os.fstat(self._fd).st_size == HEADER_BYTES + self._count * self._record.itemsize:
+                self._look()
             os.close(self._fd)
             self._fd = -1
 

@@ -237,9 +237,12 @@ class Blobs:
             durable.sync_folder(path.parent)
             return size
 
-    def sweep(self) -> None:
-        """Ends what a process left unfinished when it died; raises OSError, store.io."""
-        for path in self.folder.glob("*/*/*.tmp"):
+    def sweep(self, *, all_folders: bool = True) -> None:
+        """Ends what a process left unfinished when it died; raises OSError, store.io.
+
+        `all_folders`: also looks for files that it was writing, in every folder.
+        """
+        for path in self.folder.glob("*/*/*.tmp") if all_folders else ():
             path.unlink(missing_ok=True)
         for source in self._journal.read():
             self._unsynced.add(digest(source))

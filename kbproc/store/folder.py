@@ -141,10 +141,12 @@ def _odd_in(path: Path, depth: int) -> Path | None:
     if depth and stat.S_ISDIR(mode):
         with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(path) as found:
             for entry in found:
-                if not entry.is_file(follow_symlinks=False):
-                    odd = _odd_in(Path(entry.path), depth - 1)
-                    if odd is not None:
-                        return odd
+                plain = entry.is_file(follow_symlinks=False)
+                if plain or (depth == 1 and entry.is_dir(follow_symlinks=False)):
+                    continue  # told by the listing alone: there may be a folder for each source
+                odd = _odd_in(Path(entry.path), depth - 1)
+                if odd is not None:
+                    return odd
     return None
 
 

@@ -7,6 +7,7 @@ Refuses to know: what lies in the views and in the log.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,10 +44,12 @@ class Place:
                 overlay.fill(self.folder, self.origin)
                 return
             mend(self.folder)
+            was_closed = soundness.were_closed(self.folder / "views")
             soundness.drop_damaged(self.folder / "views")
             if (self.folder / "views").is_dir():
                 keep_private(self.folder / "views")
-            Blobs(self.folder / "blobs").sweep()
+            died = self._lease.was_abandoned or not was_closed
+            Blobs(self.folder / "blobs").sweep(all_folders=died)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The store {self.origin} could not be opened: {error.strerror}."
@@ -57,7 +60,10 @@ class Place:
         self._lease.check()
 
     def leave(self) -> None:
-        """The overlay goes, the folder is free."""
+        """The overlay goes, the folder is free; who opens it next need not read it all again."""
         if self.read_only:
             overlay.remove(self.folder)
+        else:
+            with contextlib.suppress(OSError):
+                soundness.look(self.folder / "views")
         self._lease.release()

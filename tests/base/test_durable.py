@@ -114,3 +114,89 @@ def test_write_all_goes_on_where_a_write_was_short(
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
     durable.replace(tmp_path / "one", b"0123456789")
     assert (tmp_path / "one").read_bytes() == b"0123456789"
+
+
+# ------------------------------------------------------------------- what was read whole
+
+
+class Checks:
+    """A check that every file passes which does not say otherwise, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, file: Path) -> bool:
+        self.asked.append(file.name)
+        return file.exists() and file.read_bytes() != b"rotten"
+
+
+def looked(folder: Path, *names: str) -> tuple[list[bool], list[str]]:
+    """What another process finds, and the files that it reads for it."""
+    seen, check = durable.Seen(folder), Checks()
+    found = [seen.is_sound(folder / name, check) for name in names]
+    seen.keep()
+    return found, check.asked
+
+
+def test_what_was_read_whole_is_read_again_once_it_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    (tmp_path / "two").write_bytes(b"2")
+    assert looked(tmp_path, "one", "two") == ([True, True], ["one", "two"])
+    assert looked(tmp_path, "one", "two") == ([True, True], [])
+    (tmp_path / "two").write_bytes(b"3")
+    assert looked(tmp_path, "one", "two") == ([True, True], ["two"])
+    assert looked(tmp_path, "one", "two") == ([True, True], [])
+
+
+def test_a_change_that_hides_itself_is_found(tmp_path: Path) -> None:
+    """The same size, the same inode, the same mtime."""
+    file = tmp_path / "one"
+    file.write_bytes(b"sound.")
+    assert looked(tmp_path, "one") == ([True], ["one"])
+    times = file.stat()
+    file.write_bytes(b"rotten")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert file.stat().st_mtime_ns == times.st_mtime_ns
+    assert looked(tmp_path, "one") == ([False], ["one"])
+    assert looked(tmp_path, "one") == ([False], ["one"]), "what is wrong is never passed over"
+
+
+def test_another_file_under_the_same_name_is_read(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"sound.")
+    (tmp_path / "other").write_bytes(b"rotten")
+    looked(tmp_path, "one")
+    durable.rename(tmp_path / "other", tmp_path / "one")
+    assert looked(tmp_path, "one") == ([False], ["one"])
+    (tmp_path / "one").unlink()
+    assert looked(tmp_path, "one") == ([False], ["one"])
+
+
+def test_after_another_start_of_the_machine_everything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    looked(tmp_path, "one")
+    for start in ("another", ""):
+        monkeypatch.setattr(durable, "boot", lambda start=start: start)
+        assert looked(tmp_path, "one") == ([True], ["one"])
+    assert looked(tmp_path, "one") == ([True], ["one"]), "where no start is told, nothing is known"
+
+
+@pytest.mark.parametrize("kept", [b"", b"{}", b"[1]", b'{"boot":"x","files":{"one":[1]}}'])
+def test_a_damaged_list_of_what_was_read_means_that_nothing_was(
+    tmp_path: Path, kept: bytes
+) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    looked(tmp_path, "one")
+    (tmp_path / "files.seen").write_bytes(kept)
+    assert looked(tmp_path, "one") == ([True], ["one"])
+    assert looked(tmp_path, "one") == ([True], [])
+
+
+def test_where_nothing_can_be_kept_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").write_bytes(b"1")
+    monkeypatch.setattr(os, "write", fail(errno.ENOSPC))
+    assert looked(tmp_path, "one") == ([True], ["one"])
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]

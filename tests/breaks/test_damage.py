@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -341,6 +342,75 @@ def test_a_damaged_view(
     assert answers(session) == sound[1]
     assert session.data("doctor", deep=True)["healthy"]
     note("damage", f"{view}: {harm}", "made again when the store is opened; the same answers")
+
+
+@pytest.fixture
+def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files whose checksums are looked at from now on."""
+    read: list[str] = []
+    is_sound = durable.Seen.is_sound
+
+    def noted(self: durable.Seen, file: Path, check: Callable[[Path], bool]) -> bool:
+        def reading(path: Path) -> bool:
+            read.append(path.name)
+            return check(path)
+
+        return is_sound(self, file, reading)
+
+    monkeypatch.setattr(durable.Seen, "is_sound", noted)
+    return read
+
+
+def test_views_that_nobody_has_touched_are_not_read_again(
+    open_session: OpenSession, store: Path, read_whole: list[str]
+) -> None:
+    one = open_session(store)
+    one.close()
+    assert {path.name for path in files_of(store / "views", "catalog")} <= set(read_whole)
+    read_whole.clear()
+    two = open_session(store)
+    assert two.data("search", query="git backup")["results"]
+    two.close()
+    assert read_whole == []
+    before = {path.name for path in files_of(store / "views", "fulltext")}
+    three = open_session(store)
+    three.data("doc.create", title="More", text="text")
+    three.embedded()
+    three.close()
+    assert read_whole and not before & set(read_whole), "only what is new, when it is closed"
+    read_whole.clear()
+    open_session(store)
+    assert read_whole == []
+
+
+def test_what_harms_a_view_and_hides_itself_is_found(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
+) -> None:
+    """The same size and the same mtime as before."""
+    soundness.look(store / "views")
+    for view in ("catalog", "fulltext", "vectors"):
+        for path in files_of(store / "views", view):
+            times = path.stat()
+            path.write_bytes(flip(path.read_bytes(), 0.5))
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert soundness.look(store / "views") == ["catalog", "fulltext", "vectors"]
+    session = open_session(store)
+    assert answers(session) == sound[1]
+
+
+def test_views_that_rot_in_use_are_made_again_when_they_are_opened_next(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
+) -> None:
+    """Whoever closes them does not pass them for sound."""
+    one = open_session(store)
+    for view in ("fulltext", "vectors"):
+        for path in files_of(store / "views", view):
+            path.write_bytes(flip(path.read_bytes(), 0.5))
+    one.close()
+    assert soundness.look(store / "views") == ["fulltext", "vectors"]
+    two = open_session(store)
+    assert answers(two) == sound[1]
+    assert two.data("doctor", deep=True)["healthy"]
 
 
 def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> None:

@@ -283,6 +283,7 @@ LINKED = (
     "views/catalog-000001.duckdb",
     "views/fulltext",
     "views/fulltext/current.json",
+    "views/files.seen",
     "views/log.seen",
     "views/vectors.manifest",
     "vectors",
@@ -334,7 +335,15 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
     )
 
 
-PIPED = ("lock", "log/*", "blobs/*/*", "views/log.seen", "vectors/*.pack", "notes/.gitea.held")
+PIPED = (
+    "lock",
+    "log/*",
+    "blobs/*/*",
+    "views/files.seen",
+    "views/log.seen",
+    "vectors/*.pack",
+    "notes/.gitea.held",
+)
 
 
 @pytest.mark.parametrize("name", PIPED)

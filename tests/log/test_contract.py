@@ -378,6 +378,20 @@ def test_a_lease_that_can_not_be_written_is_not_held(
     lease.release()
 
 
+def test_whoever_dies_leaves_a_trace(tmp_path: Path) -> None:
+    one, two, three = FileLease(tmp_path), FileLease(tmp_path), FileLease(tmp_path)
+    one.take(17)
+    assert not one.was_abandoned, "nobody had it before"
+    for fd in one._fds:
+        os.close(fd)
+    two.take(18)
+    assert two.was_abandoned
+    two.release()
+    three.take(19)
+    assert not three.was_abandoned
+    three.release()
+
+
 def test_one_at_a_time(applicant: Applicant, tmp_path: Path) -> None:
     one, two = applicant(), applicant()
     assert one.holder() == Holder("", None)

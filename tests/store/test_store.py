@@ -211,6 +211,26 @@ def refused(type: str, folder: Path, **options: Any) -> KbprocError:
     return found.value
 
 
+@pytest.mark.parametrize("end", ["killed", "copied", "closed"])
+def test_half_written_sources_go_unless_the_last_process_ended_well(
+    open_session: OpenSession, tmp_path: Path, end: str
+) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.close()
+    store = one.store.folder
+    half = next((store / "blobs").glob("*/*/*")).with_suffix(".tmp")
+    half.write_bytes(b"half")
+    if end == "killed":
+        (store / "lock").write_text("17\n")
+    elif end == "copied":
+        store = Path(shutil.copytree(store, tmp_path / "copy"))
+    two = Session(store, cwd=tmp_path)
+    found = list((store / "blobs").glob("*/*/*.tmp"))
+    two.close()
+    assert len(found) == (end == "closed"), "then there is none, and nobody looks"
+
+
 def test_a_second_opener_is_told_who_holds_it(session: Session) -> None:
     error = refused("store.locked", session.store.folder)
     assert "4242" in error.message

@@ -18,10 +18,13 @@ _BLOCK = 262_144
 _SEED, _FACTOR = 5381, 0xBF58476D1CE4E5B9
 
 
-def damaged(folder: Path) -> list[str]:
+def damaged(folder: Path, seen: durable.Seen) -> list[str]:
     """The catalogs in `folder` that are not what was written."""
-    files = folder.glob("catalog*.duckdb")
-    return [path.name for path in files if not (durable.is_synced(path) and _is_whole(path))]
+    return [
+        path.name
+        for path in folder.glob("catalog*.duckdb")
+        if not (durable.is_synced(path) and seen.is_sound(path, _is_whole))
+    ]
 
 
 def drop(folder: Path) -> None:

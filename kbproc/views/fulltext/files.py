@@ -8,17 +8,21 @@ Refuses to know: what is indexed.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.durable import Seen
+
 CURRENT = "current.json"
 _PARTS = (".idx", ".pos", ".term", ".store", ".fast", ".fieldnorm")
+_LONGEST_FOOTER = 1024
 _MAGIC = (1337).to_bytes(4, "little")
 
 
-def damaged(folder: Path) -> list[str]:
+def damaged(folder: Path, seen: Seen) -> list[str]:
     """Files of the index in use that are not what was written."""
     try:
         current = json.loads((folder / CURRENT).read_bytes())
@@ -31,7 +35,7 @@ def damaged(folder: Path) -> list[str]:
         return []
     except (OSError, ValueError, KeyError, TypeError):
         return [CURRENT]
-    return _damaged_parts(generation)
+    return _damaged_parts(generation, seen)
 
 
 def sealed(current: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +58,7 @@ def schema_sum(folder: Path) -> int:
     return zlib.crc32(json.dumps(schema, sort_keys=True).encode())
 
 
-def _damaged_parts(folder: Path) -> list[str]:
+def _damaged_parts(folder: Path, seen: Seen) -> list[str]:
     """The index's files, in `folder`, that are missing or fail their checksum.
 
     A file ends with a JSON footer that holds the crc32 of what comes before, the
@@ -65,10 +69,11 @@ def _damaged_parts(folder: Path) -> list[str]:
         wanted = [name for segment in meta["segments"] for name in _names(segment)]
     except (OSError, ValueError, KeyError, TypeError):
         return ["meta.json"]
-    versions = {name: _version(folder / name) for name in wanted}
+    sound = [name for name in wanted if seen.is_sound(folder / name, _is_whole)]
     # One tantivy wrote them all: a footer that says something else has rotted.
+    versions = {name: _version(folder / name) for name in sound}
     usual = Counter(filter(None, versions.values())).most_common(1)
-    return [name for name in wanted if not usual or versions[name] != usual[0][0]]
+    return [name for name in wanted if not usual or versions.get(name) != usual[0][0]]
 
 
 def _names(segment: dict[str, object]) -> list[str]:
@@ -78,15 +83,33 @@ def _names(segment: dict[str, object]) -> list[str]:
     return [stem + part for part in _PARTS] + gone
 
 
-def _version(path: Path) -> str | None:
-    """What a sound file's footer says beside its checksum; None if the file is not sound."""
+def _is_whole(path: Path) -> bool:
+    found = _footer(path)
+    if found is None:
+        return False
+    footer, length = found
     try:
-        data = path.read_bytes()
-        length = int.from_bytes(data[-8:-4], "little")
-        body = memoryview(data)[: -8 - length]
-        footer = json.loads(data[-8 - length : -8])
-        if data[-4:] != _MAGIC or zlib.crc32(body) != footer.pop("crc"):
-            return None
-        return json.dumps(footer)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        data = memoryview(path.read_bytes())
+    except OSError:
+        return False
+    return bool(zlib.crc32(data[: len(data) - length]) == footer["crc"])
+
+
+def _version(path: Path) -> str | None:
+    """What the footer says beside its checksum."""
+    found = _footer(path)
+    return found and json.dumps({name: said for name, said in found[0].items() if name != "crc"})
+
+
+def _footer(path: Path) -> tuple[dict[str, Any], int] | None:
+    """The footer, and the bytes that it takes; None where there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LONGEST_FOOTER))
+            end = stream.read()
+        length = int.from_bytes(end[-8:-4], "little") + 8
+        footer = json.loads(end[-length:-8])
+    except (OSError, ValueError):
         return None
+    sound = end[-4:] == _MAGIC and isinstance(footer, dict) and "crc" in footer
+    return (footer, length) if sound else None

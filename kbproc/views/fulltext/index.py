@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import tantivy
 
-from kbproc.base.durable import replace
+from kbproc.base.durable import Seen, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
@@ -195,7 +195,7 @@ class FullText:
         return findings
 
     def damaged(self) -> list[str]:
-        return damaged(self._folder)
+        return damaged(self._folder, Seen())
 
     def close(self) -> None:
         """Lets go of the writer; what is staged is lost, what is committed stays."""

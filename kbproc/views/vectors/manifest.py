@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc.base.durable import replace
+from kbproc.base.durable import Seen, replace
 from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
 from kbproc.views.vectors.waiting import VectorRow
@@ -78,14 +78,18 @@ def read(folder: Path) -> Saved | None:
     return saved if saved.format == _FORMAT else None
 
 
-def damaged(folder: Path) -> list[str]:
+def is_there(folder: Path) -> bool:
+    return (folder / _NAME).exists()
+
+
+def damaged(folder: Path, seen: Seen) -> list[str]:
     """The files that fail their checksum; none if there is no manifest."""
-    if not (folder / _NAME).exists():
+    if not is_there(folder):
         return []
     saved = read(folder)
     if saved is None:
         return [_NAME]
-    if saved.graph is None or saved.graph.is_whole(folder / saved.graph.name):
+    if saved.graph is None or seen.is_sound(folder / saved.graph.name, saved.graph.is_whole):
         return []
     return [saved.graph.name]
 

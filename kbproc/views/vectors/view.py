@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from kbproc.base.durable import Seen
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
@@ -59,6 +60,7 @@ class Vectors:
         self._graph_file: manifest.GraphFile | None = None
         self._staged: list[_Change] = []
         self._position, self._slots, self._waiting = START, Slots(pack), Waiting()
+        self._saved: VectorSnapshot | None = None
         self._publish()
 
     @classmethod
@@ -78,6 +80,7 @@ class Vectors:
             for row in saved.pending:
                 view._waiting.add(row)
             view._publish()
+            view._saved = view._snapshot
         return view
 
     def snapshot(self) -> VectorSnapshot:
@@ -122,7 +125,7 @@ class Vectors:
             self._publish()
 
     def damaged(self) -> list[str]:
-        return manifest.damaged(self.folder)
+        return manifest.damaged(self.folder, Seen())
 
     # ------------------------------------------------------------------ what waits
 
@@ -193,9 +196,14 @@ class Vectors:
         return True
 
     def save(self) -> None:
-        """Write the view under its folder, atomically; raises store.io."""
+        """Write the view under its folder, atomically, unless it lies there already.
+
+        Raises store.io.
+        """
         with self._lock:
             (state, pending), file = self.contents(), self._graph_file
+        if state is self._saved and manifest.is_there(self.folder):
+            return
         try:
             reach("vectors.save")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -217,6 +225,7 @@ class Vectors:
             # Rows that the view names must outlast it.
             self.pack.sync()
             manifest.write(self.folder, saved)
+            self._saved = state
         except OSError as error:
             raise KbprocError("store.io", f"cannot save {self.folder}: {error.strerror}") from error
 
@@ -252,7 +261,9 @@ class Vectors:
 
 def _graph_in(folder: Path, file: manifest.GraphFile) -> Graph | None:
     path = folder / file.name
-    return read_graph(path, size=file.size, spread=file.spread) if file.is_whole(path) else None
+    if not Seen(folder).is_sound(path, file.is_whole):
+        return None
+    return read_graph(path, size=file.size, spread=file.spread)
 
 
 def _written(folder: Path, graph: Graph) -> manifest.GraphFile:
