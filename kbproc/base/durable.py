@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,8 @@ import msgspec
 
 from kbproc.base.failpoints import reach
 from kbproc.base.values import decoder
+
+_BLOCK = 1 << 20
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
@@ -146,6 +149,20 @@ def replace(
         name_is_durable=name_is_durable,
     ) as file:
         write_all(file.fileno(), data)
+
+
+def crc_of(path: Path, *, without: int = 0) -> int:
+    """The crc32 of all its bytes but the last ones, `without` so many.
+
+    A block of them is in memory at a time.
+    """
+    crc = 0
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) - without
+        file.seek(0)
+        while left > 0 and (block := file.read(min(left, _BLOCK))):
+            crc, left = zlib.crc32(block, crc), left - len(block)
+    return crc
 
 
 # As long as the machine runs, what was written is there, whoever dies. So a file that can be made

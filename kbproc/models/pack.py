@@ -15,7 +15,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +57,7 @@ class VectorPack:
         self._rows_by_key: dict[bytes, int] | None = None
         self._finding = threading.Lock()
         self._mapped: NDArray[np.void] = np.empty(0, self._record)
+        self._map: mmap.mmap | None = None
         self._writing = threading.Lock()
 
     @classmethod
@@ -89,23 +90,10 @@ class VectorPack:
         self._count, torn = divmod(size, self._record.itemsize)
         if torn:
             os.ftruncate(self._fd, size - torn + HEADER_BYTES)
-        bad = self._look()
+        bad = _unsound(self.path, self._bad_rows)
         self.damaged = len(bad)
         erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
         self._unusable = bad | set(np.flatnonzero(self._records()["key"] == erased).tolist())
-
-    def _look(self) -> set[int]:
-        """Rows that fail their checksum; a file that nobody has touched since had none."""
-        bad: set[int] = set()
-
-        def has_none(path: Path) -> bool:
-            bad.update(self._bad_rows())
-            return not bad
-
-        seen = Seen(self.path.parent)
-        seen.is_sound(self.path, has_none)
-        seen.keep()
-        return bad
 
     @property
     def _row_of(self) -> dict[bytes, int]:
@@ -143,8 +131,13 @@ class VectorPack:
         return bytes(self._records()["key"][row].tobytes())
 
     def keys_digest(self, rows: NDArray[np.int64]) -> bytes:
-        """16 bytes that tell whether these rows still hold the same keys, in the same order."""
+        """16 bytes that tell whether these rows still hold the same keys, in the same order.
+
+        It reads from every page, and lets go of them: a search needs few.
+        """
         keys = np.ascontiguousarray(self._records()["key"][rows])
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
         return hashlib.blake2b(keys.view(np.uint8).data, digest_size=16).digest()
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -207,7 +200,7 @@ class VectorPack:
         """What was added is read once more, so that whoever opens it next need not."""
         if self._fd >= 0:
             if os.fstat(self._fd).st_size == HEADER_BYTES + self._count * self._record.itemsize:
-                self._look()
+                _unsound(self.path, self._bad_rows)
             os.close(self._fd)
             self._fd = -1
 
@@ -226,12 +219,26 @@ class VectorPack:
             size = HEADER_BYTES + count * self._record.itemsize
             file = mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
             mapped = np.frombuffer(file, self._record, count, HEADER_BYTES)
-            self._mapped = mapped
+            self._mapped, self._map = mapped, file
         return mapped
 
     def _bad_rows(self) -> set[int]:
         records = self._records()
         return set(np.flatnonzero(_checksums(records) != records["crc"]).tolist())
+
+
+def _unsound(path: Path, bad_rows: Callable[[], set[int]]) -> set[int]:
+    """The bad rows; of a file that nobody has touched since it had none, none."""
+    bad: set[int] = set()
+
+    def has_none(_: Path) -> bool:
+        bad.update(bad_rows())
+        return not bad
+
+    seen = Seen(path.parent)
+    seen.is_sound(path, has_none)
+    seen.keep()
+    return bad
 
 
 def _widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kbproc.base.durable import Seen
+from kbproc.base.durable import Seen, crc_of
 
 CURRENT = "current.json"
 _PARTS = (".idx", ".pos", ".term", ".store", ".fast", ".fieldnorm")
@@ -89,10 +89,9 @@ def _is_whole(path: Path) -> bool:
         return False
     footer, length = found
     try:
-        data = memoryview(path.read_bytes())
+        return bool(crc_of(path, without=length) == footer["crc"])
     except OSError:
         return False
-    return bool(zlib.crc32(data[: len(data) - length]) == footer["crc"])
 
 
 def _version(path: Path) -> str | None:

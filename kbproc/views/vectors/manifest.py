@@ -7,13 +7,11 @@ Refuses to know: what is done with what they hold.
 from __future__ import annotations
 
 import hashlib
-import mmap
-import zlib
 from pathlib import Path
 
 import msgspec
 
-from kbproc.base.durable import Seen, replace
+from kbproc.base.durable import Seen, crc_of, replace
 from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
 from kbproc.views.vectors.waiting import VectorRow
@@ -33,12 +31,8 @@ class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     def is_whole(self, path: Path) -> bool:
         """Whether the file at `path` is what was written."""
         try:
-            with (
-                path.open("rb") as stream,
-                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            ):
-                return zlib.crc32(data) == self.crc
-        except (OSError, ValueError):
+            return crc_of(path) == self.crc
+        except OSError:
             return False
 
 
