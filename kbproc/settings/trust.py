@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -86,4 +85,6 @@ def _place(path: Path) -> str:
 
 
 def _sum(data: bytes) -> str:
+    from hashlib import sha256  # not above: it takes a millisecond, and most starts need none
+
     return sha256(data).hexdigest()
