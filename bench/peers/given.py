@@ -39,9 +39,10 @@ def make(folder: Path, documents: int, questions: int) -> None:
     np.save(folder / "query_vectors.npy", np.stack([embedder.embed(query) for query in asked]))
 
 
-def recall(folder: Path, found: dict[int, list[int]]) -> float:
-    """The share of the ten nearest by cosine that was found; `found` is by question."""
-    vectors, asked = np.load(folder / "vectors.npy"), np.load(folder / "query_vectors.npy")
+def recall(folder: Path, documents: int, found: dict[int, list[int]]) -> float:
+    """The share of the ten nearest of `documents` that was found; `found` is by question."""
+    vectors = np.load(folder / "vectors.npy")[:documents]
+    asked = np.load(folder / "query_vectors.npy")
     shares = []
     for question, numbers in found.items():
         cosines = vectors @ asked[question]

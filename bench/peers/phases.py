@@ -59,7 +59,7 @@ def measured(plan: Plan) -> Figures:
     """By peer, everything that is shown."""
     figures: Figures = {entry.key: {} for entry in plan.entries}
     _say(f"making {plan.documents:,} documents")
-    corpus.make(plan.given, plan.documents, _WARM + plan.questions)
+    corpus.make(plan.given, max(plan.documents, plan.inserts), _WARM + plan.questions)
     for phase in (_loads, _first_answers, _searches, _inserts, _words_alone, _syncs):
         _say(phase.__name__.strip("_").replace("_", " "))
         phase(plan, figures)
@@ -127,7 +127,7 @@ def _channel(plan: Plan, figures: Figures, channel: str, peers: list[Running]) -
             raise RuntimeError(f"{key} finds nothing by {channel}")
         figures[key][channel] = _percentiles(seconds)
         if channel == "vector":
-            figures[key]["recall"] = corpus.recall(plan.given, found[key])
+            figures[key]["recall"] = corpus.recall(plan.given, plan.documents, found[key])
 
 
 def _percentiles(seconds: list[float]) -> dict[str, float]:

@@ -79,10 +79,18 @@ class Running:
         family = [holder, *holder.children(recursive=True)]
         return float(sum(process.memory_info().rss for process in family)) / 2**20
 
+    def kill(self) -> None:
+        """All that it has started; what traces it ends by itself."""
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            process.kill()
+        self._process.communicate()
+
     def __enter__(self) -> Running:
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
+        if self._process.returncode is not None:
+            return
         if kind is None:
             self.ask("close")
         else:
@@ -93,7 +101,8 @@ class Running:
 def syncs_a_write(entry: Entry, given: Path, few: int, many: int) -> float:
     """How often a single write waits for the disk, as strace sees it.
 
-    Opening and closing wait, too: so it is what `many` writes wait for more than `few`.
+    Opening waits, too: so it is what `many` writes wait for more than `few`. What may be done
+    later is not counted: nobody closes it.
     """
     counts = []
     for writes in (few, many):
@@ -103,6 +112,7 @@ def syncs_a_write(entry: Entry, given: Path, few: int, many: int) -> float:
         with Running(entry, folder, given, before=argv) as peer:
             peer.ask("read", first=0, last=writes)
             peer.ask("insert", first=0, last=writes)
+            peer.kill()
         counts.append(trace.read_text().count("sync("))
     return (counts[1] - counts[0]) / (many - few)
 
