@@ -129,7 +129,9 @@ class Search:
     def __init__(self, folder: Path, embedder: Any) -> None:
         self._embedder = embedder
         self._words = Words(folder / "words")
-        self._rows = Rows(folder / "rows.ndjson").held
+        rows = Rows(folder / "rows.ndjson")
+        rows.close()
+        self._rows = rows.held
         if embedder is not None:
             self._load_vectors(folder)
 

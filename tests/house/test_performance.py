@@ -9,7 +9,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from bench import performance
+from bench import floor, performance
 from bench.charts import Line, Panel, Row, lines, points
 from tests.kit.talk import REPO
 
@@ -70,3 +70,12 @@ def test_peers_are_pinned() -> None:
     )
     named = lock["packages"][""]["dependencies"].values()
     assert all(re.fullmatch(r"[\d.]+", version) for version in named)
+
+
+def test_the_floor_finds_what_is_there(tmp_path: Path) -> None:
+    """It is bare, but it answers: a floor that finds nothing would be fast."""
+    rows = [("a heron stands", 1), ("two herons fly", 2), ("nobody is here", 3)]
+    floor.build(tmp_path, rows, said=0)
+    search = floor.Search(tmp_path, None)
+    found = json.loads(search.answer(b'{"params": {"query": "herons flying"}}'))
+    assert found == [["two herons fly", 2], ["a heron stands", 1]]
