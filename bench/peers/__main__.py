@@ -95,7 +95,8 @@ def _results(plan: Plan, figures: Figures, missing: dict[str, str], load: float)
 
 
 def _commit() -> str:
-    argv = ["git", "rev-parse", "--short=12", "HEAD"]
+    """The last one that changed the product."""
+    argv = ["git", "log", "-1", "--format=%h", "--abbrev=12", "--", "kbproc"]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
