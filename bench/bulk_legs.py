@@ -34,7 +34,11 @@ _WORKERS = 2
 
 
 def call(library: Library, name: str, **params: object) -> Any:
-    """One request without a wire."""
+    """What one request gives, without a wire."""
+    return answered(library, name, **params).data
+
+
+def answered(library: Library, name: str, **params: object) -> Answer:
     methods, host = registry(), Host()
     peer = Peer(
         actor="bench",
@@ -53,7 +57,7 @@ def call(library: Library, name: str, **params: object) -> Any:
     )
     answer = run(request, name, json.dumps(params).encode())
     assert isinstance(answer, Answer)
-    return answer.data
+    return answer
 
 
 # --------------------------------------------------------------------------- ingest

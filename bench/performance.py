@@ -21,6 +21,7 @@ _CHARTS = ROOT / "docs" / "performance"
 _PEERS = ROOT / "bench" / "peers" / "results.json"
 _LEGS = ROOT / "bench" / "results.json"
 _LARGE = ROOT / "bench" / "large.json"
+_STAGES = ROOT / "bench" / "stages.json"
 _NONE = "—"
 
 
@@ -43,7 +44,12 @@ def main() -> int:
 def outputs() -> dict[Path, str]:
     """The page and every chart, with the text that each should have."""
     peers, large = _read(_PEERS), _read(_LARGE)
-    blocks = {"peers": _peers(peers), "parts": _parts(_read(_LEGS)), "growth": _growth(large)}
+    blocks = {
+        "peers": _peers(peers),
+        "parts": _parts(_read(_LEGS)),
+        "stages": _stages(_read(_STAGES)),
+        "growth": _growth(large),
+    }
     found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
     if peers:
         found[_CHARTS / "searches.svg"] = _searches(peers["peers"])
@@ -205,6 +211,23 @@ def _parts(results: Any) -> str:
     if not results:
         return "Not measured yet: `make bench`.\n"
     return f"{results['machine']}\n\n{table([Result(**leg) for leg in results['legs']])}"
+
+
+def _stages(results: Any) -> str:
+    if not results:
+        return "Not measured yet: `python -m bench.stages`.\n"
+    return "\n".join([f"{results['machine']}\n", *map(_staged, results["paths"])])
+
+
+def _staged(path: Any) -> str:
+    """Stages of many threads may add up to more than the whole."""
+    whole = path["median"]
+    rows = [
+        [stage, _seconds(each), f"{each / whole:.0%}"] for stage, each in path["stages"].items()
+    ]
+    return (
+        f"**{path['path']}**: {_seconds(whole)}\n\n{aligned([['stage', 'mean', 'share'], *rows])}"
+    )
 
 
 def _growth(results: Any) -> str:
