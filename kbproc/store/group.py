@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _MOST_WAITING = 256  # records: folded in as quickly as a few
+_MOST_ROWS = 2000
 
 
 class Unfolded:
@@ -48,7 +49,7 @@ class Unfolded:
 
     @property
     def is_full(self) -> bool:
-        return len(self.records) >= _MOST_WAITING
+        return len(self.records) >= _MOST_WAITING or len(self._rows) >= _MOST_ROWS
 
     def rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
         """Those of the chunks that wait here. Any thread may ask."""
@@ -128,9 +129,9 @@ class Group:
             self.failed = error
             raise
 
-    def end(self) -> None:
+    def end(self, *, fold: bool) -> None:
         """All of it is folded in, or nothing."""
-        if self._is_folded or self._written is None:
+        if fold or self._is_folded or self._written is None:
             self.fold()
 
     @property

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.wording import few
+from kbproc.base.wording import few, plural
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
@@ -45,6 +46,7 @@ _MARKS = "log.seen"
 _LOOK_BYTES = 64 << 20
 # Chunks that a full-text index is behind at most: whoever searches first waits for them.
 _MOST_GATHERED = 5_000
+_ROOM = 256 << 20  # bytes that are free: more than what waits to be folded in can take
 _DAMAGED = (
     "Answers come from the views, which remember more; nothing is written before kbproc doctor "
     "--repair has mended the log, or a backup has taken its place."
@@ -279,6 +281,11 @@ class Store(Front):
         if self._is_exposed:
             why = refusal(self.origin)
             told.append(f"{why.message} {why.hint}")
+        if self.broken is not None and self.unfolded.records:
+            told.append(
+                f"{plural(len(self.unfolded.records), 'write')} can't be shown yet, and nothing is "
+                "lost: the views can't follow the log. Make room or check the disk."
+            )
         if strangers := self.log.strangers:
             told.append(
                 f"The store's log folder holds what is no part of the log and is left alone: "
@@ -299,7 +306,7 @@ class Store(Front):
                 if batch.head == self.log.head:
                     return
                 self.check_writable()
-                group.end()
+                group.end(fold=not _has_room(self.folder))
                 batch.commit()
         except BaseException:
             _whatever_happens(self.catalog.rollback)
@@ -374,6 +381,14 @@ def _show(store: Store, group: Group) -> None:
     else:
         store.catalog.commit()
         store.publish()
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether what is folded in later will find room: else it is done before anything is said."""
+    try:
+        return shutil.disk_usage(folder).free > _ROOM
+    except OSError:
+        return False
 
 
 def _forget(store: Store) -> None:

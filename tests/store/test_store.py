@@ -525,10 +525,13 @@ def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
         patch.setattr(one.store.catalog, step, fail)
         one.data("doc.create", title="Kept", text="kept words")
         assert listed(one) == before, "reads go on"
+        [told] = one.ask("doc.list")["result"]["meta"]["notice"]
+        assert told.startswith("1 write can't be shown yet, and nothing is lost: ")
         error = one.error("doc.create", title="Refused", text="x")
         assert (error["type"], error["detail"]) == ("store.io", {"kept": False})
         assert listed(one) == before
     one.data("doc.create", title="Next", text="next words")
+    assert "notice" not in one.ask("doc.list")["result"]["meta"]
     assert [doc["title"] for doc in one.data("doc.list")][-2:] == ["Kept", "Next"]
     assert one.data("search", query="kept", mode="fts")["total_matches"] == 1
     one.close()
