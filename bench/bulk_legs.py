@@ -84,7 +84,9 @@ def ingest(setting: Setting) -> Iterator[Result]:
 
     def floor(number: int) -> None:
         with _bare_workers(model) as workers:
-            list(workers.map(_bare_read, found[:1] * (2 * _WORKERS)))
+            ready: set[int] = set()
+            while len(ready) < _WORKERS:  # one may have read all while another starts
+                ready |= set(workers.map(_bare_ready, found[:1] * _WORKERS))
             started = time.perf_counter()
             chunks["floor"] = _bare_ingest(workers, found, folder / f"bare-{number}")
             seconds["floor"].append(time.perf_counter() - started)
@@ -148,6 +150,11 @@ def _bare_worker(tokenizer: Path | None) -> None:
     from kbproc.sources.chunk import count_words, token_counter
 
     _count = count_words if tokenizer is None else token_counter(str(tokenizer))
+
+
+def _bare_ready(path: Path) -> int:
+    _bare_read(path)
+    return os.getpid()
 
 
 def _bare_read(path: Path) -> list[tuple[str, Any]]:
