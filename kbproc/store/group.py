@@ -10,6 +10,7 @@ reads or decides by their rows but who asks for the catalog, and then they are f
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -65,23 +66,30 @@ class Group:
 
     def __init__(
         self,
+        *,
         batch: Batch,
         catalog: Catalog,
         blobs: Blobs,
         shown: Published,
         unfolded: Unfolded,
         fold_earlier: Callable[[], None],
+        using: threading.RLock,
     ) -> None:
+        """`using`: held by whoever uses the catalog's writer; by the group from its first fold on,
+        until it is left.
+        """
         self.batch = batch
         self.head = shown.head
         self.failed: BaseException | None = None
         self.unfolded: list[Record] = []
+        self.is_folded = False
         self._catalog = catalog
         self._blobs = blobs
         self._roster: Roster | None = shown.roster
         self._earlier = unfolded
         self._fold_earlier = fold_earlier
-        self._is_folded = False
+        self._using = using
+        self._uses = False
         self._written: list[DocWritten] | None = []
 
     def append(self, draft: Draft, events: Sequence[Event]) -> Record:
@@ -118,10 +126,13 @@ class Group:
         """Whatever fails here is everybody's: see take_turn."""
         records, self.unfolded = self.unfolded, []
         try:
+            if not self._uses:
+                self._using.acquire()
+                self._uses = True
             self._fold_earlier()
             if not records:
                 return
-            self._is_folded = True
+            self.is_folded = True
             self._catalog.apply(records)
             if self._catalog.roster_changed:
                 self._roster = None
@@ -131,8 +142,21 @@ class Group:
 
     def end(self, *, fold: bool) -> None:
         """All of it is folded in, or nothing."""
-        if fold or self._is_folded or self._written is None:
+        if fold or self.is_folded or self._written is None:
             self.fold()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *wrong: object) -> None:
+        """What it has folded in and not shown is forgotten; others may use the catalog's writer."""
+        try:
+            if wrong[0] is not None and self.is_folded:
+                self._catalog.rollback()
+        finally:
+            if self._uses:
+                self._uses = False
+                self._using.release()
 
     @property
     def queries(self) -> Queries:
@@ -144,7 +168,7 @@ class Group:
     def roster(self) -> Roster:
         """Agents, knowledge bases and entries: no record that waits to be folded names any."""
         if self._roster is None:
-            self._roster = self._catalog.queries.roster()
+            self._roster = self._catalog.queries.roster()  # after a fold
         return self._roster
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
@@ -153,7 +177,8 @@ class Group:
         waiting = (*self._earlier.records, *self.unfolded)
         if any((one.actor, one.method, one.token) == key for one in waiting):
             self.fold()
-        return self._catalog.queries.token(*key)
+        with self._using:
+            return self._catalog.queries.token(*key)
 
     def rows(self) -> tuple[list[int], list[IndexRow]] | None:
         """The documents that were replaced, and the chunks of all that were written.

@@ -24,7 +24,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
 from kbproc.log.file import FileLog
-from kbproc.log.interface import Log
+from kbproc.log.interface import Batch, Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
@@ -90,6 +90,7 @@ class Store(Front):
         self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
         self.unfolded = Unfolded()
+        self._folding = threading.RLock()  # who uses the catalog's writer; the lane goes first
         self._folded: Published
 
     # ------------------------------------------------------------------ opening
@@ -161,10 +162,12 @@ class Store(Front):
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """Meanwhile nobody else changes what readers see, and the catalog holds all of it."""
-        with self.turns.lane:
+        while True:
             self.folded()
             with self._moving:
-                yield
+                if not self.unfolded.records or self.broken is not None:
+                    yield
+                    return
 
     def swap_vectors(self, vectors: Vectors) -> None:
         """In the lane. A vector that is packed meanwhile is looked for once more."""
@@ -192,28 +195,31 @@ class Store(Front):
         self.show(shown)
 
     def folded(self) -> Published:
-        """What readers see, and the catalog holds. Where it can take no more, they see no more."""
+        """What readers see, and the catalog holds. Where it can take no more, they see no more.
+
+        Nobody waits for the disk here: whoever syncs has left nothing to be folded in.
+        """
         if self.unfolded.records:
-            with contextlib.suppress(KbprocError), self.turns.lane:
+            with contextlib.suppress(KbprocError):
                 self._fold()
         return self._folded
 
     def _fold(self) -> None:
-        """In the lane: the catalog takes in what waits. Raises store.io."""
-        if not self.unfolded.records:
-            return
-        try:
-            self.catalog.apply(self.unfolded.records)
-            with self._moving:
+        """The catalog takes in what waits. Raises store.io."""
+        with self._folding, self._moving:
+            if not self.unfolded.records:
+                return
+            try:
+                self.catalog.apply(self.unfolded.records)
                 self.catalog.commit()
+                self.unfolded.clear()
                 self.publish()
-            self.unfolded.clear()
-        except Exception as error:
-            _logger.exception("the catalog could not follow the log")
-            _whatever_happens(self.catalog.rollback)
-            self.broken = self.broken or _lagging(error)
-            self.publish()
-            raise self.broken from error
+            except Exception as error:
+                _logger.exception("the catalog could not follow the log")
+                _whatever_happens(self.catalog.rollback)
+                self.broken = self.broken or _lagging(error)
+                self.publish()
+                raise self.broken from error
 
     def indexed(self) -> Published:
         """What readers see once the full-text index has taken in all of it.
@@ -297,31 +303,25 @@ class Store(Front):
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         self.mend()
-        try:
-            with self.log.batch() as batch:
-                shown, waiting = self.published, self.unfolded
-                group = Group(batch, self.catalog, self.blobs, shown, waiting, self._fold)
-                for ticket in tickets:
-                    take_turn(ticket, Lane(self.host, group, self.check_writable))
-                if batch.head == self.log.head:
-                    return
-                self.check_writable()
-                group.end(fold=not _has_room(self.folder))
-                batch.commit()
-        except BaseException:
-            _whatever_happens(self.catalog.rollback)
-            raise
-        try:
-            with self._moving:
-                _tell(self, group)
-                _show(self, group)
-            _show_vectors(self)
-            if waiting.is_full:
-                self._fold()
-        except Exception as error:
-            _logger.exception("the views could not follow the log")
-            self.broken = _lagging(error)
-            raise _kept(error) from error
+        with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
+            for ticket in tickets:
+                take_turn(ticket, Lane(self.host, group, self.check_writable))
+            if batch.head == self.log.head:
+                return
+            self.check_writable()
+            group.end(fold=not _has_room(self.folder))
+            batch.commit()
+            try:
+                with self._moving:
+                    _tell(self, group)
+                    _show(self, group)
+                _show_vectors(self)
+                if self.unfolded.is_full:
+                    self._fold()
+            except Exception as error:
+                _logger.exception("the views could not follow the log")
+                self.broken = _lagging(error)
+                raise _kept(error) from error
         self.changed()
 
     def mend(self) -> None:
@@ -331,7 +331,7 @@ class Store(Front):
         """
         if self.broken is None:
             return
-        with self._moving:
+        with self._folding, self._moving:
             _forget(self)
             try:
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
@@ -358,6 +358,20 @@ class Store(Front):
         for part in (self.blobs, self.fulltext, self.catalog, self.log):
             _whatever_happens(part.close)
         self._place.leave()
+
+
+def _group(
+    store: Store, batch: Batch, fold_earlier: Callable[[], None], using: threading.RLock
+) -> Group:
+    return Group(
+        batch=batch,
+        catalog=store.catalog,
+        blobs=store.blobs,
+        shown=store.published,
+        unfolded=store.unfolded,
+        fold_earlier=fold_earlier,
+        using=using,
+    )
 
 
 def _tell(store: Store, group: Group) -> None:

@@ -25,6 +25,7 @@ from tests.kit.processes import (
     slow_embeddings,
     titles,
 )
+from tests.kit.talk import Message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 
@@ -200,16 +201,23 @@ def test_a_write_cut_off(crowd: Crowd, point: str, token: bool) -> None:
     """Whether its record was on the disk or not, it is done once when it is sent again."""
     owner = crowd.join(kill_at=f"{point}:4")
     guest, other = crowd.join(), crowd.join()
-    for n in range(5):
+
+    def write(n: int) -> Message:
         more = {"client_token": f"{n}"} if token else {}
-        answer = guest.answer(guest.create(f"{n}", **more))
+        if not point.startswith("catalog."):
+            return guest.answer(guest.create(f"{n}", **more))
+        # A document waits to be folded in, an entry does not.
+        entry = {"title": f"{n}", "body": f"words of {n}", **more}
+        return guest.answer(guest.start("knowledge.store", **entry))
+
+    for n in range(5):
+        answer = write(n)
         assert answer["result"]["data"]["title"] == f"{n}"
     assert owner.gone() == -signal.SIGKILL
     assert titles(other) == {f"{n}": 1 for n in range(5)}
     check_answers(guest)
     if token:
-        again = guest.answer(guest.create("2", client_token="2"))["result"]
-        assert again["meta"]["duplicate"] is True
+        assert write(2)["result"]["meta"]["duplicate"] is True
     note(
         "takeover",
         "kill -9 between a write's record and its answer",

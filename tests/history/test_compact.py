@@ -30,7 +30,9 @@ def lived(session: Session) -> tuple[int, int]:
     back = session.data("doc.create", title="Back", text="third marimba")
     session.embedded()
     session.data("doc.update", id=changed["id"], text="first quarantine", client_token="changed")
+    session.embedded()
     session.data("doc.update", id=changed["id"], title="Renamed")
+    session.embedded()
     session.data("doc.update", id=changed["id"], text="first marimba")
     for one in (deleted, back):
         confirmed(session, "doc.delete", ids=[one["id"]])
