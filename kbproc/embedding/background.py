@@ -188,7 +188,11 @@ class Embedding(StoredModel, Statuses):
             if self._store.vectors is not None:
                 self._store.vectors.embedded(keys)
         except KbprocError as error:
-            self._give_up(ids, error)
+            if len(ids) == 1 or error.type == "model.unavailable":
+                self._give_up(ids, error)
+            else:  # one of them is refused, and the others are not to share its fate
+                for id in ids:
+                    self._embed_batch([id])
         except Exception:
             if not self._closing:
                 _logger.exception("embedding failed")

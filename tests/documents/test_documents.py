@@ -631,8 +631,8 @@ def test_a_failure_is_told_first(session: Session, monkeypatch: pytest.MonkeyPat
         return real(self, text)
 
     monkeypatch.setattr(HashEmbedder, "embed", embed)
-    create(session, "A", "poison")
-    create(session, "B", "beta")
+    texts = [{"title": "A", "text": "poison"}, {"title": "B", "text": "beta"}]
+    session.data("doc.create", documents=texts)  # both wait for their vectors at once
     error = session.error("doc.wait")
     assert (error["type"], error["detail"]["failed"]) == ("operation.failed", [1])
     assert session.data("doc.wait", ids=[2]) == {"ready": 1}
