@@ -94,7 +94,7 @@ def ping(setting: Setting) -> Iterator[Result]:
 
 
 def search(setting: Setting) -> Iterator[Result]:
-    """Against the bare sum of the parts: echo, tantivy, FAISS, query embedding, DuckDB."""
+    """Against the bare sum of the parts: echo, tantivy, FAISS, query embedding, rows in memory."""
     for chunks in setting.sizes:
         yield _search(setting, chunks, "fts", "none")
         yield _search(setting, chunks, "hybrid", "hash")

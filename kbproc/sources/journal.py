@@ -30,6 +30,7 @@ class Journal:
         self._path = path
         self._fd = -1
         self._end = 0
+        self._used = 0  # beyond `_end` lies what could not be made durable
 
     def read(self) -> list[bytes]:
         """What a process that has died left in it. Raises OSError."""
@@ -62,6 +63,7 @@ class Journal:
         frames = b"".join(
             _HEAD.pack(len(source), hashlib.sha256(source).digest()) + source for source in sources
         )
+        self._used = max(self._used, self._end + len(frames))
         write_all_at(self._fd, frames, self._end)
         sync_data(self._fd)
         self._end += len(frames)
@@ -76,14 +78,14 @@ class Journal:
             os.close(fd)
             self._path.unlink(missing_ok=True)
             raise
-        self._fd, self._end = fd, 0
+        self._fd = fd
 
     def clear(self) -> None:
         """Nothing is left of what was in it. Raises OSError."""
-        if self._end:
-            write_all_at(self._fd, bytes(self._end), 0)
+        if self._used:
+            write_all_at(self._fd, bytes(self._used), 0)
             sync_data(self._fd)
-            self._end = 0
+            self._end = self._used = 0
 
     def remove(self) -> None:
         """Raises OSError."""

@@ -162,12 +162,15 @@ class Store(Front):
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """Meanwhile nobody else changes what readers see, and the catalog holds all of it."""
-        while True:
+        while self.broken is None:
             self.folded()
             with self._moving:
-                if not self.unfolded.records or self.broken is not None:
+                if not self.unfolded.records:
                     yield
                     return
+        # What can't be folded in now is tried again by whoever reads: so that lock comes first.
+        with self._folding, self._moving:
+            yield
 
     def swap_vectors(self, vectors: Vectors) -> None:
         """In the lane. A vector that is packed meanwhile is looked for once more."""

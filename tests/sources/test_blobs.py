@@ -302,6 +302,20 @@ def test_nothing_is_left_of_what_is_erased(blobs: Blobs, journal: Path) -> None:
     assert not blobs.path(sha256).exists()
 
 
+def test_nothing_is_left_of_what_the_journal_could_not_take(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(fd: int) -> None:
+        raise OSError(errno.EIO, "bad")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", refused)
+        sha256 = stored(blobs, b"a secret")
+    assert b"a secret" in journal.read_bytes()
+    assert blobs.erase(sha256) == 8
+    assert b"a secret" not in journal.read_bytes()
+
+
 def test_the_end_leaves_files_only(blobs: Blobs, journal: Path) -> None:
     stored(blobs, b"hello")
     blobs.sync()

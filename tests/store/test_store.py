@@ -25,8 +25,8 @@ from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import PATIENCE
-from tests.kit.talk import REPO, Session
+from tests.kit.patience import PATIENCE, until
+from tests.kit.talk import REPO, Session, as_bytes, request
 
 # --------------------------------------------------------------------------- opening
 
@@ -537,6 +537,39 @@ def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
     one.close()
     two = open_session()
     assert [doc["title"] for doc in two.data("doc.list")][-2:] == ["Kept", "Next"]
+
+
+def test_a_pinned_read_and_a_write_do_not_wait_for_one_another(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both try to fold in what the catalog could not take."""
+    store, mend, mending = session.store, session.store.mend, list[threading.Thread]()
+
+    def noted() -> None:
+        mending.append(threading.current_thread())
+        mend()
+
+    def waits() -> bool:
+        return bool(mending) and where(mending[0]) == mend.__name__
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.catalog, "apply", fail)
+        session.data("doc.create", title="Kept", text="kept words")
+        session.data("doc.list")
+        patch.setattr(store, "mend", noted)
+        with store.reading() as snapshot, store.still():
+            session.send(as_bytes(request(1, "kb.create", slug="other")))
+            until(waits, "a write that waits for the read")
+            snapshot.pin()
+        session.receive()
+    session.data("doc.create", title="Next", text="next words")
+    assert [doc["title"] for doc in session.data("doc.list")] == ["Kept", "Next"]
+
+
+def where(thread: threading.Thread) -> str:
+    """The function that it is in."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "" if frame is None else frame.f_code.co_name
 
 
 def test_an_index_that_can_not_be_committed(
