@@ -28,7 +28,7 @@ from kbproc.models.interface import Embedder, ModelSpec
 from kbproc.search.fusion import Fused, blend, ordered, rrf
 from kbproc.sources.chunk import chunk, embed_text
 from kbproc.sources.parse.formats import parse
-from kbproc.text.analysis import parse_query
+from kbproc.text.query import parse_query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.index import FullText
 from kbproc.views.fulltext.search import FullTextSnapshot

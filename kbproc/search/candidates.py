@@ -18,7 +18,7 @@ from msgspec import Struct
 from kbproc.search.confidence import LEAST_SCORE
 from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
 from kbproc.store.snapshot import Snapshot
-from kbproc.text.analysis import Query
+from kbproc.text.query import Query
 from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
 from kbproc.views.catalog.reader import EVERYTHING, NOTES
 from kbproc.views.restriction import Restriction

@@ -1,14 +1,13 @@
-"""What a search says beside its hits: why there is none, what a low score means, and how
-the query was read.
+"""What a search says beside its hits: why there is none, what a low score means, and what
+was left out.
 
-Owns: the sentences for `meta.hint`, and phrases that are nowhere.
-Refuses to know: how candidates are found and scored.
+Owns: the sentences for `meta.hint`.
+Refuses to know: how candidates are found and scored, and how the query was read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,29 +16,15 @@ from kbproc.base.wording import plural
 from kbproc.search import fusion
 from kbproc.search.candidates import Pool, everything
 from kbproc.search.params import Search
+from kbproc.search.reading import quoted
 from kbproc.store.snapshot import Snapshot
-from kbproc.text.analysis import Query
+from kbproc.text.query import Query
 from kbproc.views.catalog.filters import DocumentFilter
 
 if TYPE_CHECKING:
     from kbproc.search.hits import Results
 
 _INCLUDE = "include_superseded and include_expired show them."
-
-
-def loosen(snapshot: Snapshot, query: Query) -> tuple[Query, list[str]]:
-    """The query without phrases that no chunk holds: their words count; and what to say of it."""
-    if not query.phrases:
-        return query, []
-    seen = everything(snapshot)
-    kept = tuple(p for p in query.phrases if snapshot.fulltext.holds(Query(p, (p,)), seen))
-    lost = [_quoted(phrase) for phrase in query.phrases if phrase not in kept]
-    said = [f"No chunk holds the phrase {', nor '.join(lost)}: its words count."] if lost else []
-    return replace(query, phrases=kept), said
-
-
-def _quoted(words: tuple[str, ...]) -> str:
-    return f"“{' '.join(words)}”"
 
 
 class Asked(Struct, frozen=True):
@@ -61,7 +46,7 @@ class Asked(Struct, frozen=True):
             if unknown := self._unknown():
                 yield f"No chunk holds {unknown}."
         if self.query.excluded:
-            yield f"Chunks with {', '.join(map(_quoted, self.query.excluded))} are left out."
+            yield f"Chunks with {', '.join(map(quoted, self.query.excluded))} are left out."
 
     def why_nothing(self, pool: Pool) -> str:
         """One sentence that says what to change."""
@@ -101,7 +86,17 @@ class Asked(Struct, frozen=True):
             return f"The filters removed {_all(matches, 'match', 'matches')}; leave some out."
         if unknown := self._unknown():
             return f"No chunk holds {unknown}; try other words."
-        return "No chunk matches; try fewer phrases and excluded words."
+        return self._why_none_is_left()
+
+    def _why_none_is_left(self) -> str:
+        """Every word is known: a phrase binds, or a dash leaves out all that matches."""
+        phrases = " and ".join(map(quoted, self.query.phrases))
+        without = " or ".join(map(quoted, self.query.excluded))
+        if phrases and without:
+            return f"No chunk holds the phrase {phrases} without {without}, which is left out."
+        if without:
+            return f"All that matches holds {without}, which the query leaves out."
+        return f"No chunk holds the phrase {phrases}."
 
     def _unknown(self) -> str:
         """The query's words that stand in no chunk that may be seen."""

@@ -17,12 +17,13 @@ from kbproc.documents import lookup, selection
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.search.confidence import LEAST_SCORE, confidence
-from kbproc.search.hints import Asked, loosen
+from kbproc.search.hints import Asked
 from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.params import Search
+from kbproc.search.reading import read
 from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
-from kbproc.text.analysis import parse_query
+from kbproc.text.query import parse_query
 from kbproc.text.snippet import Centre, snippet
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.rows import IndexRow
@@ -103,8 +104,10 @@ class _Searching:
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.kbs, self.params.kb)
         mode = self._mode_and_vector()
-        self.query, loosened = loosen(self.snapshot, self.query)
-        pool, ranked = self._enough(mode, restriction_of(self.snapshot, self.filter))
+        restriction = restriction_of(self.snapshot, self.filter)
+        self.query, said = read(self.snapshot, self.query, restriction)
+        self.notice += said
+        pool, ranked = self._enough(mode, restriction)
         page, rows = self._page(ranked)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
@@ -122,7 +125,7 @@ class _Searching:
         return Answer(
             results=results,
             has_more=len(ranked) > self.wanted,
-            hint=" ".join([*loosened, *([hint] if hint else [])]) or None,
+            hint=hint,
             notice=self.notice,
             freshness=self.state.freshness(self.snapshot),
         )

@@ -2,7 +2,7 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · passage · snippet
+Offers: analysis · passage · query · snippet
 May import: nothing
 Light: yes
 """

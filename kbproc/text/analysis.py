@@ -1,8 +1,8 @@
-"""Text analysis: how a text becomes searchable words, and how a query is read.
+"""Text analysis: how a text becomes searchable words.
 
-Owns: folding, word borders, identifiers, CJK bigrams, stop words, stems, and the
-query's small syntax. Texts and queries go through the same `analyse`, so they
-meet. Refuses to know: indexes, fields, scores.
+Owns: folding, word borders, identifiers, CJK bigrams, stop words, stems. Texts and
+queries go through the same `analyse`, so they meet.
+Refuses to know: indexes, fields, scores, and what a query asks for.
 
 `analyse` returns words parted by single spaces rather than a list: for ASCII that
 is one C call a text, and the index needs nothing but a whitespace tokenizer.
@@ -15,7 +15,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 # A stored index made by another version of the analysis has to be rebuilt.
 ANALYSIS_VERSION = 1
@@ -30,9 +29,6 @@ shall she should so some such than that the their them then there these they thi
 very was we were what when where which who whom whose why will with would you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-
-# Of "it's", "we'll" and "don't" a query keeps "it", "we" and nothing.
-_CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
 
 # Letters that NFKD does not take apart.
 _PLAIN = {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
@@ -150,55 +146,3 @@ def _stemmer() -> Callable[[str], list[str]]:
 
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
     return builder.filter(tantivy.Filter.stemmer("english")).build().analyze
-
-
-@dataclass(frozen=True)
-class Query:
-    """What a query asks for, in folded words.
-
-    `terms`: any of them may match, and each scores as often as it is said; those of
-    the phrases are among them. `phrases`: every one must match, word by word.
-    `excluded`: none may match. `reason`: why nothing can match, else None.
-    """
-
-    terms: tuple[str, ...]
-    phrases: tuple[tuple[str, ...], ...] = ()
-    excluded: tuple[tuple[str, ...], ...] = ()
-    reason: str | None = None
-
-
-_QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
-_CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
-
-_OPTION = re.compile(r"[A-Za-z0-9]{1,2}")
-
-
-def parse_query(text: str) -> Query:
-    """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`; every string is a query.
-
-    An unbalanced quote counts as a space; `--flag` and a short option such as `-x` or
-    `-rf` are plain words. Stop words are left out unless nothing else remains.
-    """
-    said: list[str] = []
-    sought: list[str] = []
-    phrases: list[tuple[str, ...]] = []
-    excluded: list[tuple[str, ...]] = []
-    for minus, phrase, plain in _CLAUSE.findall(text.translate(_QUOTES)):
-        found = tuple(words(phrase or plain))
-        if minus and found and not _OPTION.fullmatch(plain):
-            excluded.append(found)
-            continue
-        said += found
-        sought += words(_CONTRACTION.sub(" ", phrase or plain))
-        if phrase and found:
-            phrases.append(found)
-    terms = [word for word in sought if word not in STOP_WORDS] or said
-    return Query(tuple(terms), tuple(phrases), tuple(excluded), _reason(terms, excluded))
-
-
-def _reason(terms: list[str], excluded: list[tuple[str, ...]]) -> str | None:
-    if terms:
-        return None
-    if excluded:
-        return "The query only says what to leave out; add a word to look for."
-    return "The query has no letter or digit to look for."

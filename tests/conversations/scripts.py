@@ -22,6 +22,7 @@ from kbproc.calls.registry import Registry
 from kbproc.log.lease import identity
 from tests.kit import toys
 from tests.kit.talk import Message, Session, Step, cancel, request
+from tests.kit.typed import COMMANDS, QUOTED
 
 # Transcripts name their folder, so it has to be the same everywhere.
 BASE = Path("/tmp/kbproc-golden")
@@ -697,6 +698,21 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(17, "search", query="install git", min_similarity=0.5),
             ask(18, "search", query="the", mode="fts"),
             ask(19, "search", query="zebra", limit=1),
+        ]
+    ),
+    "typed": Conversation(
+        [
+            *(
+                ask(number, "doc.create", title="Of it", text=text)
+                for number, text in enumerate([*COMMANDS.values(), *QUOTED.values()])
+            ),
+            ask(20, "doc.wait"),
+            *(
+                ask(30 + number, "search", query=query, limit=1)
+                for number, query in enumerate([*COMMANDS, *QUOTED])
+            ),
+            ask(50, "search", query="archive -folder", mode="fts"),
+            ask(51, "search", query='"each file" "a port"', mode="fts", limit=2),
         ]
     ),
     "no_hits": Conversation(

@@ -22,7 +22,7 @@ from kbproc.log.record import Record
 from kbproc.store import lane
 from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane
-from kbproc.text.analysis import parse_query
+from kbproc.text.query import parse_query
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
 from tests.kit.faults import full_at, killed_at

@@ -504,7 +504,7 @@ def test_a_phrase_that_is_nowhere_counts_as_words(library: Session) -> None:
     for mode in ("hybrid", "fts", "vector"):
         loose = search(library, '"git latest install"', mode=mode)
         assert "Git Guide" in [hit["source"]["title"] for hit in loose["data"]["results"]]
-        assert "No chunk holds the phrase “git latest install”" in loose["meta"]["hint"]
+        assert "holds the phrase “git latest install”" in loose["meta"]["notice"][0]
     both = search(library, '"fetch the archive" "no such thing"', mode="fts")
     assert [hit["source"]["title"] for hit in both["data"]["results"]] == ["Git Guide"]
 

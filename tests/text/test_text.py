@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.text.analysis import STOP_WORDS, analyse, parse_query, stems, words
+from kbproc.text.analysis import STOP_WORDS, analyse, stems, words
+from kbproc.text.query import parse_query
 from kbproc.text.snippet import ELLIPSIS, Centre, snippet
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
@@ -104,6 +105,10 @@ def test_stems_answer_word_for_word() -> None:
         ("well-known", ["well", "known"], [], []),
         ('"unbalanced -xyz', ["unbalanced"], [], [("xyz",)]),
         ("tar -x -rf", ["tar", "x", "rf"], [], []),
+        ("tar -xzf archive.tar.gz", ["tar", "xzf", "archive", "tar", "gz"], [], []),
+        ("find . -name it", ["find", "name"], [], []),
+        ("node.js -express", ["node", "js"], [], [("express",)]),
+        ("python -python2", ["python", "python2"], [], []),
         ('tar -"x"', ["tar"], [], [("x",)]),
         ("a AND (b OR c) NOT d", ["b", "c", "d"], [], []),
         ('"" -"" - + git', ["git"], [], []),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.record import START, Position
-from kbproc.text.analysis import parse_query
+from kbproc.text.query import parse_query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext import search
 from kbproc.views.fulltext.index import FullText

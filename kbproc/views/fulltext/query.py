@@ -15,7 +15,8 @@ from typing import NamedTuple
 import tantivy
 from tantivy import Occur
 
-from kbproc.text.analysis import Query, stems
+from kbproc.text.analysis import stems
+from kbproc.text.query import Query
 from kbproc.views.restriction import Restriction
 
 FIELDS = {"stem": 1.0, "word": 0.25}

@@ -21,7 +21,7 @@ from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import packed_decoder
-from kbproc.text.analysis import Query
+from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.query import Clauses, Term, terms
 from kbproc.views.restriction import Restriction
