@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
+from kbproc.models.fluency import Fluency
 from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
 from kbproc.sources.chunk import embed_text
 from kbproc.store.state import IndexStatus, ModelState
@@ -110,6 +111,10 @@ class StoredModel:
             return self.load().embed(text), None
         except KbprocError as error:
             return None, error.message
+
+    def fluency(self, text: str) -> Fluency:
+        """Of a text that has a vector."""
+        return self.load().fluency(text)
 
     def load(self) -> Embedder:
         """The embedder, loaded once; raises model.unavailable."""

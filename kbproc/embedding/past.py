@@ -26,6 +26,7 @@ class PastModel(Statuses):
         self._seq = seq
         self.pack = live.pack
         self.query_vector = live.query_vector
+        self.fluency = live.fluency
         self.searching = live.searching
 
     def waits(self, document_id: int) -> bool:

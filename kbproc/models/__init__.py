@@ -2,7 +2,7 @@
 
 Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: catalogue · graph · interface · pack
+Offers: catalogue · fluency · graph · interface · pack
 May import: base
 Light: no
 """

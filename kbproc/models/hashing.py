@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
 
 HASH_DIM = 64
@@ -56,6 +57,9 @@ class HashEmbedder:
 
     def count_tokens(self, text: str) -> int:
         return len(_WORD.findall(text))
+
+    def fluency(self, text: str) -> Fluency:
+        return FLUENT
 
     def close(self) -> None:
         """Nothing is held."""

@@ -16,6 +16,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ class OpenAiEmbedder:
     def count_tokens(self, text: str) -> int:
         """An upper estimate, the tokenizer being unknown: three bytes a token."""
         return -(-len(text.encode("utf-8", "replace")) // 3)
+
+    def fluency(self, text: str) -> Fluency:
+        return FLUENT
 
     def close(self) -> None:
         if self._client is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import msgspec
 
 from kbproc.base.sandbox import stay_alone
+from kbproc.models.fluency import Fluency
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,10 @@ class Embedder(Protocol):
 
     def count_tokens(self, text: str) -> int:
         """Tokens of the whole text; an upper estimate where the tokenizer is unknown."""
+        ...
+
+    def fluency(self, text: str) -> Fluency:
+        """How well it knows the text; FLUENT where its tokenizer is unknown."""
         ...
 
     def close(self) -> None: ...

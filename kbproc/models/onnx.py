@@ -17,6 +17,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.models.fluency import LOOKED_AT, Fluency, fluency
 from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ class OnnxEmbedder:
         repeated: int = self._special * (len(lengths) - 1)
         return sum(lengths) - repeated
 
+    def fluency(self, text: str) -> Fluency:
+        text = text[:LOOKED_AT]
+        return tokenized(self._tokenizer, text.lower() if self._lowercase else text)
+
     def close(self) -> None:
         self._session = None
 
@@ -116,6 +121,21 @@ class OnnxEmbedder:
         # A lone surrogate has no UTF-8 and the tokenizer refuses it.
         text = text.encode("utf-8", "replace").decode()
         return self._tokenizer.encode(text.lower() if self._lowercase else text)
+
+
+def tokenized(tokenizer: Any, text: str) -> Fluency:
+    """`tokenizer`: of the library tokenizers."""
+    text = text.encode("utf-8", "replace").decode()
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    unknown = _unknown(tokenizer)
+    return fluency(text, encoding.offsets, [id == unknown for id in encoding.ids])
+
+
+def _unknown(tokenizer: Any) -> int | None:
+    """The token that stands for whatever the tokenizer lacks."""
+    names = (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>")
+    found = (tokenizer.token_to_id(name) for name in names if name)
+    return next((id for id in found if id is not None), None)
 
 
 def _session(folder: Path) -> Any:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
+from kbproc.models.fluency import FLUENT, LOOKED_AT, Fluency
 from kbproc.models.interface import fingerprint
+from kbproc.models.onnx import tokenized
 from kbproc.models.weights import weights_sha256
 
 # What the readers of a model's files raise where those are not what they should be.
@@ -60,6 +62,11 @@ class SentenceTransformersEmbedder:
         text = text.encode("utf-8", "replace").decode()
         with self._one_at_a_time:
             return len(self._model.tokenizer(text, truncation=False, verbose=False)["input_ids"])
+
+    def fluency(self, text: str) -> Fluency:
+        fast = getattr(self._model.tokenizer, "backend_tokenizer", None)
+        with self._one_at_a_time:
+            return FLUENT if fast is None else tokenized(fast, text[:LOOKED_AT])
 
     def close(self) -> None:
         self._model = None

@@ -3,6 +3,6 @@
 Refuses to know: the wire, and how each channel ranks inside.
 
 Offers: hits · layout · params · search
-May import: base · text · views · store · documents
+May import: base · text · models · views · store · documents
 Light: yes
 """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kbproc.search.confidence import LEAST_SCORE
-from kbproc.search.fusion import FULLTEXT_WEIGHT, VECTOR_WEIGHT
+from kbproc.search.fusion import Weights
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.query import Query
 from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
@@ -98,12 +98,14 @@ class Mixed:
         vectors: VectorSnapshot,
         query: Query,
         vector: NDArray[np.float32],
+        weights: Weights,
         restriction: Restriction,
     ) -> None:
         self._fulltext = fulltext
         self._vectors = vectors
         self._query = query
         self._vector = vector
+        self._weights = weights
         self._restriction = restriction
 
     def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
@@ -115,7 +117,7 @@ class Mixed:
         """
         words, matches = self._by_word(size) if mode == "hybrid" else ({}, 0)
         near = self._near(size, ef_search)
-        least = LEAST_SCORE / (VECTOR_WEIGHT if mode == "hybrid" else 1)
+        least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
         word_ranks = {id: rank for rank, id in enumerate(words, 1)}
         near_ranks = {id: rank for rank, id in enumerate(near, 1)}
@@ -127,7 +129,15 @@ class Mixed:
             # A chunk outside the word channel's best has at most the last one's BM25.
             most = min(words.values()) if len(words) == size else 0.0
             if wanted is not None and bound:
-                kept = _in_reach(kept, words, cosines, most=most, bound=bound, wanted=wanted)
+                kept = _in_reach(
+                    kept,
+                    words,
+                    cosines,
+                    most=most,
+                    bound=bound,
+                    wanted=wanted,
+                    weights=self._weights,
+                )
             if len(words) == size:
                 scores = words | self._missing_words([id for id in kept if id not in words])
         candidates = [
@@ -190,6 +200,7 @@ def _in_reach(
     most: float,
     bound: float,
     wanted: int,
+    weights: Weights,
 ) -> list[int]:
     """The ids that may be among the `wanted` best once every BM25 is known.
 
@@ -197,13 +208,13 @@ def _in_reach(
     so it is asked for these ids only.
     """
     least = {
-        id: VECTOR_WEIGHT * max(0.0, cosines.get(id, 0.0))
-        + FULLTEXT_WEIGHT * words.get(id, 0.0) / bound
+        id: weights.vector * max(0.0, cosines.get(id, 0.0))
+        + weights.fts * words.get(id, 0.0) / bound
         for id in ids
     }
     best = heapq.nlargest(wanted, least.values())
     last = best[-1] - _ROUNDING if len(best) == wanted else 0.0
-    room = FULLTEXT_WEIGHT * most / bound
+    room = weights.fts * most / bound
     return [id for id, low in least.items() if low + (0.0 if id in words else room) >= last]
 
 

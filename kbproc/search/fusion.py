@@ -22,6 +22,26 @@ RRF_K = 60
 PLACES = 6
 
 
+class Weights(NamedTuple):
+    """What each channel weighs in a blend; they add up to 1.
+
+    The less the model knows of a query's language, the less its vector weighs, and the more
+    the words do.
+    """
+
+    fts: float = FULLTEXT_WEIGHT
+    vector: float = VECTOR_WEIGHT
+
+    @classmethod
+    def of(cls, known: float) -> Weights:
+        """`known`: how much a vector of the query tells, from 0 to 1."""
+        vector = round(VECTOR_WEIGHT * known, PLACES)
+        return cls(round(1 - vector, PLACES), vector)
+
+
+_EVEN = Weights()
+
+
 class Fused(NamedTuple):
     """A score, and what each channel gave to it: None where it took no part."""
 
@@ -30,12 +50,18 @@ class Fused(NamedTuple):
     vector: float | None
 
 
-def blend(cosine: float | None, bm25: float | None, bound: float, mode: Mode = "hybrid") -> Fused:
+def blend(
+    cosine: float | None,
+    bm25: float | None,
+    bound: float,
+    mode: Mode = "hybrid",
+    weights: Weights = _EVEN,
+) -> Fused:
     """0.4·max(0, cosine) + 0.6·BM25/U, in [0, 1]; a single channel weighs 1.
 
     `cosine` None: the vector is pending, counted 0. `bm25` None: the words do not
-    match, 0. `bound` is U, which no text's BM25 exceeds for this query: both terms are
-    absolute, so scores of different queries compare.
+    match, 0. `weights`: others than 0.4 and 0.6. `bound` is U, which no text's BM25
+    exceeds for this query: both terms are absolute, so scores of different queries compare.
     """
     share = min(1.0, (bm25 or 0.0) / bound) if bound > 0 else 0.0  # 32-bit sums may graze U
     if mode == "fts":
@@ -45,10 +71,10 @@ def blend(cosine: float | None, bm25: float | None, bound: float, mode: Mode = "
     if mode == "vector":
         vector = None if likeness is None else round(likeness, PLACES)
         return Fused(vector or 0.0, None, vector)
-    fts = round(FULLTEXT_WEIGHT * share, PLACES)
+    fts = round(weights.fts * share, PLACES)
     if likeness is None:
         return Fused(fts, fts, None)
-    vector = round(VECTOR_WEIGHT * likeness, PLACES)
+    vector = round(weights.vector * likeness, PLACES)
     return Fused(round(fts + vector, PLACES), fts, vector)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import Percent, Share
+from kbproc.models.fluency import Fluency
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence
@@ -151,7 +152,14 @@ def _range(one: str, many: str, first: int, last: int | None) -> str:
 
 
 def explanation(
-    candidate: Candidate, terms: Sequence[Any], *, bound: float, fusion_name: str, sees_all: bool
+    candidate: Candidate,
+    terms: Sequence[Any],
+    *,
+    bound: float,
+    weights: fusion.Weights,
+    fluency: Fluency,
+    fusion_name: str,
+    sees_all: bool,
 ) -> dict[str, Any]:
     """How the score came about.
 
@@ -162,8 +170,8 @@ def explanation(
         if fusion_name == "rrf"
         else {
             "fusion": "blend",
-            "fts_weight": fusion.FULLTEXT_WEIGHT,
-            "vector_weight": fusion.VECTOR_WEIGHT,
+            "fts_weight": weights.fts,
+            "vector_weight": weights.vector,
         }
     )
     words = [
@@ -176,6 +184,10 @@ def explanation(
             **({"bound": bound} if sees_all else {}),
             "terms": words,
         },
-        "vector": {"rank": candidate.vector_rank, "cosine": candidate.cosine},
+        "vector": {
+            "rank": candidate.vector_rank,
+            "cosine": candidate.cosine,
+            "fluency": msgspec.to_builtins(fluency),
+        },
         "formula": formula,
     }

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.documents import lookup, selection
+from kbproc.models.fluency import FLUENT
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
 from kbproc.search.confidence import LEAST_SCORE, confidence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
+_HARDLY = 0.5
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class _Searching:
             return ranked[0][1].score if ranked else 0.0
         kept = {id for id, _ in ranked}
         scores = (
-            fusion.blend(bm25=c.bm25, cosine=c.cosine, bound=pool.bound, mode=mode).score
+            fusion.blend(c.cosine, c.bm25, pool.bound, mode, self.weights).score
             for c in pool.candidates
             if c.chunk_id in kept
         )
@@ -168,6 +170,8 @@ class _Searching:
         Raises model.unavailable where meaning alone is asked for.
         """
         self.vector: NDArray[np.float32] | None = None
+        self.fluency = FLUENT
+        self.weights = fusion.Weights()
         if self.params.mode == "fts":
             return "fts"
         self.vector, why = self.embedding.query_vector(self.params.query)
@@ -179,7 +183,19 @@ class _Searching:
                 raise KbprocError("model.unavailable", message, field="$.params.mode", hint=hint)
             self.notice.append(f"Only words are searched. {why}")
             return "fts"
+        self._weigh()
         return self.params.mode
+
+    def _weigh(self) -> None:
+        """A vector of a text that the model does not know tells little."""
+        self.fluency = self.embedding.fluency(self.params.query)
+        self.weights = fusion.Weights.of(self.fluency.factor)
+        if self.fluency.factor < _HARDLY:
+            share = f"{self.weights.vector:.0%}" if self.params.mode == "hybrid" else "all"
+            self.notice.append(
+                f"The embedding model hardly knows this language: meaning counts for {share} of "
+                "a score. model.use changes to a model that knows it."
+            )
 
     def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> Pool:
         params, snapshot = self.params, self.snapshot
@@ -192,6 +208,7 @@ class _Searching:
             vectors=self.vectors.snapshot(),
             query=self.query,
             vector=self.vector,
+            weights=self.weights,
             restriction=restriction,
         )
         every = params.narrows or params.per_document is not None or params.fusion == "rrf"
@@ -220,7 +237,7 @@ class _Searching:
                 mode=mode,
                 pending=candidate.cosine is None,
             )
-        return fusion.blend(bm25=candidate.bm25, cosine=candidate.cosine, bound=bound, mode=mode)
+        return fusion.blend(candidate.cosine, candidate.bm25, bound, mode, self.weights)
 
     # ---------------------------------------------------------------------- page
 
@@ -268,6 +285,8 @@ class _Searching:
             candidate,
             terms,
             bound=pool.bound,
+            weights=self.weights,
+            fluency=self.fluency,
             fusion_name=self.params.fusion,
             sees_all=self.snapshot.sight is None,
         )

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
+from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane
 from kbproc.store.snapshot import Shown, Snapshot
@@ -65,6 +66,10 @@ class Model(Protocol):
 
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """The query's vector, or None and why there is none."""
+        ...
+
+    def fluency(self, text: str) -> Fluency:
+        """How well the model knows a text that it has made a vector of."""
         ...
 
     def searching(self) -> AbstractContextManager[None]:
@@ -117,6 +122,9 @@ class NoModel:
 
     def query_vector(self, text: str) -> tuple[None, str]:
         return None, "No embedding model is configured."
+
+    def fluency(self, text: str) -> Fluency:
+        return FLUENT
 
     def searching(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbproc.health import doctor
+from kbproc.models.fluency import Fluency
 from kbproc.models.hashing import HashEmbedder
 from kbproc.search.params import EfSearch
 from kbproc.views.vectors.view import FLAT_LIMIT
@@ -563,6 +564,26 @@ def test_an_explanation_adds_up(library: Session) -> None:
                 cosine = max(0.0, told["vector"]["cosine"])
                 expected = told["formula"]["vector_weight"] * cosine
                 assert hit["score_breakdown"]["vector"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("known", [1.0, 0.5, 0.1])
+def test_a_vector_of_a_language_that_the_model_lacks_weighs_little(
+    library: Session, monkeypatch: pytest.MonkeyPatch, known: float
+) -> None:
+    usual = search(library, "install git", limit=100)["data"]["results"]
+    told = Fluency(tokens=4.0, factor=known)
+    monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text: told)
+    found = search(library, "install git", limit=100, explain=True)
+    assert bool(found["meta"].get("notice")) == (known < 0.5)
+    before = {hit["chunk_id"]: hit["score_breakdown"] for hit in usual}
+    for hit in found["data"]["results"]:
+        words, meaning = hit["score_breakdown"]["fts"], hit["score_breakdown"]["vector"]
+        was = before[hit["chunk_id"]]
+        assert meaning == pytest.approx(was["vector"] * known, abs=2e-6)
+        assert words == pytest.approx(was["fts"] / 0.6 * (1 - 0.4 * known), abs=2e-6)
+        formula = hit["explain"]["formula"]
+        assert formula["fts_weight"] + formula["vector_weight"] == pytest.approx(1)
+        assert hit["explain"]["vector"]["fluency"]["factor"] == known
 
 
 def test_a_search_tells_the_position_it_reflects(session: Session) -> None:

@@ -1,0 +1,68 @@
+"""How well a model's tokenizer knows a text: whether it reads words, or letters.
+
+Owns: counting a text's tokens by its letters, and the factor that follows.
+Refuses to know: vectors, and what the factor is used for.
+
+A model that has learnt a language has whole words for it, or long pieces. A text in which it
+finds letters only, or nothing that it knows, has a vector, but one that means little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+# Tokens per five letters up to which a text is known, and from which on it is not.
+KNOWN, UNKNOWN = 1.5, 3.0
+MOST_UNKNOWN = 0.2  # of all tokens
+LEAST = 0.1
+_FIVE = 5
+# Enough to tell, and no long text takes long.
+LOOKED_AT = 600
+
+_WORD = re.compile(r"[A-Za-z]+|[^\W\d_]+")
+
+
+class Fluency(Struct, frozen=True, kw_only=True):
+    """`tokens`: per five letters. `unknown`: the share of them that the tokenizer lacks.
+
+    `factor`: how much a vector of such a text tells, from LEAST to 1.
+    """
+
+    tokens: float = 1.0
+    unknown: float = 0.0
+    factor: float = 1.0
+
+
+FLUENT = Fluency()
+
+
+def fluency(
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    unknown: Sequence[bool],
+    *,
+    known_until: float = KNOWN,
+    unknown_from: float = UNKNOWN,
+) -> Fluency:
+    """`spans`: where in the text each token stands; `unknown`: whether the tokenizer lacks it."""
+    told = [
+        lacking
+        for (start, end), lacking in zip(spans, unknown, strict=True)
+        if lacking or any(char.isalpha() for char in text[start:end])
+    ]
+    fives = sum(_fives(word) for word in _WORD.findall(text))
+    if not told or not (fives or any(told)):
+        return FLUENT
+    per_five = len(told) / fives if fives else unknown_from
+    share = sum(told) / len(told)
+    slope = (per_five - known_until) / (unknown_from - known_until)
+    factor = LEAST if share > MOST_UNKNOWN else 1 - (1 - LEAST) * min(1.0, max(0.0, slope))
+    return Fluency(tokens=round(per_five, 3), unknown=round(share, 3), factor=round(factor, 3))
+
+
+def _fives(word: str) -> float:
+    """A short English word is one token, too: it counts as five letters."""
+    return max(1.0, len(word) / _FIVE) if word.isascii() else len(word) / _FIVE

@@ -1,0 +1,72 @@
+"""How well a tokenizer knows a text: words in its languages, letters or nothing in others."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbproc.models.fluency import FLUENT, LEAST, fluency
+from kbproc.models.hashing import HashEmbedder
+from kbproc.models.interface import DEFAULT_MODEL
+from kbproc.models.onnx import TOKENIZER, tokenized
+from kbproc.models.weights import locate
+
+
+def spelled(text: str, *, unknown: bool = False) -> float:
+    """The factor of a text that is read letter by letter."""
+    spans = [(at, at + 1) for at in range(len(text))]
+    return fluency(text, spans, [unknown] * len(text)).factor
+
+
+def test_whole_words_are_known_and_letters_are_not() -> None:
+    assert fluency("столица", [(0, 7)], [False]).factor == 1
+    assert spelled("столица") == LEAST
+    assert spelled("abc") == LEAST
+    assert spelled("столица", unknown=True) == LEAST
+
+
+def test_between_the_two_it_falls_evenly() -> None:
+    halves = [(at, at + 2) for at in range(0, 10, 2)]
+    told = fluency("абвгдежзик", halves, [False] * 5)
+    assert told.tokens == 2.5
+    assert told.factor == pytest.approx(1 - 0.9 * (2.5 - 1.5) / 1.5, abs=1e-3)
+
+
+def test_short_words_numbers_and_signs_say_nothing() -> None:
+    assert fluency("to be", [(0, 2), (3, 5)], [False] * 2) == FLUENT
+    assert fluency("3.14!", [(0, 1), (1, 2), (2, 4), (4, 5)], [False] * 4) == FLUENT
+    assert fluency("", [], []) == FLUENT
+    assert HashEmbedder().fluency("столица") == FLUENT
+
+
+def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
+    spans = [(at, at + 5) for at in range(0, 25, 5)]
+    text = "абвгд" * 5
+    assert fluency(text, spans, [True, *[False] * 4]).factor == 1
+    assert fluency(text, spans, [True, True, *[False] * 3]).factor == LEAST
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("How do I install the latest version of git?", 1, 1),
+        ("to be or not to be", 1, 1),
+        ("Quel est le président de la République ?", 1, 1),
+        ("Wer hat im Jahr 1999 die Meisterschaft gewonnen?", 0.7, 1),
+        ("Какой университет основан в Москве?", LEAST, LEAST),
+        ("ما هي عاصمة فرنسا؟", LEAST, LEAST),
+        ("फ्रांस की राजधानी क्या है?", LEAST, LEAST),
+        ("เมืองหลวงของฝรั่งเศสคืออะไร", LEAST, LEAST),
+        ("Ποια είναι η πρωτεύουσα της Γαλλίας;", LEAST, LEAST),
+        ("法国的首都是哪里？", LEAST, LEAST),
+        ("🎉🎉", LEAST, LEAST),
+        ("\ud800 a lone surrogate", 1, 1),
+    ],
+)
+def test_what_the_default_model_knows(text: str, least: float, most: float) -> None:
+    folder = locate(DEFAULT_MODEL).folder
+    if folder is None:
+        pytest.skip("the default model is not installed")
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+    assert least <= tokenized(tokenizer, text).factor <= most
