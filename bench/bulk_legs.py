@@ -31,6 +31,7 @@ from kbproc.library.library import Library
 from kbproc.methods.all import registry
 
 _WORKERS = 2
+_METHODS = registry()
 
 
 def call(library: Library, name: str, **params: object) -> Any:
@@ -39,16 +40,16 @@ def call(library: Library, name: str, **params: object) -> Any:
 
 
 def answered(library: Library, name: str, **params: object) -> Answer:
-    methods, host = registry(), Host()
+    host = Host()
     peer = Peer(
         actor="bench",
-        scopes=frozenset(methods.scopes),
+        scopes=frozenset(_METHODS.scopes),
         cwd=Path("/"),
         root=None,
         kb="default",
     )
     request = Call(
-        registry=methods,
+        registry=_METHODS,
         host=host,
         peer=peer,
         open_library=lambda: library,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
-from kbproc.models.pack import VectorPack
+from kbproc.models.pack import VectorPack, dots
 
 _LINKS = 32
 # At 40, the library's default, one query in sixty is stranded in a far cluster.
@@ -68,7 +68,7 @@ class Graph:
         there, where clusters are large and far apart.
         """
         slots, vectors = self._sample
-        closeness = vectors @ query
+        closeness = dots(vectors, query)
         best = np.argsort(-closeness)[:_STARTS]
         return slots[best], closeness[best]
 

@@ -211,6 +211,37 @@ def test_bound_counts_unknown_words(texts: FullTextSnapshot) -> None:
     assert texts.unknown_words(parse_query("git quokka installs quokka")) == ["quokka"]
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    labels=st.lists(st.sampled_from(["a", "b", "a#superseded"]), min_size=1, max_size=8),
+    texts=st.lists(st.sampled_from(["run", "git running", "水道", ""]), min_size=8, max_size=8),
+    dead=st.sets(st.integers(0, 7)),
+    kbs=st.sampled_from([None, ("a",)]),
+    without=st.sampled_from([(), ("a#superseded",)]),
+    exclude=st.sampled_from([None, [0], [0, 1, 2]]),
+)
+def test_words_are_known_where_a_search_finds_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    labels: list[str],
+    texts: list[str],
+    dead: set[int],
+    kbs: tuple[str, ...] | None,
+    without: tuple[str, ...],
+    exclude: list[int] | None,
+) -> None:
+    index = FullText.open(tmp_path_factory.mktemp("known"))
+    put(index, *(row(id, texts[id], label=label) for id, label in enumerate(labels)))
+    index.apply(dead, [], TWO)
+    index.commit()
+    snapshot, asked = index.snapshot(), parse_query("run git 水 quokka")
+    seen = Restriction(
+        kbs=kbs, without=without, exclude=None if exclude is None else np.array(exclude)
+    )
+    unknown = [word for word in asked.terms if not ids(snapshot, word, restriction=seen)]
+    assert snapshot.unknown_words(asked, seen) == unknown
+    index.close()
+
+
 some_words = st.sampled_from(["run", "running", "runs", "git", "a", "b", "c", "水道", "水"])
 some_text = st.lists(some_words, max_size=40).map(" ".join)
 

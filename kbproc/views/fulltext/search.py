@@ -208,7 +208,23 @@ class FullTextSnapshot:
     def unknown_words(self, query: Query, restriction: Restriction = _NO_RESTRICTION) -> list[str]:
         """The query's words that stand in no chunk that may be seen, in any form."""
         words = dict.fromkeys(query.terms)
-        return [word for word in words if not self.holds(Query((word,)), restriction)]
+        return [word for word in words if not self._knows(word, restriction)]
+
+    def _knows(self, word: str, restriction: Restriction) -> bool:
+        """Whether any chunk that may be seen holds it. Mostly the statistics tell."""
+        asked = Query((word,))
+        held = max(self.searcher.doc_freq(term.field, term.word) for term in terms(asked))
+        if not held or held > self._most_hidden(restriction):
+            return bool(held)
+        return self.holds(asked, restriction)
+
+    def _most_hidden(self, restriction: Restriction) -> int:
+        """So many that the statistics count may be dead or not to be seen."""
+        if any(part is not None for part in (restriction.kbs, restriction.documents)):
+            return self._clauses.counted
+        labelled = sum(self.searcher.doc_freq("kb", label) for label in restriction.without)
+        excluded = self._clauses.counted if restriction.exclude is not None else 0
+        return self._clauses.counted - self.num_docs + labelled + excluded
 
     def holds(self, query: Query, restriction: Restriction) -> bool:
         """Whether any chunk that may be seen matches."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kbproc.log.record import Position
 from kbproc.models.graph import Graph
-from kbproc.models.pack import VectorPack
+from kbproc.models.pack import VectorPack, dots
 from kbproc.views.restriction import Restriction
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
@@ -179,7 +179,7 @@ class VectorSnapshot:
             return allowed
         # Gathering rows costs some ten times what scanning them does.
         few = len(allowed) * 16 < len(self.tail)
-        scores = self.tail[allowed] @ unit if few else (self.tail @ unit)[allowed]
+        scores = dots(self.tail[allowed], unit) if few else dots(self.tail, unit)[allowed]
         if k < len(scores):
             worst = np.partition(scores, len(scores) - k)[len(scores) - k]
             allowed = allowed[scores >= worst - self._slack]
