@@ -45,7 +45,22 @@ def sync_data(fd: int) -> None:
     (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
 
 
-def sync_file(path: Path) -> None:
+def write_new(path: str, data: bytes) -> None:
+    """A new file of mode 0600, not synced; nothing is left of one that can't be written whole.
+
+    Raises FileExistsError, FileNotFoundError where its folder is not there.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(fd, data)
+    except BaseException:
+        Path(path).unlink()
+        raise
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: str | Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.fsync(fd)
@@ -53,7 +68,7 @@ def sync_file(path: Path) -> None:
         os.close(fd)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str | Path) -> None:
     """Makes the names in it durable."""
     fd = os.open(folder, os.O_RDONLY)
     try:
@@ -80,19 +95,17 @@ def rename(old: Path, new: Path) -> None:
 
 
 @contextlib.contextmanager
-def create(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
+def create(path: Path) -> Iterator[BinaryIO]:
     """A new file of mode 0600; its bytes are durable once the block has ended, its name is not.
 
-    `synced` False: its bytes are not, either. Nothing is left of a file whose block fails.
-    Raises FileExistsError.
+    Nothing is left of a file whose block fails. Raises FileExistsError.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
             file.flush()
-            if synced:
-                os.fsync(fd)
+            os.fsync(fd)
     except BaseException:
         _remove(path)
         raise
@@ -105,20 +118,18 @@ def replacing(
     beside: Path | None = None,
     written: str | None = None,
     named: str | None = None,
-    synced: bool = True,
     name_is_durable: bool = True,
 ) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` once the block has ended; else all is as before.
 
     `beside`: the new file's name until then, in the same folder. The default one is good for
     one writer at a time. `written` and `named`: the failpoints before and after the renaming.
-    `name_is_durable` False: after a power failure the old file may be there again. `synced`
-    False: or the new one without its bytes.
+    `name_is_durable` False: after a power failure the old file may be there again.
     """
     temporary = beside or path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)  # of a process that died while it wrote
     try:
-        with create(temporary, synced=synced) as file:
+        with create(temporary) as file:
             yield file
         _reach(written)
         temporary.replace(path)
@@ -136,7 +147,6 @@ def replace(
     beside: Path | None = None,
     written: str | None = None,
     named: str | None = None,
-    synced: bool = True,
     name_is_durable: bool = True,
 ) -> None:
     """The file holds `data` and nothing else, mode 0600; see `replacing`."""
@@ -145,7 +155,6 @@ def replace(
         beside=beside,
         written=written,
         named=named,
-        synced=synced,
         name_is_durable=name_is_durable,
     ) as file:
         write_all(file.fileno(), data)

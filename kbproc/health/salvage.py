@@ -273,7 +273,7 @@ class _Bench:
 
 def blobs_that_lie(folder: Path) -> list[Path]:
     """Blobs whose bytes are not what their names say; reads them all. Raises OSError."""
-    found = sorted(path for path in folder.glob("*/*/*") if not path.name.endswith(".tmp"))
+    found = blobs.Blobs(folder).paths()
     return [path for path in found if blobs.digest(path.read_bytes()) != path.name]
 
 

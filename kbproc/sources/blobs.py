@@ -1,6 +1,7 @@
 """The sources' bytes, kept once by their sha256.
 
-Owns: STORE/blobs/ab/cd…, written atomically, and durable before a record names them.
+Owns: STORE/blobs/ab/abcd…, written atomically, and durable before a record names them. Stores of
+before have them one folder deeper.
 Refuses to know: which document a blob belongs to.
 
 Small sources wait in memory until `settle`, which the store calls before it writes a record: so
@@ -14,6 +15,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -64,13 +66,11 @@ def _as_store_io() -> Iterator[None]:
         raise KbprocError("store.io", message) from error
 
 
-def _makes(folder: Path) -> bool:
-    """Whether it was not there."""
+def _is_file(place: str) -> bool:
     try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
+        return stat.S_ISREG(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    return True
 
 
 def _each(act: Callable[[T], R], items: Collection[T]) -> list[R]:
@@ -86,6 +86,7 @@ class Blobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._root = os.fspath(folder)
         self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
         self._unnamed: Counter[str] = Counter()  # how often each was put and no record names it
@@ -96,7 +97,24 @@ class Blobs:
         self._settling = threading.Lock()
 
     def path(self, sha256: str) -> Path:
-        return self.folder / sha256[:2] / sha256[2:4] / sha256
+        """Where it is, or will be."""
+        return Path(self._found(sha256) or self._place(sha256))
+
+    def _folder_of(self, sha256: str) -> str:
+        return f"{self._root}/{sha256[:2]}"
+
+    def _place(self, sha256: str) -> str:
+        return f"{self._folder_of(sha256)}/{sha256}"
+
+    def _found(self, sha256: str) -> str | None:
+        """Where its file is; a link is none."""
+        older = f"{self._folder_of(sha256)}/{sha256[2:4]}/{sha256}"
+        return next(filter(_is_file, (self._place(sha256), older)), None)
+
+    def paths(self) -> list[Path]:
+        """All that lie here, sorted."""
+        found = [path for deep in ("*/*", "*/*/*") for path in self.folder.glob(deep)]
+        return sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
 
     def put(self, data: bytes) -> str:
         """The sha256 of `data`, under which a record may name it after `settle`.
@@ -142,8 +160,7 @@ class Blobs:
             )
 
     def _is_stored(self, sha256: str) -> bool:
-        path = self.path(sha256)
-        return path.is_file() and not path.is_symlink()
+        return self._found(sha256) is not None
 
     def _keep(self, sources: dict[str, bytes]) -> None:
         """They are durable when it returns."""
@@ -156,8 +173,8 @@ class Blobs:
         self._unsynced |= sources.keys()
         with _as_store_io():
             durable.make_folder(self.folder)
-            for source in sources.items():
-                self._write(source, synced=False)
+            for sha256, data in sources.items():
+                self._write_journaled(sha256, data)
             reach("blob.named")
 
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
@@ -184,14 +201,36 @@ class Blobs:
             reach("blob.named")
             _each(durable.sync_folder, set().union(*renamed))
 
-    def _write(self, source: tuple[str, bytes], *, synced: bool = True) -> set[Path]:
+    def _write(self, source: tuple[str, bytes]) -> set[str]:
         """The folders that hold new names, which are not durable yet."""
         sha256, data = source
-        target = self.path(sha256)
-        folder = target.parent
-        changed = {folder} | {made.parent for made in (folder.parent, folder) if _makes(made)}
-        durable.replace(target, data, written="blob.written", synced=synced, name_is_durable=False)
+        changed = {self._folder_of(sha256)}
+        if self._makes_folder(sha256):
+            changed.add(self._root)
+        target = Path(self._place(sha256))
+        durable.replace(target, data, written="blob.written", name_is_durable=False)
         return changed
+
+    def _write_journaled(self, sha256: str, data: bytes) -> None:
+        """Under its name at once: a file that is cut off is made again from the journal."""
+        target = self._place(sha256)
+        try:
+            try:
+                durable.write_new(target, data)
+            except FileNotFoundError:
+                self._makes_folder(sha256)
+                durable.write_new(target, data)
+        except FileExistsError:  # no regular file: else it would be stored
+            self._write((sha256, data))
+        reach("blob.written")
+
+    def _makes_folder(self, sha256: str) -> bool:
+        """Whether it was not there."""
+        try:
+            Path(self._folder_of(sha256)).mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        return True
 
     def sync(self) -> None:
         """All files are durable, and nothing is left in the journal. Raises store.io."""
@@ -201,14 +240,13 @@ class Blobs:
     def _sync(self) -> None:
         if not self._unsynced:
             return
-        paths = [path for path in map(self.path, self._unsynced) if path.exists()]
+        places = [place for place in map(self._found, self._unsynced) if place is not None]
         with _as_store_io():
             try:
-                _each(durable.sync_file, paths)
+                _each(durable.sync_file, places)
             except OSError:  # the kernel may have dropped what it could not write
                 self._store({digest(source): source for source in self._journal.read()})
-            folders = {folder for path in paths for folder in (path.parent, path.parent.parent)}
-            _each(durable.sync_folder, {self.folder, *folders})
+            _each(durable.sync_folder, {self._root, *(p.rpartition("/")[0] for p in places)})
             self._journal.clear()
         self._unsynced.clear()
 
@@ -242,8 +280,9 @@ class Blobs:
 
         `all_folders`: also looks for files that it was writing, in every folder.
         """
-        for path in self.folder.glob("*/*/*.tmp") if all_folders else ():
-            path.unlink(missing_ok=True)
+        for deep in ("*/*.tmp", "*/*/*.tmp") if all_folders else ():
+            for path in self.folder.glob(deep):
+                path.unlink(missing_ok=True)
         for source in self._journal.read():
             self._unsynced.add(digest(source))
             if self.broken([digest(source)], deep=True):

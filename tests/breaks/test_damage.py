@@ -562,7 +562,7 @@ def test_a_damaged_source(
 ) -> None:
     documents = json.loads(sound[1][len(QUESTIONS)])
     sha256 = next(doc["sha256"] for doc in documents if doc["id"] == 3)
-    path = store / "blobs" / sha256[:2] / sha256[2:4] / sha256
+    path = store / "blobs" / sha256[:2] / sha256
     if harm == "gone":
         path.unlink()
     else:

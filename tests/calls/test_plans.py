@@ -56,10 +56,10 @@ def test_a_plan_shows_values(
 ) -> None:
     session.data("doc.create", title="Old", text="old", tags=["a"], metadata={"n": 1})
     session.data("agent.create", slug="gitea", description="X", quotas={"notes_stored": 2})
-    before = sorted(session.store.folder.rglob("blobs/*/*/*"))
+    before = sorted(session.store.folder.rglob("blobs/**/*"))
     found = changes(session, method, **params)
     assert [line for line in found if not line.startswith("notes_folder")] == told
-    assert sorted(session.store.folder.rglob("blobs/*/*/*")) == before
+    assert sorted(session.store.folder.rglob("blobs/**/*")) == before
 
 
 def test_a_long_value_is_cut(session: Session) -> None:

@@ -370,7 +370,7 @@ def test_a_dry_run_tells_what_would_be_added(session: Session) -> None:
     items = [item(n) for n in range(150)]
     items[7] |= {"source_id": "taken"}
     items[9] |= {"text": " "}
-    before = session.store.seq, sorted(session.store.folder.rglob("blobs/*/*/*"))
+    before = session.store.seq, sorted(session.store.folder.rglob("blobs/**/*"))
     result = session.ask("doc.create", documents=items, dry_run=True, client_token="t")["result"]
     fit(result, result_schema(CREATE))
     plan = result["meta"]["plan"]
@@ -382,7 +382,7 @@ def test_a_dry_run_tells_what_would_be_added(session: Session) -> None:
     assert plan["changes"][1].startswith("failed: $.params.documents[7].source_id: default has")
     assert plan["changes"][2] == "failed: $.params.documents[9].text is blank."
     assert plan["changes"][3] == "add “Page 0” to default: 1 chunk, 14 bytes"
-    assert (session.store.seq, sorted(session.store.folder.rglob("blobs/*/*/*"))) == before
+    assert (session.store.seq, sorted(session.store.folder.rglob("blobs/**/*"))) == before
     assert add(session, items, client_token="t")["data"]["added"] == 148
 
 

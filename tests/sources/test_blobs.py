@@ -49,7 +49,38 @@ def test_equal_bytes_are_stored_once(blobs: Blobs) -> None:
     assert stored(blobs, b"hello") == first == digest(b"hello")
     assert path.stat() == before
     assert path == blobs.path(first)
-    assert path.relative_to(blobs.folder).parts[:2] == (first[:2], first[2:4])
+    assert path.relative_to(blobs.folder).parts == (first[:2], first)
+
+
+def test_stores_of_before_have_them_one_folder_deeper(blobs: Blobs) -> None:
+    sha256 = stored(blobs, b"hello")
+    [path] = all_files(blobs)
+    older = path.with_name(sha256[2:4]) / sha256
+    older.parent.mkdir()
+    path.rename(older)
+    half = older.with_suffix(".tmp")
+    half.write_bytes(b"half")
+    blobs = Blobs(blobs.folder)
+    blobs.sweep()
+    assert not half.exists()
+    assert stored(blobs, b"hello") == sha256
+    assert blobs.paths() == all_files(blobs) == [older]
+    assert blobs.path(sha256) == older
+    assert blobs.get(sha256) == b"hello"
+    assert blobs.erase(sha256) == 5
+    assert all_files(blobs) == []
+
+
+def test_a_link_is_no_source(blobs: Blobs, journal: Path, tmp_path: Path) -> None:
+    """What it leads to may be changed by others: the bytes take its place."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"hello")
+    link = blobs.path(digest(b"hello"))
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    assert blobs.path(stored(blobs, b"hello")) == link
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"hello"
 
 
 def test_only_the_owner_may_look(blobs: Blobs) -> None:

@@ -219,14 +219,14 @@ def test_half_written_sources_go_unless_the_last_process_ended_well(
     one.data("doc.create", title="A", text="alpha")
     one.close()
     store = one.store.folder
-    half = next((store / "blobs").glob("*/*/*")).with_suffix(".tmp")
+    half = next((store / "blobs").glob("*/*")).with_suffix(".tmp")
     half.write_bytes(b"half")
     if end == "killed":
         (store / "lock").write_text("17\n")
     elif end == "copied":
         store = Path(shutil.copytree(store, tmp_path / "copy"))
     two = Session(store, cwd=tmp_path)
-    found = list((store / "blobs").glob("*/*/*.tmp"))
+    found = list((store / "blobs").glob("*/*.tmp"))
     two.close()
     assert len(found) == (end == "closed"), "then there is none, and nobody looks"
 
