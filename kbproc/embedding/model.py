@@ -8,7 +8,7 @@ Refuses to know: which chunks lack a vector (background.py), and how a model com
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,29 @@ class StoredModel:
         with self._packing:
             self.pack.append(keys, np.stack(vectors))
         return keys
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the weights, their precision and the longest text; None while there is no pack."""
+        return None if self.pack is None else self.pack.fingerprint.hex()
+
+    def kept(self, strings: Sequence[str]) -> list[bytes | None]:
+        """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
+        if self.pack is None:
+            return [None] * len(strings)
+        rows = self.pack.rows([self.pack.key(string) for string in strings])
+        found = iter(self.pack.halves(rows[rows >= 0]))
+        return [next(found) if row >= 0 else None for row in rows.tolist()]
+
+    def bring(self, vectors: Mapping[str, bytes]) -> None:
+        """What another store of this model has made of these strings; raises store.io."""
+        import numpy as np
+
+        if not vectors or self.pack is None:
+            return
+        halves = np.frombuffer(b"".join(vectors.values()), "<f2").reshape(len(vectors), -1)
+        with self._packing:
+            self.pack.append([self.pack.key(s) for s in vectors], halves.astype(np.float32))
 
     def release(self) -> None:
         """Closes what it has open; nobody asks it any more."""

@@ -154,6 +154,10 @@ class VectorPack:
         """The stored f16 values as float32, shape (len(rows), dim)."""
         return _widened(self._records()["vector"][rows])
 
+    def halves(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """The stored f16 values of each row as they lie in the file."""
+        return [vector.tobytes() for vector in self._records()["vector"][rows]]
+
     def append(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         """Add those that are missing; row numbers of all, shape (len(keys),).
 

@@ -35,9 +35,10 @@ from kbproc.moving.portable.lines import (
     Line,
     Note,
     Origin,
+    VectorsOf,
     encode,
 )
-from kbproc.store.state import SeenStore
+from kbproc.store.state import SeenStore, StoreModel
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
@@ -69,7 +70,8 @@ def lines(
 ) -> Iterator[OutgoingLine]:
     """Every line in order, made from what `queries` sees; memory stays that of a batch.
 
-    A source that is lost, or that would make its line too long, is left out.
+    A source that is lost, or that would make its line too long, is left out. Vectors come along
+    where the header names their model.
     """
     digest, counts = hashlib.sha256(), Counter[type[Line | None]]()
     for made in _before_end(store, queries, header, wanted, sources, most_bytes):
@@ -82,10 +84,19 @@ def lines(
     )
 
 
-def version_of(queries: Queries, wanted: DocumentFilter) -> int:
+def version_of(queries: Queries, wanted: DocumentFilter, vectors: VectorsOf | None) -> int:
     """The first that has a word for all that goes out."""
+    if vectors is not None:
+        return VERSION
     entries = msgspec.structs.replace(wanted, types=["knowledge"])
-    return VERSION if queries.count(entries) or _agents(queries, wanted) else 1
+    return 2 if queries.count(entries) or _agents(queries, wanted) else 1
+
+
+def vectors_of(model: StoreModel) -> VectorsOf | None:
+    """The model whose vectors can go out."""
+    if model.fingerprint is None or model.dim is None:
+        return None
+    return VectorsOf(model=model.model_name or "", fingerprint=model.fingerprint, dim=model.dim)
 
 
 def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
@@ -114,8 +125,11 @@ def _before_end(
     for rows in _batches(queries, msgspec.structs.replace(wanted, types=_DOCUMENTS)):
         chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
         for found in rows:
-            of_it = chunks.get(found.id, []), entries.get(found.id)
-            yield _document(store, found, *of_it, sources, most_bytes)
+            of_it = chunks.get(found.id, [])
+            line = _line_of(found, of_it, entries.get(found.id))
+            if header.vectors is not None:
+                line = msgspec.structs.replace(line, vectors=_vectors(store.model, found, of_it))
+            yield _document(store, found, line, sources, most_bytes)
     for agent in agents:
         yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
 
@@ -185,21 +199,17 @@ def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]
 
 
 def _document(
-    store: SeenStore,
-    row: DocumentRow,
-    chunks: list[ChunkRow],
-    entry: Entry | None,
-    sources: bool,
-    most_bytes: int,
+    store: SeenStore, row: DocumentRow, bare: Document, sources: bool, most_bytes: int
 ) -> OutgoingLine:
-    wanted = sources or entry is not None  # the body of an entry is more than its chunks
+    """`bare`: its line without the source."""
+    wanted = sources or bare.entry is not None  # the body of an entry is more than its chunks
     source = _source(store, row, most_bytes) if wanted else None
-    line = _line_of(row, chunks, entry, source)
+    line = msgspec.structs.replace(bare, source_base64=source)
     data = encode(line) + b"\n"
     if len(data) > most_bytes and source is not None:
-        source, line = None, _line_of(row, chunks, entry, None)
+        source, line = None, bare
         data = encode(line) + b"\n"
-    bodiless = entry is not None and source is None
+    bodiless = bare.entry is not None and source is None
     if bodiless or len(data) > most_bytes:
         return OutgoingLine(None, b"", row.id, row.title)
     return OutgoingLine(line, data, row.id, row.title, wanted and source is None)
@@ -216,9 +226,12 @@ def _source(store: SeenStore, row: DocumentRow, most_bytes: int) -> bytes | None
         return None
 
 
-def _line_of(
-    row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None, source: bytes | None
-) -> Document:
+def _vectors(model: StoreModel, row: DocumentRow, chunks: list[ChunkRow]) -> list[bytes | None]:
+    texts = ((row.title, chunk.content.section, chunk.content.text) for chunk in chunks)
+    return model.kept([model.string_of(*text) for text in texts])
+
+
+def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None) -> Document:
     return Document(
         id=row.id,
         kb=row.kb,
@@ -236,7 +249,6 @@ def _line_of(
         size_bytes=row.size_bytes,
         chunks=[Chunk(**msgspec.structs.asdict(row.content)) for row in chunks],
         pages=row.pages,
-        source_base64=source,
         entry=entry,
     )
 

@@ -8,7 +8,7 @@ Refuses to know: who reads, and what.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -107,6 +107,20 @@ class StoreModel(Model, Protocol):
         """What of a chunk is embedded; the pack holds its vector under a key made of it."""
         ...
 
+    def string_of(self, title: str, section: str | None, text: str) -> str: ...
+    @property
+    def fingerprint(self) -> str | None:
+        """Of what makes its vectors; None until it is ready."""
+        ...
+
+    def kept(self, strings: Sequence[str]) -> list[bytes | None]:
+        """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
+        ...
+
+    def bring(self, vectors: Mapping[str, bytes]) -> None:
+        """What another store of this model has made of these strings; raises store.io."""
+        ...
+
 
 class NoModel:
     """In the place of a model while none is attached: nothing is pending, nothing is found."""
@@ -116,6 +130,7 @@ class NoModel:
     problem = None
     model_name = None
     dim = None
+    fingerprint = None
     status_when_new: IndexStatus = "ready"
     vector_seq = 0
     pending_count = 0
@@ -140,6 +155,15 @@ class NoModel:
 
     def string(self, row: IndexRow) -> str:
         return ""
+
+    def string_of(self, title: str, section: str | None, text: str) -> str:
+        return ""
+
+    def kept(self, strings: Sequence[str]) -> list[bytes | None]:
+        return [None] * len(strings)
+
+    def bring(self, vectors: Mapping[str, bytes]) -> None:
+        """There is nowhere to keep them."""
 
 
 class State(Shown, Protocol):

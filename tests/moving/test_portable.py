@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbproc.models.hashing import HashEmbedder
 from kbproc.moving import outgoing
 from kbproc.moving.incoming import agents as more
 from kbproc.moving.incoming import links, run
@@ -116,6 +117,7 @@ HEADER = {
     "store_format": 1,
     "kbproc": "1",
 }
+MADE_BY = {**HEADER, "version": 3, "vectors": {"model": "m", "fingerprint": "0" * 64, "dim": 4}}
 KB = {"type": "kb", "slug": "default", "name": "Default"}
 
 
@@ -184,6 +186,53 @@ def test_round_trip(open_session: OpenSession, tmp_path: Path, sources: bool) ->
     assert two.data("doctor", deep=True)["healthy"]
 
 
+def test_vectors_come_along(
+    open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of the same model asks it for nothing."""
+    one = open_session()
+    fill(one, tmp_path)
+    lines = exported(one, vectors=True)
+    chunks = sum(len(line["chunks"]) for line in of(lines, "document"))
+    assert (lines[0]["version"], lines[0]["vectors"]["dim"]) == (3, one.store.model.dim)
+    two = open_session(tmp_path / "two")
+    with monkeypatch.context() as patch:
+        patch.setattr(HashEmbedder, "embed", never)
+        answer = two.ask("store.import", path="all.ndjson")["result"]
+        assert answer["data"]["vectors"] == chunks
+        assert "hint" not in answer["meta"]
+        two.embedded()
+    assert found(two) == found(one)
+    assert portable(exported(two, "again.ndjson", vectors=True)) == portable(lines)
+
+
+def never(embedder: HashEmbedder, text: str) -> None:
+    raise AssertionError(f"{text!r} is embedded again")
+
+
+def test_vectors_of_another_model_are_made_again(open_session: OpenSession, tmp_path: Path) -> None:
+    one = open_session()
+    one.data("doc.create", title="A", text="alpha")
+    one.embedded()
+    lines = exported(one, vectors=True)
+    lines[0]["vectors"]["fingerprint"] = "0" * 64
+    write(tmp_path / "other.ndjson", lines[:-1])
+    two = open_session(tmp_path / "two")
+    answer = two.ask("store.import", path="other.ndjson")["result"]
+    assert answer["data"]["vectors"] == 0
+    assert "of another model" in answer["meta"]["hint"]
+    two.embedded()
+    assert two.data("search", query="alpha", mode="vector")["results"]
+
+
+def test_without_a_model_no_vectors_go_out(open_session: OpenSession, tmp_path: Path) -> None:
+    one = open_session(model="none")
+    one.data("doc.create", title="A", text="alpha")
+    answer = one.ask("store.export", path="all.ndjson", vectors=True)["result"]
+    assert answer["meta"]["notice"] == ["No vectors were exported: the store's model is off."]
+    assert json.loads((tmp_path / "all.ndjson").read_text().splitlines()[0])["version"] == 1
+
+
 def test_the_lines(session: Session, tmp_path: Path) -> None:
     fill(session, tmp_path)
     answer = session.ask("store.export", path="all.ndjson")["result"]["data"]
@@ -201,6 +250,7 @@ def test_the_lines(session: Session, tmp_path: Path) -> None:
         "entries": 0,
         "agents": 0,
         "notes": 0,
+        "vectors": 0,
     }
     assert (lines[0]["type"], lines[0]["version"], lines[0]["seq"]) == (
         "kbproc.export",
@@ -808,6 +858,12 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
         ([HEADER, KB, document(sha256="0" * 64 + "\n")], 3, "sha256"),
         ([HEADER, KB, document(source_base64="YWxwaGE=")], 3, "source_base64"),
         ([HEADER, KB, document(source_base64="!")], 3, "source_base64"),
+        ([HEADER, KB, document(vectors=["AAA="])], 3, "the header names no model"),
+        ([MADE_BY, KB, document(vectors=[])], 3, "it has 0 vectors for 1 chunk"),
+        ([MADE_BY, KB, document(vectors=["AAA="])], 3, "not 4 numbers"),
+        ([MADE_BY, KB, document(vectors=["AAAAAAAAAH4="])], 3, "not 4 numbers"),
+        ([MADE_BY, KB, document(vectors=["AAAAAAAAAHw="])], 3, "not 4 numbers"),
+        ([{**MADE_BY, "vectors": {"model": "m"}}, KB], 1, "fingerprint"),
         ([HEADER, KB, document(surprise=1)], 3, "unknown field `surprise`"),
         ([HEADER, KB, {"type": "entry"}], 3, "entry"),
         ([HEADER, KB, {"no": "type"}], 3, "type"),
@@ -876,7 +932,7 @@ def test_a_bad_line_is_named(
         (b"[1]\n", "input.unsupported_type"),
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":3,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":4,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ],

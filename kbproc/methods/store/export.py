@@ -20,6 +20,7 @@ from kbproc.moving.place import NewPath, new_place
 from kbproc.moving.portable import file, lines
 from kbproc.store.folder import FORMAT
 from kbproc.store.snapshot import Snapshot
+from kbproc.store.state import StoreModel
 from kbproc.views.catalog.filters import DocumentFilter
 
 # A line that is an event must fit a line of the wire, with room for what is around it.
@@ -30,6 +31,10 @@ class Export(ReadParams, kw_only=True, frozen=True):
     path: NewPath | None = None
     kb: Annotated[selection.Kbs, Meta(description="one or several; all if left out")] | None = None
     sources: Annotated[bool, Meta(description="the original bytes as well")] = True
+    vectors: Annotated[
+        bool,
+        Meta(description="vectors as well: a store with the same model need not embed again"),
+    ] = False
 
 
 class Exported(Struct, kw_only=True):
@@ -48,6 +53,7 @@ class Exported(Struct, kw_only=True):
     entries: int = 0
     agents: int = 0
     notes: int = 0
+    vectors: int = 0
 
 
 @method(
@@ -83,7 +89,9 @@ def export(call: Call, params: Export) -> Reply:
             for line in made:
                 call.emit("item", {"item": msgspec.to_builtins(line.line)})
     hint = None if target else "Name a path, or take the lines from the events of type item."
-    return Reply(data=result, seq=result.seq, hint=hint, notice=_left_out(result))
+    return Reply(
+        data=result, seq=result.seq, hint=hint, notice=_left_out(result, params, call.store.model)
+    )
 
 
 def _lines(
@@ -92,12 +100,14 @@ def _lines(
     """Every line that goes out, counted."""
     wanted = DocumentFilter(kbs=selection.kbs_of(params.kb))
     total, seen = snapshot.queries.count(wanted), 0
+    vectors = outgoing.vectors_of(call.store.model) if params.vectors else None
     header = lines.Header(
-        version=outgoing.version_of(snapshot.queries, wanted),
+        version=outgoing.version_of(snapshot.queries, wanted, vectors),
         seq=snapshot.seq,
         exported_at=call.now,
         store_format=FORMAT,
         kbproc=call.host.versions({"kbproc": __version__})["kbproc"],
+        vectors=vectors,
     )
     in_file = params.path is not None
     stream = min(_STREAM_BYTES, call.max_line_bytes // 2)
@@ -125,6 +135,8 @@ def _count(call: Call, result: Exported, made: outgoing.OutgoingLine) -> None:
     if isinstance(made.line, lines.Document):
         result.documents += 1
         result.entries += made.line.entry is not None
+        vectors = made.line.vectors or []
+        result.vectors += len(vectors) - vectors.count(None)
     result.agents += isinstance(made.line, lines.Agent)
     result.notes += isinstance(made.line, lines.Note)
     result.sources_left_out += made.lacks_source
@@ -133,8 +145,12 @@ def _count(call: Call, result: Exported, made: outgoing.OutgoingLine) -> None:
         call.emit("warning", {"message": f"Document {made.id} is lost, or too long for a line."})
 
 
-def _left_out(result: Exported) -> list[str] | None:
+def _left_out(result: Exported, params: Export, model: StoreModel) -> list[str] | None:
     said = []
+    if params.vectors and model.fingerprint is None:
+        said.append(f"No vectors were exported: the store's model is {model.state}.")
+    elif params.vectors and not result.vectors:
+        said.append("No vector is there yet: doc.wait waits for them.")
     if result.documents_left_out:
         left = plural(result.documents_left_out, "document is", "documents are")
         said.append(f"{left} lost or too long for a line, and left out.")

@@ -124,7 +124,7 @@ def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
             check=call.check_cancelled,
         )
     outcome = write.end(result)
-    hints = _hints(result, params, contents)
+    hints = _hints(result, params, contents, call.store.model.fingerprint)
     return Reply(data=outcome.data, seq=outcome.seq, hint=" ".join(hints) or None)
 
 
@@ -139,7 +139,10 @@ def _check_agents(call: Call, params: ImportFile, contents: Contents) -> None:
         )
 
 
-def _hints(result: Imported, params: ImportFile, contents: Contents) -> Iterator[str]:
+def _hints(
+    result: Imported, params: ImportFile, contents: Contents, fingerprint: str | None
+) -> Iterator[str]:
+    """`fingerprint`: of the model here."""
     if result.conflicts:
         many = plural(result.conflicts, "document is", "documents are")
         yield (
@@ -150,6 +153,11 @@ def _hints(result: Imported, params: ImportFile, contents: Contents) -> Iterator
     if params.kb is not None and contents.agents:
         many = plural(len(contents.agents), "agent and its notes", "agents and their notes")
         yield f"{many} are left out, as everything goes into {params.kb}."
+    if contents.vectors is not None and contents.vectors.fingerprint != fingerprint:
+        yield (
+            f"The file's vectors are of another model ({contents.vectors.model}): what came in is "
+            "embedded here."
+        )
     if result.agents_kept:
         many = plural(result.agents_kept, "agent is", "agents are")
         yield f"{many} here with another description and stayed so."

@@ -21,7 +21,8 @@ class Imported(Struct, kw_only=True):
     """Counts of documents; `ids`: the first 1,000, from the id in the file to the one here.
 
     `links`: entries that are superseded from now on, as in the file. `agents_kept` and
-    `notes_kept` were here with other content, and stayed so. `folders_left`: agents that got
+    `notes_kept` were here with other content, and stayed so. `vectors`: those of the file's that
+    this store's model need not make again. `folders_left`: agents that got
     the store's own folder, as nobody has approved the one that the file names.
     """
 
@@ -38,6 +39,7 @@ class Imported(Struct, kw_only=True):
     notes_unchanged: int = 0
     notes_kept: int = 0
     folders_left: int = 0
+    vectors: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ class Contents(Struct, frozen=True, kw_only=True):
     """What a file holds, once every line of it has been found good.
 
     `links`: from an entry to what supersedes it, by their ids in the file. `notes`: how many
-    each agent has.
+    each agent has. `vectors`: the model that made those that come along.
     """
 
     kbs: list[lines.Kb]
@@ -64,3 +66,4 @@ class Contents(Struct, frozen=True, kw_only=True):
     documents: int
     notes: dict[str, int]
     size: int
+    vectors: lines.VectorsOf | None = None

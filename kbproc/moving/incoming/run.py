@@ -34,7 +34,7 @@ from kbproc.moving.portable.file import read
 from kbproc.moving.portable.lines import Document
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore
+from kbproc.store.state import SeenStore, StoreModel
 
 _BATCH_DOCUMENTS = 100
 _BATCH_CHUNKS = 1000
@@ -47,12 +47,15 @@ _MOST_CHANGES = 100
 def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
     kbs, agents, links = [], [], {}
+    vectors: lines.VectorsOf | None = None
     documents = size = 0
     notes = Counter[str]()
     for _, line, size in read(file):
         check()
         report(size, plural(documents, "document"))
-        if isinstance(line, lines.Kb):
+        if isinstance(line, lines.Header):
+            vectors = line.vectors
+        elif isinstance(line, lines.Kb):
             kbs.append(line)
         elif isinstance(line, lines.Agent):
             agents.append(line)
@@ -63,7 +66,13 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
         elif isinstance(line, lines.Note):
             notes[line.agent] += 1
     return Contents(
-        kbs=kbs, agents=agents, links=links, documents=documents, notes=notes, size=size
+        kbs=kbs,
+        agents=agents,
+        links=links,
+        documents=documents,
+        notes=notes,
+        size=size,
+        vectors=vectors,
     )
 
 
@@ -94,7 +103,9 @@ def run(
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
             check(**counts(result))
-            _prepare(store, known, batch, pool)
+            likely = _prepare(store, known, batch, pool)
+            if contents.vectors is not None:
+                result.vectors += _bring(store.model, contents.vectors, likely)
             outcomes = write.item(partial(_batch, store, known, batch))
             for item, outcome in zip(batch, outcomes, strict=True):
                 links.note(item.document.id, outcome)
@@ -122,8 +133,10 @@ def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[IncomingDocume
 
 def _prepare(
     store: SeenStore, known: Matches, batch: list[IncomingDocument], pool: Executor
-) -> None:
-    """Whatever is slow, outside the lane; sources are stored some at once."""
+) -> list[Document]:
+    """Whatever is slow, outside the lane; sources are stored some at once. What will be written,
+    unless another writer is faster.
+    """
     with store.reading() as snapshot:
         known.follow(snapshot.queries)
         known.look_up(snapshot.queries, batch)
@@ -138,6 +151,23 @@ def _prepare(
 
     for _ in pool.map(store_source, batch, likely):
         continue  # raises what storing raised
+    judged = zip(batch, likely, strict=True)
+    return [item.document for item, found in judged if found.action in {"added", "updated"}]
+
+
+def _bring(model: StoreModel, made_by: lines.VectorsOf, documents: list[Document]) -> int:
+    """The documents' vectors lie ready before their chunks ask for them; how many are of use."""
+    if model.fingerprint != made_by.fingerprint or model.dim != made_by.dim:
+        return 0
+    vectors: dict[str, bytes] = {}
+    count = 0
+    for document in documents:
+        for chunk, vector in zip(document.chunks, document.vectors or (), strict=False):
+            if vector is not None:
+                vectors[model.string_of(document.title, chunk.section, chunk.text)] = vector
+                count += 1
+    model.bring(vectors)
+    return count
 
 
 def _first(here: Here, contents: Contents, work: Import) -> Decision:

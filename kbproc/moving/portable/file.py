@@ -8,8 +8,8 @@ One JSON object a line: a header; the knowledge bases by slug; the agents by slu
 documents by id; the notes by agent and slug; an end that counts them, with the sha256
 of all bytes before it, so that a file that was cut or damaged is found.
 
-Version 1 knew of no entries, agents and notes; a file without any is still of version 1,
-so that earlier versions of kbproc can read it.
+Version 1 knew of no entries, agents and notes, version 2 of no vectors. A file is of the first
+version that knows of all that it holds, so that earlier versions of kbproc can read it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import itertools
+import math
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -41,7 +43,7 @@ from kbproc.moving.portable.lines import (
     normalised,
 )
 
-VERSION, VERSIONS = 2, (1, 2)
+VERSION, VERSIONS = 3, (1, 2, 3)
 MAX_LINE_BYTES = 256 << 20
 _FIELD = "$.params.path"
 
@@ -161,6 +163,7 @@ class _Order:
 
     def __init__(self) -> None:
         self.ended = False
+        self._dim: int | None = None
         self._kbs: dict[str, None] = {}
         self._agents: dict[str, None] = {}
         self._last_id = 0
@@ -175,6 +178,8 @@ class _Order:
         match line:
             case Header() if number > 1:
                 raise bad_line(number, "it is a second header")
+            case Header():
+                self._dim = line.vectors.dim if line.vectors is not None else None
             case Kb():
                 self._kb(number, line)
             case Agent():
@@ -211,12 +216,24 @@ class _Order:
             raise bad_line(number, f"document {line.id} comes after {self._last_id}")
         if self._notes:
             raise bad_line(number, f"document {line.id} is out of order")
+        if line.vectors is not None:
+            self._check_vectors(number, line, line.vectors)
         self._last_id = line.id
         self._documents += 1
         if line.entry is not None:
             self._entries[line.id] = line.kb
             if line.entry.superseded_by is not None:
                 self._links[line.id] = line.entry.superseded_by, number
+
+    def _check_vectors(self, number: int, line: Document, vectors: Sequence[bytes | None]) -> None:
+        if self._dim is None:
+            raise bad_line(number, "it has vectors, but the header names no model of theirs")
+        if len(vectors) != len(line.chunks):
+            counted = plural(len(vectors), "vector"), plural(len(line.chunks), "chunk")
+            raise bad_line(number, f"it has {counted[0]} for {counted[1]}")
+        for vector in vectors:
+            if vector is not None and not _is_vector(vector, self._dim):
+                raise bad_line(number, f"one of its vectors is not {self._dim} numbers")
 
     def _end(self, number: int, line: End, sha256: str) -> None:
         for told, came, what in (
@@ -245,6 +262,11 @@ class _Order:
                 path.add(at)
                 at = self._links[at][0]
             done |= path
+
+
+def _is_vector(data: bytes, dim: int) -> bool:
+    """Whether these are so many finite 16-bit floats: no sum of finite ones overflows a double."""
+    return len(data) == 2 * dim and math.isfinite(sum(struct.unpack(f"<{dim}e", data)))
 
 
 def bad_line(number: int, why: str) -> KbprocError:

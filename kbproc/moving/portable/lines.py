@@ -51,14 +51,25 @@ class _Line(_Part, kw_only=True, frozen=True, tag_field="type"):
     pass
 
 
+class VectorsOf(_Part, frozen=True):
+    """The model that made the vectors. `fingerprint`: of its weights, how precise they are, and
+    how much of a text it reads.
+    """
+
+    model: Name
+    fingerprint: Sha256
+    dim: Annotated[int, Meta(ge=1, le=65536)]
+
+
 class Header(_Line, frozen=True, tag="kbproc.export"):
-    """First. `seq` is the position that was exported."""
+    """First. `seq` is the position that was exported. `vectors`: where they come along."""
 
     version: int
     seq: Size
     exported_at: Time
     store_format: int
     kbproc: Annotated[str, Meta(max_length=100)]
+    vectors: VectorsOf | None = None
 
 
 class Kb(_Line, frozen=True, tag="kb"):
@@ -98,7 +109,8 @@ class Entry(_Part, frozen=True):
 class Document(_Line, frozen=True, tag="document"):
     """`sha256` and `size_bytes` are the source's, whether it comes along or not.
 
-    `entry`: of a knowledge entry, whose body is the source and always comes along.
+    `entry`: of a knowledge entry, whose body is the source and always comes along. `vectors`: of
+    the chunks in order, 16-bit floats, little-endian; null for one that has none yet.
     """
 
     id: DocumentId
@@ -119,6 +131,7 @@ class Document(_Line, frozen=True, tag="document"):
     pages: Count | None = None
     source_base64: bytes | None = None
     entry: Entry | None = None
+    vectors: list[bytes | None] | None = None
 
 
 class Agent(_Line, frozen=True, tag="agent"):
