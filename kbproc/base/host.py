@@ -7,6 +7,7 @@ Refuses to know: what they are used for. Tests and golden transcripts pass a
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from datetime import UTC, datetime
@@ -15,8 +16,14 @@ from pathlib import Path
 
 def rfc3339(epoch_ms: int) -> str:
     """UTC with milliseconds and `Z`: of fixed width, so text order is time order."""
-    moment = datetime.fromtimestamp(epoch_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{epoch_ms % 1000:03d}Z"
+    seconds, rest = divmod(epoch_ms, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+@functools.lru_cache(maxsize=64)
+def _second(epoch_s: int) -> str:
+    """Kept, since it takes ten times as long as all else that a request asks of the clock."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class Host:

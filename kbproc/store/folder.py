@@ -161,9 +161,9 @@ def exposed(folder: Path) -> tuple[str, str] | None:
             f"The store {folder} belongs to another user (uid {found.st_uid}).",
             f"chown -R {os.geteuid()} {shlex.quote(str(folder))}",
         )
-    for path in (folder, *(folder / name for name in _PARTS)):
+    for path in (str(folder), *(f"{folder}/{name}" for name in _PARTS)):  # before every write
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = path.lstat()
+            found = os.lstat(path)
             if found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode):
                 return (
                     f"Others may write to {path} ({stat.S_IMODE(found.st_mode):o}).",

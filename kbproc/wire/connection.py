@@ -122,7 +122,7 @@ class Connection:
                     field="$.id",
                     hint="Give each request an id of its own, at least until it is answered.",
                 )
-            if self._places_taken() >= self.max_in_flight:
+            if self._is_full():
                 return KbprocError(
                     "server.overloaded",
                     f"A connection may have {self.max_in_flight} requests in flight.",
@@ -134,6 +134,11 @@ class Connection:
             self.service.deadlines.add(request, request.timeout_ms)
         self.submit(request, request.run)
         return None
+
+    def _is_full(self) -> bool:
+        """The parked are counted only where that decides."""
+        most = self.max_in_flight
+        return self.in_flight >= most and self._places_taken() >= most
 
     def _places_taken(self) -> int:
         return self.in_flight - self.waiting
