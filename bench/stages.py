@@ -32,7 +32,6 @@ FILES = 1000
 _WIRE = Wire(sys.maxsize)
 
 _WRITING = {
-    "a text is cut, in a process of its own": "kbproc.sources.parse.pool.ParserPool.parse",
     "its source is durable": "kbproc.sources.blobs.Blobs.settle",
     "records are written to the log": "kbproc.log.tail.Tail.write",
     "the log is synced": "kbproc.log.tail.Tail.sync",
@@ -54,10 +53,12 @@ STAGES = {
         "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
     },
     "doc.create": {
+        "a text is cut": "kbproc.sources.parse.pool.ParserPool.read_here",
         **_WRITING,
         "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
     },
     "doc.ingest": {
+        "a text is cut, in a process of its own": "kbproc.sources.parse.pool.ParserPool.parse",
         **_WRITING,
         "the full-text index commits": "kbproc.views.fulltext.index.FullText.commit",
     },

@@ -52,6 +52,18 @@ def pages(session: Session, method: str, limit: int, **params: Any) -> list[Any]
 # ------------------------------------------------------------------------ doc.create
 
 
+def test_a_short_text_asks_no_other_process(session: Session) -> None:
+    """Nothing in it is parsed; what may be in another encoding, or is long, goes to a worker."""
+    session.data("doc.create", title="Short", text="alpha beta " * 300)
+    assert session.library.parsers.pool is not None
+    assert session.library.parsers.pool.pids == []
+    session.data("doc.create", title="Odd", text="a \x1b$B escape")
+    assert len(session.library.parsers.pool.pids) == 1
+    session.data("doc.create", title="Long", text="alpha beta " * 400)
+    session.data("doc.create", title="Marked up", text="# alpha", type="markdown")
+    assert [doc["chunk_count"] for doc in session.data("doc.list")] == [4, 1, 5, 1]
+
+
 def test_create_answers_what_get_shows(session: Session) -> None:
     made = create(
         session,

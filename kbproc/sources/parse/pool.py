@@ -27,6 +27,8 @@ from kbproc.sources.parse.worker import (
     Setup,
     decode_answer,
     frame,
+    lazy_counter,
+    read,
     size,
 )
 
@@ -63,6 +65,7 @@ class ParserPool:
         # when the thread that started it ends, which a caller's thread may do.
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kbproc-parse")
         self._own = threading.local()
+        self._count = lazy_counter(tokenizer)
         self._lock = threading.Lock()
         self._running: set[_Worker] = set()
         self._closed = False
@@ -99,6 +102,18 @@ class ParserPool:
             )
         assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
         return answer.parsed
+
+    def read_here(self, data: bytes, type: str, name: str, title: str | None) -> ParsedChunks:
+        """The same without a worker, on this thread: for what is short and nothing to parse.
+
+        Raises what `parse` raises of a pool that is closed.
+        """
+        if self._retired:
+            raise Retired
+        if self._closed:
+            raise _closed(name)
+        job = Job(data=data, type=type, name=name, title=title)
+        return read(job, self._setup, self._count)
 
     def retire(self) -> None:
         """End the workers once what has been begun is read; `parse` raises Retired then."""

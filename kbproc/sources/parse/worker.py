@@ -101,7 +101,7 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
         return 0
     end_with(setup.parent)
     limit(setup.memory_bytes)
-    count = _lazy_counter(setup.tokenizer)
+    count = lazy_counter(setup.tokenizer)
     while job := _receive(source, _decode_job):
         limit_processor(setup.timeout_s)
         answer = _answer(job, setup, count)
@@ -121,7 +121,7 @@ def _receive(source: BinaryIO, decode: Callable[[bytes], _T]) -> _T | None:
     return decode(body) if len(body) == size else None
 
 
-def _lazy_counter(tokenizer: str | None) -> TokenCounter:
+def lazy_counter(tokenizer: str | None) -> TokenCounter:
     """The tokenizer loads with the first document that needs it."""
     if tokenizer is None:
         return count_words

@@ -51,6 +51,21 @@ def failure(pool: ParserPool, data: bytes, type: str) -> KbprocError:
     return caught.value
 
 
+def test_what_is_read_here_is_read_as_by_a_worker(pool: ParserPool) -> None:
+    text = (
+        "First, alpha beta. " * 90 + "\n\n" + "防守丢了三百零八分。" * 60 + "\r\n \t\n" + "x" * 900
+    )
+    for title in (None, "Given"):
+        here = pool.read_here(text.encode(), "text", "a/b.txt", title)
+        assert pool.pids == [] or title
+        assert here == pool.parse(text.encode(), "text", "a/b.txt", title)
+    assert len(here.chunks) > 4
+    pool.close()
+    with pytest.raises(KbprocError) as caught:
+        pool.read_here(b"x", "text", "b", None)
+    assert caught.value.type == "operation.cancelled"
+
+
 def test_a_document_comes_back_in_chunks(pool: ParserPool) -> None:
     parsed = pool.parse(b"---\ntags: [a]\nn: 1\n---\n# T\n\nText.", "markdown", "x/a.md")
     assert (parsed.title, parsed.tags, parsed.metadata) == ("T", ["a"], {"n": 1})
