@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
 from kbproc.health import doctor
+from tests.kit import start
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO, Session
 
@@ -76,6 +77,13 @@ def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("PYTHONPATH", str(REPO))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        yield
+
+
+@pytest.fixture
+def executed() -> Iterator[None]:
+    """Whatever the test starts is an interpreter of its own; see tests/kit/start.py."""
+    with start.executing():
         yield
 
 

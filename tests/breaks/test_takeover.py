@@ -456,6 +456,7 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
     )
 
 
+@pytest.mark.usefixtures("executed")
 def test_commands_while_owners_die(crowd: Crowd) -> None:
     """A command never hears of a takeover: it is answered, or it takes over itself."""
     codes = []
@@ -494,6 +495,7 @@ def check_answers_after(client: Client, id: int) -> None:
     check_answers(client)
 
 
+@pytest.mark.usefixtures("executed")
 def test_all_leave_at_once(crowd: Crowd, open_session: OpenSession) -> None:
     """In the middle of their writes: each hears all its answers, then nobody is left."""
     clients = crowd.together(4)

@@ -154,14 +154,16 @@ def killed_at(point: str, store: Path, copy: Path) -> Iterator[None]:
     assert copy.exists(), f"{point} was never reached"
 
 
-def as_killed(store: Path, copy: Path) -> None:
+def as_killed(store: Path, copy: Path, *without: str) -> None:
     """The files that a kill -9 leaves at this moment; some may go while they are copied."""
 
     def keep(source: str, target: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.copy2(source, target)
 
-    shutil.copytree(store, copy, copy_function=keep, ignore=shutil.ignore_patterns("lock"))
+    shutil.copytree(
+        store, copy, copy_function=keep, ignore=shutil.ignore_patterns(*(without or ("lock",)))
+    )
 
 
 def bytes_of(folder: Path) -> int:

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,8 @@ from kbproc.settings.config import SCOPES, approvals_file
 from kbproc.settings.trust import Trust
 from kbproc.store.folder import write_settings
 from tests.kit.patience import LIVES, PATIENCE, until
-from tests.kit.talk import REPO, Message, Process, as_bytes, request
+from tests.kit.start import REPO, start
+from tests.kit.talk import Message, Process, as_bytes, request
 
 
 class Client:
@@ -229,8 +229,8 @@ class Crowd:
         return "\n".join(f"{client}: {client.told()}" for client in self.clients)
 
     def command(self, *argv: str, cwd: Path | None = None, **env: str) -> subprocess.Popen[str]:
-        command = subprocess.Popen(
-            [sys.executable, "-m", "kbproc", *argv],
+        command = start(
+            ["-m", "kbproc", *argv],
             cwd=cwd or self.folder,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from kbproc.shell.cli import main
 from tests.kit.patience import PATIENCE
-from tests.kit.talk import REPO
+from tests.kit.start import REPO, start
 
 SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
 ANSI = re.compile(r"\x1b")
@@ -79,8 +78,8 @@ def on_terminal(
         **environment(folder),
         **(env or {}),
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbproc", *argv],
+    process = start(
+        ["-m", "kbproc", *argv],
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -10,12 +10,11 @@ from __future__ import annotations
 import copy
 import json
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, Protocol
 
 import msgspec
@@ -33,8 +32,7 @@ from kbproc.wire import messages
 from kbproc.wire.connection import Connection, too_large
 from tests.kit.fixed import FixedHost, model_of
 from tests.kit.patience import LIVES, PATIENCE
-
-REPO = Path(__file__).parents[2]
+from tests.kit.start import REPO, start
 
 Message = dict[str, Any]
 Line = str | bytes | Message | list[Any]
@@ -71,11 +69,11 @@ class Process:
         run = ["-c", program] if program else ["-m", "tests.kit.fixed"]
         given = [f"{name}={value}" for name, value in options.items()]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, *run, str(store), model, *given],
+        self.process = start(
+            [*run, str(store), model, *given],
             cwd=cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=PIPE,
+            stdout=PIPE,
             stderr=self._stderr,
             env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "PYTHONFAULTHANDLER": "1"},
         )

@@ -18,7 +18,10 @@ from tests.kit.processes import Crowd, held_at, holders, holding, titles
 from tests.kit.shell import environment
 from tests.kit.talk import as_bytes, request
 
-pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc"),
+    pytest.mark.usefixtures("executed"),
+]
 
 
 @pytest.fixture

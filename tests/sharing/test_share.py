@@ -80,6 +80,7 @@ def test_its_own_init_comes_first(crowd: Crowd) -> None:
     note("share", "a second serve while one has the store open", LATER)
 
 
+@pytest.mark.usefixtures("executed")
 def test_an_attached_process_loads_nothing_heavy(crowd: Crowd) -> None:
     owner, guest = crowd.join(), crowd.join()
     guest.data("search", query="anything")
@@ -304,6 +305,7 @@ def test_many_writers(crowd: Crowd, open_session: OpenSession) -> None:
     note("share", "many processes write at once", "every write there, none twice")
 
 
+@pytest.mark.usefixtures("executed")
 def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
     assert not crowd.store.exists()
     seen: set[int] = set()

@@ -558,6 +558,7 @@ def test_signals_in_a_row(process: Process) -> None:
     assert process.process.wait(PATIENCE) in {0, 130}
 
 
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("made", ["", "store.toml", "log", "views", "views/fulltext"])
 def test_a_signal_while_starting(made: str, tmp_path: Path) -> None:
     """It comes once this much of a new store is there."""
@@ -570,6 +571,7 @@ def test_a_signal_while_starting(made: str, tmp_path: Path) -> None:
     assert_log_lines(process.told())
 
 
+@pytest.mark.usefixtures("executed")
 def test_everything_asked_before_the_end_is_answered(tmp_path: Path) -> None:
     """Also what was sent before the store was open, and what waits for nothing."""
     process = Process(tmp_path / "store", cwd=tmp_path)
@@ -606,6 +608,7 @@ pipes_module.leave(fixed.main())
 """
 
 
+@pytest.mark.usefixtures("executed")
 def test_stray_prints_do_not_reach_the_wire(tmp_path: Path) -> None:
     process = Process(tmp_path / "store", cwd=tmp_path, program=PRINTING).ready()
     assert process.ask(1, "print")["result"]["data"] == 0  # and stdin reads as empty
