@@ -77,6 +77,7 @@ def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("PYTHONPATH", str(REPO))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setattr("kbproc.base.sandbox.popen", start.start_child)
         yield
 
 

@@ -23,6 +23,7 @@ from typing import IO, Self
 import kbproc
 
 _PIECE = 1 << 18
+popen = subprocess.Popen  # tests put another in its place
 _PR_SET_PDEATHSIG = 1
 _MILLISECONDS = 1000
 
@@ -61,7 +62,7 @@ class Child:
     ) -> None:
         root = str(Path(kbproc.__file__).resolve().parents[1])
         # -P and a fixed folder: no module where the user works shadows a library.
-        self.process = subprocess.Popen(
+        self.process = popen(
             [sys.executable, "-P", "-m", module, *given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

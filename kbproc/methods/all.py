@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from kbproc.calls.registry import Registry
 from kbproc.methods import describe, doctor, ping, schema, search, status, version
 from kbproc.methods.agent import check as agent_check
@@ -129,5 +131,6 @@ _METHODS = (
 )
 
 
+@cache
 def registry() -> Registry:
     return Registry.of(*_METHODS)

@@ -15,7 +15,7 @@ import pytest
 
 from kbproc.base.sandbox import ALONE
 from tests.kit.patience import LONG, PATIENCE, until
-from tests.kit.start import REPO, executing, start, template
+from tests.kit.start import REPO, TEMPLATES, executing, start
 
 pytestmark = pytest.mark.skipif(
     LONG or sys.platform != "linux", reason="everything is really started"
@@ -101,7 +101,7 @@ def test_signals_reach_it(tmp_path: Path, signum: int) -> None:
         assert process.poll() is None
         process.send_signal(signum)
         assert process.wait(PATIENCE) == -signum
-    assert process.pid != template().process.pid
+    assert TEMPLATES["kbproc"].process.poll() is None
 
 
 def test_two_have_different_chances(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_two_have_different_chances(tmp_path: Path) -> None:
 ENDS = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from tests.kit.start import REPO, start, template
+from tests.kit.start import REPO, TEMPLATES, start
 env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO)}
 child = start(["-m", "kbproc", "--store", "new", "serve"], cwd=Path.cwd(), env=env,
               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdout.readline()
-print(template().process.pid, child.pid, flush=True)
+print(TEMPLATES["kbproc"].process.pid, child.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == "killed" else os._exit(0)
 """
 

@@ -29,6 +29,9 @@ _MOST = 1 << 17
 # These change how Python or a library begins: so it must really begin.
 _BEGINS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC", "OMP", "OPENBLAS")
 _BUT = {"PYTHONPATH", "PYTHONFAULTHANDLER"}
+_PARSER = ["-P", "-m", "kbproc.sources.parse.worker"]
+# No library has a thread of its own there.
+_ENVIRONMENT = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
 _PR_SET_CHILD_SUBREAPER = 36
 
 _really = threading.Event()
@@ -69,62 +72,79 @@ def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], given: Mapping[s
     )
 
 
+def start_child(command: Sequence[str], **given: Any) -> subprocess.Popen[Any]:
+    """What the sandbox starts children with: readers of documents are forked, no others."""
+    if _really.is_set() or list(command) != [sys.executable, *_PARSER] or _other(given["env"]):
+        return subprocess.Popen(command, **given)
+    return _Forked(command, **given)
+
+
+def _other(env: Mapping[str, str]) -> bool:
+    return "parser" in TEMPLATES and dict(env) != TEMPLATES["parser"].env
+
+
 class _Forked(subprocess.Popen[Any]):
     """Its pipes, its waiting and its end are those of any Popen."""
 
     def _execute_child(self, args: Any, *more: Any) -> None:
         cwd, env = more[4:6]
-        ends = more[9:15]
+        ends, anew = more[9:15], more[20]
         streams = [given if given != -1 else own for own, given in enumerate(ends[0:6:2])]
         streams[1:] = [given if given != -1 else own for own, given in ((1, ends[3]), (2, ends[5]))]
-        self.pid = template().fork(args[1:], cwd=cwd, env=env, streams=streams)
+        argv = list(args[1:])
+        if argv == _PARSER:
+            parent, argv = template("parser", ["-P"], env, cwd), argv[1:]
+        else:
+            parent = template("kbproc", [], _ENVIRONMENT, str(REPO))
+        asked = {"argv": argv, "cwd": cwd, "env": dict(env), "start_new_session": anew}
+        self.pid = parent.fork(asked, streams)
         self._child_created = True
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
 
 
 class Template:
-    """The process that is forked from; it ends with this one."""
+    """A process that is forked from; it ends with this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
+        self.env = dict(env)
         self._asking = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(PATIENCE)
         with theirs:
+            fd = theirs.fileno()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.kit.template", str(theirs.fileno())],
-                cwd=REPO,
-                # No library has a thread of its own there.
-                env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
-                pass_fds=[theirs.fileno()],
+                [sys.executable, *flags, "-m", "tests.kit.template", str(fd), kind],
+                cwd=cwd,
+                env=env,
+                pass_fds=[fd],
                 stdin=subprocess.DEVNULL,
             )
 
-    def fork(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], streams: Sequence[int]
-    ) -> int:
+    def fork(self, asked: Mapping[str, Any], streams: Sequence[int]) -> int:
         """The pid of a child of this process."""
-        asked = {"argv": argv, "cwd": cwd, "env": dict(env), "umask": _umask()}
+        told = json.dumps({**asked, "umask": _umask()}).encode()
         with self._asking, _reaping():
-            socket.send_fds(self._control, [json.dumps(asked).encode()], streams)
-            told = self._control.recv(20)
-        assert told, "the template has ended"
-        return int(told)
+            socket.send_fds(self._control, [told], streams)
+            pid = self._control.recv(20)
+        assert pid, "the template has ended"
+        return int(pid)
 
     def end(self) -> None:
         self._control.close()
         self.process.wait(PATIENCE)
 
 
-_template: list[Template] = []
+TEMPLATES: dict[str, Template] = {}
 _starting = threading.Lock()
 
 
-def template() -> Template:
+def template(kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) -> Template:
+    """The one of that kind."""
     with _starting:
-        if not _template:
-            _template.append(Template())
-            atexit.register(_template[0].end)
-        return _template[0]
+        if kind not in TEMPLATES:
+            TEMPLATES[kind] = Template(kind, flags, env, cwd)
+            atexit.register(TEMPLATES[kind].end)
+        return TEMPLATES[kind]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """A process that has imported kbproc once, and becomes a kbproc whenever it is asked.
 
-Run as `python -m tests.kit.template FD` by start.py. What it forks has its own folder,
+Run as `python -m tests.kit.template FD KIND` by start.py. What it forks has its own folder,
 environment, arguments and descriptors, and none of this process's; its parent is whoever
 asked, as if that one had started it.
 """
@@ -16,53 +16,60 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import kbproc.__main__ as command
 from kbproc.base.pipes import leave
 from kbproc.base.sandbox import stay_alone
-from kbproc.methods.all import registry
-from tests.kit import fixed
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
-# What a serve or a command loads on its way.
-USED = (
-    "duckdb",
-    "jsonschema_rs",
-    "kbproc.library.library",
-    "kbproc.models.catalogue",
-    "kbproc.sharing.alone",
-    "kbproc.sharing.attached",
-    "kbproc.sharing.coprocess",
-    "kbproc.sharing.relay",
-    "kbproc.sharing.takeover",
-    "kbproc.shell.cli",
-    "kbproc.shell.fastpath",
-    "kbproc.shell.run",
-    "kbproc.sources.parse.pool",
-    "kbproc.views.catalog.catalog",
-    "kbproc.views.fulltext.index",
-    "kbproc.views.vectors.view",
-    "kbproc.wire.logs",
-    "numpy.ma",
-    "rich.console",
-    "watchfiles",
-)
-# What can be run, as `-m NAME`.
-MODULES: dict[str, Callable[[], object]] = {
-    "kbproc": command.main,
-    "tests.kit.fixed": lambda: leave(fixed.main()),
+# What is loaded on the way by a serve or a command, and by a reader of documents.
+LOADED = {
+    "kbproc": (
+        "duckdb",
+        "kbproc.__main__",
+        "kbproc.methods.all",
+        "jsonschema_rs",
+        "kbproc.library.library",
+        "kbproc.models.catalogue",
+        "kbproc.sharing.alone",
+        "kbproc.sharing.attached",
+        "kbproc.sharing.coprocess",
+        "kbproc.sharing.relay",
+        "kbproc.sharing.takeover",
+        "kbproc.shell.cli",
+        "kbproc.shell.fastpath",
+        "kbproc.shell.run",
+        "kbproc.sources.parse.pool",
+        "kbproc.views.catalog.catalog",
+        "kbproc.views.fulltext.index",
+        "kbproc.views.vectors.view",
+        "kbproc.wire.logs",
+        "numpy.ma",
+        "rich.console",
+        "tests.kit.fixed",
+        "watchfiles",
+    ),
+    "parser": (
+        "kbproc.sources.parse.html",
+        "kbproc.sources.parse.markdown",
+        "kbproc.sources.parse.text",
+        "kbproc.sources.parse.worker",
+    ),
+}
+# What can be run, as `-m NAME`: the module and what it calls.
+MODULES = {
+    "kbproc": ("kbproc.__main__", "main"),
+    "tests.kit.fixed": ("tests.kit.fixed", "main"),
+    "kbproc.sources.parse.worker": ("kbproc.sources.parse.worker", "main"),
 }
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    for name in USED:
+    for name in LOADED[sys.argv[2]]:
         importlib.import_module(name)
-    registry()
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, "a thread that runs here would be missing in what is forked"
     gc.collect()
@@ -104,6 +111,8 @@ def become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
+    if asked["start_new_session"]:
+        os.setsid()
     os.umask(asked["umask"])
     os.chdir(asked["cwd"])
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
@@ -144,15 +153,17 @@ def _stream(like: Any, mode: str) -> Any:
 
 
 def _run(how: str, what: str, *more: str) -> None:
-    if how == "-m":
-        sys.path[0] = str(Path.cwd())
-        sys.argv = [str(Path(sys.modules[what].__file__ or what)), *more]
-        MODULES[what]()
+    if how == "-c":
+        sys.path[0] = ""
+        sys.argv = ["-c", *more]
+        program = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(what, "<string>", "exec"), vars(program))
         return
-    sys.path[0] = ""
-    sys.argv = ["-c", *more]
-    program = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(compile(what, "<string>", "exec"), vars(program))
+    module, name = MODULES[what]
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd())
+    sys.argv = [str(sys.modules[module].__file__), *more]
+    leave(getattr(sys.modules[module], name)())
 
 
 if __name__ == "__main__":

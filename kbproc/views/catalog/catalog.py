@@ -37,20 +37,22 @@ class Catalog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.roster_changed = False  # since whoever publishes has read it
+        is_new = not path.exists()
         self._db = _open(path)
         self._tables = Tables(self._db)
         self._is_marked = False
         self._in_transaction = False
         try:
-            if self._version() != CATALOG_VERSION:
+            if is_new or self._version() != CATALOG_VERSION:
                 self.reset()
-            self._look()
+            else:
+                self._look()
         except BaseException:
             self._db.close()  # DuckDB would hand out this database again, file or no file
             raise
 
     def _version(self) -> int:
-        """0 for a new file; asking duckdb_tables() first takes 6 ms of every start."""
+        """0 where there are no tables; asking duckdb_tables() first takes 6 ms of every start."""
         try:
             row = self._db.execute("select version from head").fetchone()
         except duckdb.CatalogException:

@@ -25,6 +25,8 @@ from kbproc.sources.parse.worker import LENGTH, Answer, Job, Setup, frame, size
 from tests.kit.patience import PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
+pytestmark = pytest.mark.usefixtures("executed")
+
 ENVIRONMENT = {"PYTHONPATH": f"{Path(kbproc.__file__).parents[1]}"}
 
 
