@@ -100,7 +100,7 @@ class VectorPack:
         self._count, torn = divmod(size, self._record.itemsize)
         if torn:
             os.ftruncate(self._fd, size - torn + HEADER_BYTES)
-        bad = _unsound(self.path, self._bad_rows)
+        bad = _unsound(self.path, self._records)
         self.damaged = len(bad)
         erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
         self._unusable = bad | set(np.flatnonzero(self._records()["key"] == erased).tolist())
@@ -202,7 +202,7 @@ class VectorPack:
 
     def check(self) -> list[str]:
         """Read every record again; what is wrong, in words."""
-        bad = self._bad_rows()
+        bad = _bad_rows(self._records())
         return [f"{self.path.name}: {len(bad)} records fail their checksum"] if bad else []
 
     def sync(self) -> None:
@@ -214,7 +214,7 @@ class VectorPack:
         """What was added is read once more, so that whoever opens it next need not."""
         if self._fd >= 0:
             if os.fstat(self._fd).st_size == HEADER_BYTES + self._count * self._record.itemsize:
-                _unsound(self.path, self._bad_rows)
+                _unsound(self.path, self._records)
             os.close(self._fd)
             self._fd = -1
 
@@ -236,17 +236,17 @@ class VectorPack:
             self._mapped, self._map = mapped, file
         return mapped
 
-    def _bad_rows(self) -> set[int]:
-        records = self._records()
-        return set(np.flatnonzero(_checksums(records) != records["crc"]).tolist())
+
+def _bad_rows(records: NDArray[np.void]) -> set[int]:
+    return set(np.flatnonzero(_checksums(records) != records["crc"]).tolist())
 
 
-def _unsound(path: Path, bad_rows: Callable[[], set[int]]) -> set[int]:
+def _unsound(path: Path, records: Callable[[], NDArray[np.void]]) -> set[int]:
     """The bad rows; of a file that nobody has touched since it had none, none."""
     bad: set[int] = set()
 
     def has_none(_: Path) -> bool:
-        bad.update(bad_rows())
+        bad.update(_bad_rows(records()))
         return not bad
 
     seen = Seen(path.parent)

@@ -81,12 +81,39 @@ def _each(act: Callable[[T], R], items: Collection[T]) -> list[R]:
         return list(threads.map(act, items))
 
 
+class _Places:
+    """Which file is whose: a folder for each first two digits of a sha256."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def folder(self, sha256: str) -> str:
+        return f"{self._root}/{sha256[:2]}"
+
+    def new(self, sha256: str) -> str:
+        return f"{self.folder(sha256)}/{sha256}"
+
+    def found(self, sha256: str) -> str | None:
+        """Where its file is; a link is none."""
+        older = f"{self.folder(sha256)}/{sha256[2:4]}/{sha256}"
+        return next(filter(_is_file, (self.new(sha256), older)), None)
+
+    def makes_folder(self, sha256: str) -> bool:
+        """Whether it was not there."""
+        try:
+            Path(self.folder(sha256)).mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        return True
+
+
 class Blobs:
     """A folder of blobs; `folder` is made on first use. Any thread may use it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._root = os.fspath(folder)
+        self._places = _Places(self._root)
         self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
         self._unnamed: Counter[str] = Counter()  # how often each was put and no record names it
@@ -98,18 +125,7 @@ class Blobs:
 
     def path(self, sha256: str) -> Path:
         """Where it is, or will be."""
-        return Path(self._found(sha256) or self._place(sha256))
-
-    def _folder_of(self, sha256: str) -> str:
-        return f"{self._root}/{sha256[:2]}"
-
-    def _place(self, sha256: str) -> str:
-        return f"{self._folder_of(sha256)}/{sha256}"
-
-    def _found(self, sha256: str) -> str | None:
-        """Where its file is; a link is none."""
-        older = f"{self._folder_of(sha256)}/{sha256[2:4]}/{sha256}"
-        return next(filter(_is_file, (self._place(sha256), older)), None)
+        return Path(self._places.found(sha256) or self._places.new(sha256))
 
     def paths(self) -> list[Path]:
         """All that lie here, sorted."""
@@ -160,7 +176,7 @@ class Blobs:
             )
 
     def _is_stored(self, sha256: str) -> bool:
-        return self._found(sha256) is not None
+        return self._places.found(sha256) is not None
 
     def _keep(self, sources: dict[str, bytes]) -> None:
         """They are durable when it returns."""
@@ -204,33 +220,25 @@ class Blobs:
     def _write(self, source: tuple[str, bytes]) -> set[str]:
         """The folders that hold new names, which are not durable yet."""
         sha256, data = source
-        changed = {self._folder_of(sha256)}
-        if self._makes_folder(sha256):
+        changed = {self._places.folder(sha256)}
+        if self._places.makes_folder(sha256):
             changed.add(self._root)
-        target = Path(self._place(sha256))
+        target = Path(self._places.new(sha256))
         durable.replace(target, data, written="blob.written", name_is_durable=False)
         return changed
 
     def _write_journaled(self, sha256: str, data: bytes) -> None:
         """Under its name at once: a file that is cut off is made again from the journal."""
-        target = self._place(sha256)
+        target = self._places.new(sha256)
         try:
             try:
                 durable.write_new(target, data)
             except FileNotFoundError:
-                self._makes_folder(sha256)
+                self._places.makes_folder(sha256)
                 durable.write_new(target, data)
         except FileExistsError:  # no regular file: else it would be stored
             self._write((sha256, data))
         reach("blob.written")
-
-    def _makes_folder(self, sha256: str) -> bool:
-        """Whether it was not there."""
-        try:
-            Path(self._folder_of(sha256)).mkdir(mode=0o700)
-        except FileExistsError:
-            return False
-        return True
 
     def sync(self) -> None:
         """All files are durable, and nothing is left in the journal. Raises store.io."""
@@ -240,7 +248,7 @@ class Blobs:
     def _sync(self) -> None:
         if not self._unsynced:
             return
-        places = [place for place in map(self._found, self._unsynced) if place is not None]
+        places = [place for place in map(self._places.found, self._unsynced) if place is not None]
         with _as_store_io():
             try:
                 _each(durable.sync_file, places)

@@ -118,7 +118,7 @@ class FullTextSnapshot:
             if len(hits) < take or hits[-1][0] < hits[wanted - 1][0]:
                 break
             take *= 4
-        return self._in_order(hits), found.count
+        return _in_order(self, hits), found.count
 
     def should_sift(self, query: Query, restriction: Restriction) -> bool:
         """Whether to fetch every match and drop what may not be seen, rather than to filter.
@@ -147,11 +147,7 @@ class FullTextSnapshot:
         if restriction.exclude is not None:
             seen &= np.isin(documents, restriction.exclude, invert=True)
         kept = [hits[i] for i in np.flatnonzero(seen)]
-        return self._in_order(kept), len(kept)
-
-    def _in_order(self, hits: Sequence[Any]) -> list[tuple[float, int]]:
-        ids = self.column("chunk_id", hits)
-        return sorted((-hit[0], id) for hit, id in zip(hits, ids, strict=True))
+        return _in_order(self, kept), len(kept)
 
     def scores(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, float]:
         """Raw BM25 of those of `chunk_ids` that match: to the bit what `search` gives them."""
@@ -214,17 +210,9 @@ class FullTextSnapshot:
         """Whether any chunk that may be seen holds it. Mostly the statistics tell."""
         asked = Query((word,))
         held = max(self.searcher.doc_freq(term.field, term.word) for term in terms(asked))
-        if not held or held > self._most_hidden(restriction):
+        if not held or held > _most_hidden(self, self._clauses.counted, restriction):
             return bool(held)
         return self.holds(asked, restriction)
-
-    def _most_hidden(self, restriction: Restriction) -> int:
-        """So many that the statistics count may be dead or not to be seen."""
-        if any(part is not None for part in (restriction.kbs, restriction.documents)):
-            return self._clauses.counted
-        labelled = sum(self.searcher.doc_freq("kb", label) for label in restriction.without)
-        excluded = self._clauses.counted if restriction.exclude is not None else 0
-        return self._clauses.counted - self.num_docs + labelled + excluded
 
     def holds(self, query: Query, restriction: Restriction) -> bool:
         """Whether any chunk that may be seen matches."""
@@ -240,3 +228,17 @@ class FullTextSnapshot:
     def _scores_of(self, query: tantivy.Query, most: int) -> dict[int, float]:
         hits = self._found(query, most).hits
         return dict(zip(self.column("chunk_id", hits), (hit[0] for hit in hits), strict=True))
+
+
+def _in_order(snapshot: FullTextSnapshot, hits: Sequence[Any]) -> list[tuple[float, int]]:
+    ids = snapshot.column("chunk_id", hits)
+    return sorted((-hit[0], id) for hit, id in zip(hits, ids, strict=True))
+
+
+def _most_hidden(snapshot: FullTextSnapshot, counted: int, restriction: Restriction) -> int:
+    """So many that the statistics count may be dead or not to be seen."""
+    if any(part is not None for part in (restriction.kbs, restriction.documents)):
+        return counted
+    labelled = sum(snapshot.searcher.doc_freq("kb", label) for label in restriction.without)
+    excluded = counted if restriction.exclude is not None else 0
+    return counted - snapshot.num_docs + labelled + excluded
