@@ -1,8 +1,8 @@
 """What is better done while nobody waits.
 
 Owns: folding in what waits, syncing the sources' files, compacting the full-text index, folding
-the flat tail of vectors into their graph, saving the vector view, looking for damage; and waiting
-for a quiet moment.
+the flat tail of vectors into their graph, saving the vector view, looking for damage, returning
+memory; and waiting for a quiet moment.
 Refuses to know: how any of it is done.
 """
 
@@ -12,6 +12,7 @@ import logging
 import threading
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import return_memory
 from kbproc.store import rebuild
 from kbproc.store.store import Store
 from kbproc.views import soundness
@@ -30,6 +31,7 @@ class Upkeep:
         self._store = store
         self._closed = threading.Event()
         self._saved_seq = 0
+        self._returned_seq = -1
         self._looked = False
         self._thread: threading.Thread | None = None
 
@@ -71,6 +73,9 @@ class Upkeep:
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
+        if self._returned_seq != self._store.seq:
+            self._returned_seq = self._store.seq
+            return_memory()
 
     def _catch_up(self) -> None:
         """Views that could not follow the log do so now, or are made afresh. Raises store.io."""

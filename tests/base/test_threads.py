@@ -1,7 +1,9 @@
-"""Work that is done ahead of whoever takes it."""
+"""Work that is done ahead of whoever takes it, and memory that goes back."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -39,3 +41,22 @@ def test_what_has_not_begun_is_not_done_once_nobody_takes_it() -> None:
     threading.Timer(0, may_end.set).start()
     made.close()
     assert len(done) < 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_memory_that_was_freed_goes_back() -> None:
+    """What lies above it keeps a heap from shrinking by itself."""
+    code = (
+        "from kbproc.base.threads import return_memory\n"
+        "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "parts = [bytes(60_000) for _ in range(3000)]\n"
+        "last = parts.pop()\n"
+        "parts.clear()\n"
+        "before = resident()\n"
+        "return_memory()\n"
+        "print(before - resident())\n"
+    )
+    given = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert int(given.stdout) > 100 << 20
