@@ -59,5 +59,6 @@ def visible_to(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
         kbs=None if agent is None or agent.kbs is None else tuple(agent.kbs),
         notes=notes if "note:read" in scopes else (),
         entries="knowledge:read" in scopes,
+        sessions=None if agent is None else (agent.slug,),
     )
     return None if sight == EVERYTHING else sight

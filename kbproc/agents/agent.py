@@ -143,7 +143,9 @@ def target_of(row: AgentRow) -> Target:
     return Target(kind="agent", id=row.slug, name=row.slug, revision=row.revision)
 
 
-def require(queries: Queries, slug: str, *, only: AgentRow | None = None) -> AgentRow:
+def require(
+    queries: Queries, slug: str, *, only: AgentRow | None = None, field: str = "$.params.slug"
+) -> AgentRow:
     """The live agent. `only`: the one that asks, which learns of no other.
 
     Raises resource.not_found with the nearest names.
@@ -157,7 +159,7 @@ def require(queries: Queries, slug: str, *, only: AgentRow | None = None) -> Age
         raise KbprocError(
             "resource.not_found",
             f"Agent {slug!r} was deleted at {row.deleted_at}.",
-            field="$.params.slug",
+            field=field,
             valid_values=near,
             hint="agent.create makes a new one of that name.",
             detail={"deleted_at": row.deleted_at},
@@ -165,7 +167,7 @@ def require(queries: Queries, slug: str, *, only: AgentRow | None = None) -> Age
     raise KbprocError(
         "resource.not_found",
         f"There is no agent {slug!r}.",
-        field="$.params.slug",
+        field=field,
         valid_values=near,
         hint="See agent.list for the agents there are.",
     )

@@ -2,8 +2,8 @@
 
 Refuses to know: pipes, shells, tools, and what any handler does.
 
-Offers: call · describe · flags · lean · members · method · pages · registry · reply · retry ·
-    run · schemas.check · schemas.messages · schemas.schema · typed
-May import: base · settings · views · store · agents · search · library
+Offers: answers · call · describe · flags · lean · members · method · pages · registry · reply ·
+    retry · run · schemas.check · schemas.messages · schemas.schema · typed
+May import: base · settings · events · views · store · agents · search · sessions · library
 Light: yes
 """

@@ -60,6 +60,7 @@ class Method(Struct, frozen=True, kw_only=True):
     plan: Callable[..., Decide] | None
     looks_first: bool
     shown: Shown | None
+    from_log: bool
 
     @property
     def schema(self) -> str:
@@ -109,6 +110,7 @@ def method(
     looks_first: bool = False,
     item: Any = None,
     shown: Shown | None = None,
+    from_log: bool = False,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
@@ -124,6 +126,8 @@ def method(
     data may have. `item`: the type of one item of its stream. `looks_first`: the handler of a
     short write reads the state before it has its turn, so that it waits for all writes that the
     same client has sent before. `shown`: what people see of the result, if not simply all of it.
+    `from_log`: its stream is kept in the log. It introduces itself, and the same token reads it
+    once more.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -151,6 +155,7 @@ def method(
         "plan": plan,
         "looks_first": looks_first,
         "shown": shown,
+        "from_log": from_log,
     }
 
     def declare(handler: F) -> F:

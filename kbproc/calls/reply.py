@@ -92,6 +92,8 @@ class Wait(Struct, frozen=True, kw_only=True):
     timeout_ms: int | None
     expired: Callable[[], KbprocError]
     tail: Tail | None = None
+    cancel: Callable[[], None] | None = None
+    lasts: bool = False
 
 
 def once(
@@ -112,6 +114,9 @@ class Parked(Struct, frozen=True, kw_only=True):
 
     `ready` is asked again whenever the store shows something new; it may emit
     progress, and raises KbprocError if waiting has become pointless.
+
+    `cancel`: what a client's cancelling does to what is waited for, which then comes to its end;
+    without it the waiting ends at once. `lasts`: a client that sends no more may get it all.
     """
 
     ready: Callable[[], bool]
@@ -119,6 +124,8 @@ class Parked(Struct, frozen=True, kw_only=True):
     timeout_ms: int | None
     expired: Callable[[], KbprocError]
     tail: Tail | None = None
+    cancel: Callable[[], None] | None = None
+    lasts: bool = False
 
     def detail(self) -> dict[str, Any]:
         """Of the error that ends the waiting."""

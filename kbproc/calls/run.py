@@ -147,6 +147,8 @@ def _answered(call: Call, method: Method, params: Params) -> Answer | Parked:
         timeout_ms=reply.timeout_ms,
         expired=reply.expired,
         tail=reply.tail,
+        cancel=reply.cancel,
+        lasts=reply.lasts,
     )
 
 
@@ -193,13 +195,15 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
     return _long(call, method, params, pipeline.LongWrite(call.store, request))
 
 
-def _long(call: Call, method: Method, params: WriteParams, write: pipeline.LongWrite) -> Reply:
+def _long(
+    call: Call, method: Method, params: WriteParams, write: pipeline.LongWrite
+) -> Reply | Wait:
     """A write of several records: what is destructive of it is approved before it begins."""
-    if earlier := write.earlier():
+    if not method.from_log and (earlier := write.earlier()):
         return reply_of(earlier)
     if isinstance(params, DestructiveParams) and method.plan is not None:
         write.approve(method.plan(call, params))
-    done: Reply = method.handler(call, params, write)
+    done: Reply | Wait = method.handler(call, params, write)
     return done
 
 

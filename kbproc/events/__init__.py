@@ -2,7 +2,7 @@
 
 Refuses to know: records, positions, and how a view applies an event.
 
-Offers: agent · codec · document · entry · event · kb · upkeep
+Offers: agent · codec · document · entry · event · kb · session · upkeep
 May import: base · text
 Light: yes
 """

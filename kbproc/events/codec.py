@@ -26,6 +26,7 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.events.session import OfSession
 from kbproc.events.upkeep import (
     ContentForgotten,
     DocPurged,
@@ -55,6 +56,7 @@ AnyEvent = (
     | AgentDeleted
     | ModelUsed
     | LogRepaired
+    | OfSession
 )
 
 # Every event's class under its tag.

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.events.entry import EntryFacts
-from kbproc.events.event import Concerned, Event
+from kbproc.events.event import Concerned, Event, Given
 from kbproc.text.passage import Mark
 
 
@@ -88,6 +88,13 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
 
     def concerns(self) -> Concerned:
         return Concerned(document=self.id, within=self.kb, revision=self.revision)
+
+    def gives(self) -> Given:
+        return Given(next_document=self.id + 1, next_chunk=self.next_chunk)
+
+    @property
+    def can_wait(self) -> bool:
+        return self.entry is None
 
 
 class DocChanged(Event, frozen=True, tag="doc.changed"):

@@ -22,6 +22,7 @@ class Concerned(NamedTuple):
     `document`: the one document; `listed`: documents, where the event names a list of
     them. `kb` and `agent`: the one that it makes, changes or ends; `within`: the
     knowledge base in which it happened. `revision`: what it makes of its subject.
+    `session` and `message`: the conversation, and the question in it.
     """
 
     document: int | None = None
@@ -30,11 +31,26 @@ class Concerned(NamedTuple):
     agent: str | None = None
     within: str | None = None
     revision: int | None = None
+    session: int | None = None
+    message: int | None = None
 
     @property
     def documents(self) -> Sequence[int]:
         """All documents that it concerns."""
         return self.listed if self.document is None else (self.document,)
+
+
+class Given(NamedTuple):
+    """Ids before these were given away, and are never given again."""
+
+    next_document: int = 1
+    next_chunk: int = 1
+    next_session: int = 1
+    next_message: int = 1
+
+    def and_by(self, *others: Given) -> Given:
+        """What these have given away together."""
+        return Given(*map(max, zip(self, *others, strict=True)))
 
 
 class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
@@ -53,3 +69,15 @@ class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="ty
 
     def concerns(self) -> Concerned:
         return Concerned()
+
+    def gives(self) -> Given:
+        """The ids that it gives away."""
+        return Given()
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the catalog may take it in later, together with others.
+
+        Then it names no agent, no knowledge base and no entry, and `gives` tells all its ids.
+        """
+        return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbproc.base.wording import plural
-from kbproc.events.event import Concerned, Event
+from kbproc.events.event import Concerned, Event, Given
 
 _ERASED = "what a purge has erased can't come back"
 
@@ -52,22 +52,39 @@ class PurgeEnded(Event, frozen=True, tag="purge.ended"):
         return f"finish the purge of record {self.purge}"
 
 
-class Erased(Event, frozen=True, tag="text.erased"):
-    """Stands where a purge took an event away; `next_*` keep ids from being used again."""
+class _Gives(Event, kw_only=True, frozen=True):
+    """`next_*` keep ids from being used again."""
+
+    next_document: int = 1
+    next_chunk: int = 1
+    next_session: int = 1
+    next_message: int = 1
+
+    def gives(self) -> Given:
+        return Given(self.next_document, self.next_chunk, self.next_session, self.next_message)
+
+
+class Erased(_Gives, frozen=True, tag="text.erased"):
+    """Stands where a purge took an event away.
+
+    `message_id`: it was a piece of this message's answer, which has others left.
+    """
 
     stays: ClassVar[str] = _ERASED
 
     was: str
     purge: int
     document_id: int | None = None
-    next_document: int = 1
-    next_chunk: int = 1
+    session_id: int | None = None
+    message_id: int | None = None
 
     def summary(self) -> str:
         return f"{self.was}, erased by record {self.purge}"
 
     def concerns(self) -> Concerned:
-        return Concerned(document=self.document_id)
+        return Concerned(
+            document=self.document_id, session=self.session_id, message=self.message_id
+        )
 
 
 class ModelUsed(Event, frozen=True, tag="model.used"):
@@ -82,15 +99,13 @@ class ModelUsed(Event, frozen=True, tag="model.used"):
         return f"embed with {self.name}"
 
 
-class LogRepaired(Event, frozen=True, tag="log.repaired"):
-    """Records that were damaged beyond reading were given up; `next_*` as in `Erased`."""
+class LogRepaired(_Gives, frozen=True, tag="log.repaired"):
+    """Records that were damaged beyond reading were given up."""
 
     stays: ClassVar[str] = "damaged records that were given up can't come back"
 
     lost: list[tuple[int, int]]
     aside: str
-    next_document: int = 1
-    next_chunk: int = 1
 
     def summary(self) -> str:
         return f"give up {plural(len(self.lost), 'damaged stretch', 'damaged stretches')}"

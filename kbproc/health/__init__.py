@@ -3,6 +3,6 @@
 Refuses to know: who asks; each finding's hint says what a person can do.
 
 Offers: doctor · salvage
-May import: base · log · events · sources · views · store
+May import: base · log · events · sources · models · views · store
 Light: yes
 """

@@ -22,7 +22,7 @@ import msgspec
 from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
+from kbproc.events.event import Event, Given
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.events.upkeep import DocPurged
 from kbproc.views.catalog.queries.all import Queries
@@ -110,10 +110,10 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[Said]:
     yield from _tokens(old, new)
 
 
-def next_ids(old: Catalog) -> tuple[int, int]:
-    """The first document id and chunk id that were never given away."""
-    row = old.cursor().execute("select next_document, next_chunk from head").fetchall()[0]
-    return int(row[0]), int(row[1])
+def next_ids(old: Catalog) -> Given:
+    """The first ids that were never given away."""
+    names = ", ".join(Given._fields)
+    return Given(*old.cursor().execute(f"select {names} from head").fetchall()[0])  # noqa: S608
 
 
 def _rows(catalog: Catalog, sql: str) -> list[tuple[Any, ...]]:
@@ -203,7 +203,7 @@ def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[DocWritten]],
     facts_then, facts_now = _facts(old), _facts(new)
     chunks_then, chunks_now = _chunk_hashes(old), _chunk_hashes(new)
     written, gone = defaultdict[str, list[DocWritten]](list), list[Event]()
-    _, next_chunk = next_ids(old)
+    next_chunk = next_ids(old).next_chunk
     for id, row in had.items():
         now = has.get(id)
         if row.deleted_at is None:

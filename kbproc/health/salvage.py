@@ -25,6 +25,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
 from kbproc.events import codec
+from kbproc.events.event import Given
 from kbproc.events.upkeep import LogRepaired
 from kbproc.health import recover
 from kbproc.health.recover import Said
@@ -214,9 +215,7 @@ class _Bench:
     def _mend_log(self, aside: Path) -> list[str]:
         again, ids = self._remembered()
         lost = [(part.first, part.last.seq) for part in self._survey.lost]
-        mark = LogRepaired(
-            lost=lost, aside=f"{_FOLDER}/{aside.name}", next_document=ids[0], next_chunk=ids[1]
-        )
+        mark = LogRepaired(lost=lost, aside=f"{_FOLDER}/{aside.name}", **ids._asdict())
         said = [Said("kbproc", "doctor", [mark]), *again]
         making = aside / "making"
         file.write_repaired(self._survey, making)
@@ -227,7 +226,7 @@ class _Bench:
         finish(self._folder)
         return [event.summary() for one in again for event in one.events]
 
-    def _remembered(self) -> tuple[list[Said], tuple[int, int]]:
+    def _remembered(self) -> tuple[list[Said], Given]:
         """What to write again, and the next ids."""
         import duckdb
 
@@ -240,21 +239,18 @@ class _Bench:
             if self._old is not None:
                 try:
                     _fold(self._old, self._survey.records())
-                    document, chunk = recover.next_ids(self._old)
-                    return list(recover.remainder(self._old, new)), (
-                        max(ids[0], document),
-                        max(ids[1], chunk),
-                    )
+                    ids = ids.and_by(recover.next_ids(self._old))
+                    return list(recover.remainder(self._old, new)), ids
                 except duckdb.Error:
                     self._forget()
         finally:
             new.close()
         return [], self._guarded(ids)
 
-    def _guarded(self, ids: tuple[int, int]) -> tuple[int, int]:
+    def _guarded(self, ids: Given) -> Given:
         """Past what the lost records may have given away."""
         count = sum(lost.last.seq - lost.first + 1 for lost in self._survey.lost)
-        return ids[0] + _IDS_A_RECORD * count, ids[1] + _IDS_A_RECORD * count
+        return Given(*(id + _IDS_A_RECORD * count for id in ids))
 
     def _write_again(self, said: Sequence[Said], folder: Path) -> None:
         """Appends to the repaired log, and reads it all: a wrong repair is worse than none."""

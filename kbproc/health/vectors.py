@@ -52,7 +52,7 @@ def _strays(state: VectorSnapshot) -> list[int]:
     """Chunks of the flat tail whose vector in use is not that of the pack."""
     import numpy as np
 
-    from kbproc.views.vectors.slots import units
+    from kbproc.models.exact import units
 
     first = len(state.slots) - len(state.tail)
     vectors = units(state.pack, state.slots["row"][first:])

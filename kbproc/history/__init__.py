@@ -5,6 +5,6 @@ Refuses to know: params and the wire.
 Offers: chain · compact · feed · note_files · purge · restore · revert.links · revert.records ·
     revert.undoing · state · timeline
 May import: base · settings · log · events · notefiles · views · store · embedding · documents ·
-    agents · sql
+    agents
 Light: yes
 """

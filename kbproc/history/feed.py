@@ -47,7 +47,8 @@ _decode = decoder(list[dict[str, Any]]).decode
 
 
 class ShownEvent(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """One event. `document_id`, `kb` and `revision` are null where it concerns none.
+    """One event. `document_id`, `kb` and `revision` are null where it concerns none;
+    `session_id` and `message_id` are there where it concerns one.
 
     `data`, only with `full`: the event as it stands in the log. `left_out`: what of
     `data` is missing, since the record would be too long for a line.
@@ -58,6 +59,8 @@ class ShownEvent(Struct, kw_only=True, frozen=True, omit_defaults=True):
     document_id: int | None
     kb: str | None
     revision: int | None
+    session_id: int | UnsetType = UNSET
+    message_id: int | UnsetType = UNSET
     data: dict[str, Any] | UnsetType = UNSET
     left_out: Literal["chunks", "data"] | UnsetType = UNSET
 
@@ -179,6 +182,8 @@ def _event(event: Event, data: dict[str, Any] | UnsetType) -> ShownEvent:
         document_id=about.document,
         kb=about.kb or about.within,
         revision=about.revision,
+        session_id=UNSET if about.session is None else about.session,
+        message_id=UNSET if about.message is None else about.message,
         data=data,
     )
 

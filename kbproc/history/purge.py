@@ -29,8 +29,8 @@ from kbproc.events.event import Event
 from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
 from kbproc.log import record as records
 from kbproc.log.record import Record
-from kbproc.sql import query
 from kbproc.store import rebuild
+from kbproc.store.sql import query
 from kbproc.store.store import Store
 
 Tell = Callable[[str], None]

@@ -3,6 +3,7 @@
 Refuses to know: methods, requests and processes.
 
 Offers: library · past · switch
-May import: base · settings · log · views · store · embedding · documents · health · notes · history
+May import: base · settings · log · models · views · store · embedding · documents · health ·
+    notes · history · sessions
 Light: yes
 """

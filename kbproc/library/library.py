@@ -1,11 +1,12 @@
 """All that a store's owner keeps open.
 
-Owns: the order in which the store, its model, its parsers, its past and its notes are opened
-and closed, and what is brought to its end before anybody reads.
+Owns: the order in which the store, its model, its parsers, its past, its notes and its answers are
+opened and closed, and what is brought to its end before anybody reads.
 Refuses to know: methods and requests.
 
 Opening: the lock, a repair that was cut off, the store, its model and vectors, a purge that was
-cut off. Closing goes the other way round: whoever writes in the background ends first.
+cut off, answers that were. Closing goes the other way round: whoever writes in the background ends
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from kbproc.history import purge
 from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
+from kbproc.models.answering.choice import Unusable, answerer_of
+from kbproc.models.answering.interface import Answerer
 from kbproc.notes.background import Notebooks
+from kbproc.sessions.making import Answers
+from kbproc.settings.config import Llm
 from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
 from kbproc.store.folder import leads_to
@@ -42,7 +47,14 @@ class Library:
     Nothing runs in the background before `start`.
     """
 
-    def __init__(self, store: Store, embedding: Embedding, cache: Path, trust: Trust) -> None:
+    def __init__(
+        self,
+        store: Store,
+        embedding: Embedding,
+        cache: Path,
+        trust: Trust,
+        answerer: Answerer,
+    ) -> None:
         self.store = store
         self.embedding = embedding
         self.cache = cache
@@ -51,6 +63,7 @@ class Library:
         self.intake = Intake(self.parsers, store.blobs)
         self.pasts = Pasts(store, lambda: self.embedding)
         self.notebooks = Notebooks(store, self.intake)
+        self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store)
         self.closed = False
 
@@ -64,11 +77,13 @@ class Library:
         model: dict[str, Any] | None = None,
         lease: Lease | None = None,
         trust: Trust = Trust(None),  # noqa: B008  it holds nothing
+        llm: Llm = Llm(),  # noqa: B008  nor does this
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
         `cache` is where exported models are kept for all stores; `lease` is the store's,
-        None takes it. `trust`: what the user has approved.
+        None takes it. `trust`: what the user has approved. `llm`: the endpoint that answers, where
+        the user names one.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
@@ -87,8 +102,10 @@ class Library:
             opened.callback(embedding.close)
             store.model = embedding
             store.attach_vectors()
-            library = cls(store, embedding, cache, trust)
+            library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
+            if library.store.log.damage is None:
+                library.answers.recover()
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
         return library
@@ -122,6 +139,7 @@ class Library:
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self.closed = True
+        _whatever_happens(self.answers.close)
         _whatever_happens(self.notebooks.close)
         _whatever_happens(self._upkeep.close)
         save_vectors(self.store)
@@ -129,6 +147,19 @@ class Library:
         _whatever_happens(self.pasts.close)
         _whatever_happens(self.embedding.close)
         self.store.close()
+
+
+def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
+    """The endpoint that the user names; else that of the store, once the user has approved it."""
+    given = {name: value for name in Llm.__struct_fields__ if (value := getattr(llm, name))}
+    if "url" in given:
+        return answerer_of(given)
+    settings = store.settings.get("llm") or {}
+    problem = _not_approved(store.origin, settings, trust) if settings else None
+    if problem is None:
+        return answerer_of({**settings, **given})
+    why = KbprocError("llm.unavailable", problem.message, hint=problem.hint, lasting=True)
+    return Unusable(None, why)
 
 
 def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | None:

@@ -4,6 +4,7 @@ Refuses to know: each other, surfaces, and how a plan is confirmed or a record a
 
 Offers: all
 May import: base · settings · events · sources · models · views · store · embedding ·
-    documents · agents · health · sql · search · notes · history · moving · library · calls
+    documents · agents · health · search · notes · history · moving · sessions ·
+    library · calls
 Light: yes
 """

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 from kbproc.calls.registry import Registry
-from kbproc.methods import describe, doctor, ping, schema, search, status, version
+from kbproc.methods import chat, describe, doctor, ping, schema, search, status, version
 from kbproc.methods.agent import check as agent_check
 from kbproc.methods.agent import create as agent_create
 from kbproc.methods.agent import delete as agent_delete
 from kbproc.methods.agent import get as agent_get
+from kbproc.methods.agent import invoke as agent_invoke
 from kbproc.methods.agent import list as agent_list
 from kbproc.methods.agent import status as agent_status
 from kbproc.methods.agent import update as agent_update
@@ -55,6 +56,13 @@ from kbproc.methods.note import list as note_list
 from kbproc.methods.note import put as note_put
 from kbproc.methods.note import search as note_search
 from kbproc.methods.note import sync as note_sync
+from kbproc.methods.session import ask as session_ask
+from kbproc.methods.session import create as session_create
+from kbproc.methods.session import delete as session_delete
+from kbproc.methods.session import get as session_get
+from kbproc.methods.session import list as session_list
+from kbproc.methods.session import resume as session_resume
+from kbproc.methods.session import stop as session_stop
 from kbproc.methods.sql import query as sql_query
 from kbproc.methods.store import backup as store_backup
 from kbproc.methods.store import compact as store_compact
@@ -125,6 +133,15 @@ _METHODS = (
     agent_delete,
     agent_status,
     agent_check,
+    agent_invoke,
+    chat,
+    session_create,
+    session_list,
+    session_get,
+    session_ask,
+    session_resume,
+    session_stop,
+    session_delete,
     events_read,
     events_verify,
     events_subscribe,

@@ -1,8 +1,10 @@
-"""From text to vectors, behind one interface; what has been embedded once is kept and found.
+"""From text to vectors, and from prompt to text, each behind one interface; what has been
+embedded once is kept and found.
 
 Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: catalogue · fluency · graph · interface · pack
-May import: base
+Offers: answering.choice · answering.interface · catalogue · exact · fluency · graph ·
+    interface · pack
+May import: base · text
 Light: no
 """

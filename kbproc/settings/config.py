@@ -47,6 +47,8 @@ SCOPES = (
     "knowledge:write_others",
     "note:read",
     "note:write",
+    "session:read",
+    "session:write",
     "store:read",
 )
 # What this version can do, for `init` and `describe`.
@@ -81,6 +83,10 @@ VARIABLES = {
         Variable("KBPROC_LOG_LEVEL", "debug, info, warning or error"),
         Variable("KBPROC_AGENT", "the agent that acts, and that the log names as the author"),
         Variable("KBPROC_AGENT_HELP", "1: --help prints JSON"),
+        Variable("KBPROC_LLM_URL", "the OpenAI-compatible endpoint that answers questions"),
+        Variable("KBPROC_LLM_MODEL", "the model that it is asked for"),
+        Variable("KBPROC_LLM_API_KEY", "the key that it wants"),
+        Variable("KBPROC_LLM_API_KEY_FILE", "a file of mode 0600 that holds the key"),
     )
 }
 
@@ -93,6 +99,18 @@ ENVIRONMENT = {
     "agent": "KBPROC_AGENT",
     "log_level": "KBPROC_LOG_LEVEL",
 }
+
+
+class Llm(Struct, frozen=True, kw_only=True):
+    """What the environment says of the endpoint that answers; None leaves it to the store."""
+
+    url: str | None = None
+    model: str | None = None
+    api_key: str | None = None
+    api_key_file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Llm(model={self.model!r})"
 
 
 class Origin(Struct, frozen=True):
@@ -138,6 +156,7 @@ class Config(Struct, frozen=True, kw_only=True):
     profile_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     approved: Path | None = None
+    llm: Llm = Llm()
     origins: dict[str, Origin] = {}
 
 
@@ -180,6 +199,7 @@ def load(
         profile_names=tuple(known.named),
         notes=notes,
         approved=approvals_file(env),
+        llm=_llm(env),
         origins={**origins, "profile": chosen},
     )
 
@@ -194,6 +214,11 @@ def bare(env: Mapping[str, str]) -> Config:
         agent_help=_agent_help(env),
         color=_color(env),
     )
+
+
+def _llm(env: Mapping[str, str]) -> Llm:
+    names = {name: f"KBPROC_LLM_{name.upper()}" for name in Llm.__struct_fields__}
+    return Llm(**{name: env.get(variable) or None for name, variable in names.items()})
 
 
 def _color(env: Mapping[str, str]) -> bool:

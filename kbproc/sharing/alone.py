@@ -130,15 +130,15 @@ class InProcess:
     def _asked(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         try:
             found = self._registry.find(name)
-            emit = Stream(
+            stream = Stream(
                 wire=self._wire,
                 id=_ID,
                 host=self._host,
                 send=lambda line: on_event(msgspec.json.decode(line)["params"]),
-            ).emit
-            if found.streams:
-                emit("init", {})
-            line = self._wire.result(_ID, found, self._answer(name, params, emit))
+            )
+            if found.streams and not found.from_log:
+                stream.begin()
+            line = self._wire.result(_ID, found, self._answer(name, params, stream.emit))
         except KbprocError as error:
             if self._is_expired and error.type == "operation.cancelled":
                 error = late(name, params["timeout_ms"], **error.detail)
@@ -215,7 +215,9 @@ class InProcess:
         if not for_files:
             library.embedding.start()
         while not parked.ready():
-            if self._cancelled:
+            if self._cancelled and parked.cancel is not None:
+                parked.cancel()
+            elif self._cancelled:
                 raise KbprocError(
                     "operation.cancelled", "The request was cancelled.", detail=parked.detail()
                 )

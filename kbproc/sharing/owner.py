@@ -72,6 +72,7 @@ class Owner:
                 model=self._model,
                 lease=None if listening is None else listening.lease,
                 trust=Trust(self.config.approved),
+                llm=self.config.llm,
             )
         except KbprocError as error:
             self.opened.error = error

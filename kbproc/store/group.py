@@ -4,8 +4,9 @@ Owns: when records are folded into the catalog, the log's head until then, and w
 are to be told of the group.
 Refuses to know: whose turn it is, what readers see, and the disk.
 
-Documents that are added one after the other are folded in together, those of many groups: nobody
-reads or decides by their rows but who asks for the catalog, and then they are folded in before.
+Documents that are added one after the other, and pieces of answers, are folded in together, those
+of many groups: nobody reads or decides by their rows but who asks for the catalog, and then they
+are folded in before.
 """
 
 from __future__ import annotations
@@ -102,22 +103,22 @@ class Group:
         self._blobs.settle([event.source_sha256 for event in written])
         record = self.batch.append([draft])[-1]
         self.unfolded.append(record)
-        if len(written) == len(events) and all(event.entry is None for event in written):
-            self._add(record, written)
+        if all(event.can_wait for event in events):
+            self._add(record, events, written)
         else:
             self._written = None
             self.fold()
             self.head = self._catalog.queries.head()
         return record
 
-    def _add(self, record: Record, written: list[DocWritten]) -> None:
+    def _add(self, record: Record, events: Sequence[Event], written: list[DocWritten]) -> None:
+        given = self.head.given.and_by(*(event.gives() for event in events))
         self.head = replace(
             self.head,
             seq=record.seq,
             hash=record.hash,
             ts=record.ts,
-            next_document=max([self.head.next_document, *(doc.id + 1 for doc in written)]),
-            next_chunk=max([self.head.next_chunk, *(doc.next_chunk for doc in written)]),
+            **given._asdict(),
         )
         if self._written is not None:
             self._written += written

@@ -4,7 +4,7 @@ Refuses to know: who asks, who may see, and when a view follows.
 
 Offers: catalog.catalog · catalog.filters · catalog.queries.all · catalog.reader ·
     catalog.rows · follower · fulltext.index · fulltext.search · restriction ·
-    soundness · vectors.search · vectors.slots · vectors.view · vectors.waiting
+    soundness · vectors.search · vectors.view · vectors.waiting
 May import: base · text · log · events · models
 Light: no
 """

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from kbproc.base.durable import Seen
-from kbproc.views.catalog import blocks
+from kbproc.base.checksums import blocks
+from kbproc.base.durable import Seen, is_synced
 from kbproc.views.fulltext import files
 from kbproc.views.vectors import manifest
 
@@ -39,17 +39,26 @@ def damaged_files(views: Path, seen: Seen | None = None) -> list[str]:
     """
     seen = seen or Seen()
     found = {
-        "catalog": blocks.damaged(views, seen),
+        "catalog": [path.name for path in _catalogs(views) if not _is_whole(path, seen)],
         "fulltext": files.damaged(views / "fulltext", seen),
         "vectors": manifest.damaged(views, seen),
     }
     return [name for name, wrong in found.items() if wrong]
 
 
+def _catalogs(views: Path) -> list[Path]:
+    return list(views.glob("catalog*.duckdb"))
+
+
+def _is_whole(catalog: Path, seen: Seen) -> bool:
+    """One that may not have reached the disk is not."""
+    return is_synced(catalog) and seen.is_sound(catalog, blocks.is_whole)
+
+
 def were_closed(views: Path) -> bool:
     """Whether the catalog lies there as the last process left it that closed it."""
     seen = Seen(views)
-    return any(seen.knows(path) for path in views.glob("catalog*.duckdb"))
+    return any(seen.knows(path) for path in _catalogs(views))
 
 
 def look(views: Path) -> list[str]:
@@ -67,7 +76,8 @@ def drop_damaged(views: Path) -> list[str]:
     """
     wrong = look(views)
     if "catalog" in wrong:
-        blocks.drop(views)
+        for path in views.glob("catalog*.duckdb*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     if "fulltext" in wrong:
         shutil.rmtree(views / "fulltext")
     if "vectors" in wrong:

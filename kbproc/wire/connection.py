@@ -231,7 +231,7 @@ class Connection:
         with self._changed:
             for request in self._in_flight.values():
                 if request.id is not None:
-                    request.cancel()
+                    request.cancel(gone=True)
 
     def hand_over(self, timeout_s: float) -> None:
         """Answers what can be answered in time, and drops the rest without a word.

@@ -103,6 +103,7 @@ class InFlight:
         self._message = message
         self._parked: Parked | None = None
         self._cancelled = False
+        self._is_given_up = False
         self._is_expired = False
         self._is_answered = False
         self._works = False  # it may be changing something, or telling of it
@@ -132,9 +133,12 @@ class InFlight:
         """True while the request is parked: it holds no thread and takes no place."""
         return self._parked is not None
 
-    def cancel(self) -> None:
-        """Asks the request to stop; what it has committed stays."""
-        self._cancelled = True
+    def cancel(self, *, gone: bool = False) -> None:
+        """Asks the request to stop; what it has committed stays.
+
+        `gone`: its client has. Then what it has begun apart from itself may go on.
+        """
+        self._cancelled, self._is_given_up = True, gone
 
     def is_cancelled(self) -> bool:
         """Whether to stop at the next step, for whichever reason."""
@@ -176,7 +180,8 @@ class InFlight:
         found = self._call.registry.find(self.method)
         if found.streams:
             self._begin_turn()
-            self._emit("init", {})
+            if not found.from_log:
+                self._emit("init", {})
         return run(self._call, self.method, self._message.params)
 
     def _settle(self, step: Step) -> None:
@@ -227,7 +232,7 @@ class InFlight:
         if parked is None:
             return True
         try:
-            self._check_still_wanted(parked.detail())
+            self._check_still_wanted(parked)
             unread = parked.tail is not None and self._is_crowded()
             if not unread and parked.ready():  # a stream is not even asked while nobody reads it
                 self._resume(parked.resume)
@@ -242,13 +247,16 @@ class InFlight:
             return True
         return False
 
-    def _check_still_wanted(self, detail: dict[str, Any]) -> None:
-        """Raises operation.cancelled: what waits ends with its connection."""
-        if self._client.ending:
+    def _check_still_wanted(self, parked: Parked) -> None:
+        """Raises operation.cancelled: what waits ends with its connection, unless it lasts."""
+        if self._client.ending and not parked.lasts:
             raise KbprocError(
-                "operation.cancelled", "The connection ended meanwhile.", detail=detail
+                "operation.cancelled", "The connection ended meanwhile.", detail=parked.detail()
             )
-        self._call.check_cancelled(**detail)
+        if self._cancelled and parked.cancel is not None and not self._is_given_up:
+            parked.cancel()
+            return
+        self._call.check_cancelled(**parked.detail())
 
     def _resume(self, step: Step) -> None:
         self._parked = None
@@ -276,6 +284,9 @@ class InFlight:
             if self._is_answered:
                 return
             self._is_answered = True
+        method = self._call.registry.methods.get(self.method)
+        if method is not None and method.from_log and self._stream is not None:
+            self._stream.begin()  # it had no time to introduce itself
         self._client.answer(self, line)
 
 

@@ -37,6 +37,11 @@ class Stream:
         self._index = 0
         self._started = self._last_progress = host.monotonic_ms()
 
+    def begin(self) -> None:
+        """`init`, unless there was one."""
+        if not self._index:
+            self.emit("init", {})
+
     def emit(self, name: str, fields: dict[str, Any]) -> None:
         """Progress may be left out, before it is numbered; other events `wait` for room."""
         if name == "progress":

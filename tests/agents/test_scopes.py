@@ -80,6 +80,15 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "agent.delete": ("admin", True),
     "agent.status": ("agent:read", False),
     "agent.check": ("agent:read", False),
+    "agent.invoke": ("session:write", False),
+    "chat": ("session:write", False),
+    "session.create": ("session:write", False),
+    "session.ask": ("session:write", False),
+    "session.resume": ("session:read", False),
+    "session.stop": ("session:write", False),
+    "session.list": ("session:read", False),
+    "session.get": ("session:read", False),
+    "session.delete": ("admin", False),
     "events.read": ("admin", True),
     "events.verify": ("admin", True),
     "events.subscribe": ("admin", True),
@@ -222,6 +231,8 @@ def seen_by_all(session: Session, folder: Path) -> None:
     )
     alpha.data("knowledge.supersede", old_id=old["id"], new_id=new["id"])
     alpha.data("note.put", slug="server", text="# Server\n\nRestart it at night.\n")
+    alpha.data("session.create", title="The server")
+    alpha.data("session.ask", session_id=1, question="Which port has the server?")
 
 
 def hidden_kb(session: Session, folder: Path) -> None:
@@ -240,6 +251,8 @@ def hidden_kb(session: Session, folder: Path) -> None:
     (folder / f"{SECRET}-notes" / "unseen.md").write_text(f"# {SECRET}\n")
     (folder / f"{SECRET}-notes" / f"{SECRET} odd.md").write_text(f"# {SECRET}\n")
     store_entries(other, f"{SECRET}-kb")
+    other.data("session.create", title=SECRET)
+    other.data("session.ask", session_id=2, question=f"Which {SECRET} server?")
 
 
 def fill(session: Session, kb: str) -> None:
@@ -435,6 +448,9 @@ READS: dict[str, list[dict[str, Any]]] = {
     ],
     "agent.list": [{}, {"limit": 1}],
     **{name: each("slug", SLUGS) for name in ("agent.get", "agent.status", "agent.check")},
+    "session.list": [{}, {"limit": 1}, {"as_of": NOW}],
+    "session.get": each("session_id", [1, 2, 3]),
+    "session.resume": [{"session_id": s, "message_id": m} for s in (1, 2, 3) for m in (1, 2, 3)],
 }
 
 # Writes tell by their plans and refusals; nothing is written.
@@ -474,6 +490,20 @@ WRITES: dict[str, list[dict[str, Any]]] = {
     "note.put": [{"slug": n, "text": "x", **who} for n in NOTES for who in WHOSE],
     "note.delete": [{"slug": n, **who} for n in NOTES for who in WHOSE],
     "note.sync": [{}, *each("agent", SLUGS)],
+    "session.create": [
+        {"title": "x"},
+        *each("kb", ["plain", f"{SECRET}-kb"]),
+        *each("agent", SLUGS),
+    ],
+    "session.delete": each("session_ids", [[1], [2], [3], [1, 2]]),
+    "session.ask": [
+        {"session_id": s, "question": q}
+        for s in (1, 2)
+        for q in ("Is the server report well, or slow?", f"Which {SECRET} server restarts tonight?")
+    ],
+    "session.stop": [{"session_id": s, "message_id": m} for s in (1, 2, 3) for m in (1, 2)],
+    "chat": [*each("question", WORDS), *each("kb", ["plain", f"{SECRET}-kb"], question="server")],
+    "agent.invoke": each("slug", SLUGS, question="How is the server?"),
 }
 
 # Of what is counted over all: what words weigh, and how far the log is.
@@ -487,7 +517,9 @@ _NOT_COMPARED = {
     "took_ms",
 }
 # The next id comes from the log, whoever looks.
-_NEXT_ID = re.compile(r"^add document \d+")
+_NEXT_ID = re.compile(r"^(add document|begin session|create session) \d+")
+# A passage of a plan; in the order of scores, as hits are.
+_CITED = re.compile(r"^\[\d+\] ")
 # What a hint says of the best score, and nothing else that it says.
 _BEST_SCORE = re.compile(r"The best score is \d\.\d\d: [a-z, ]+\.")
 
@@ -540,16 +572,20 @@ def said(session: Session, method: str, params: dict[str, Any]) -> str:
 def plain(value: Any) -> Any:
     """Without what may differ. Hits of equal scores come in the order of their ids."""
     if isinstance(value, list):
+        cited = any(isinstance(item, str) and _CITED.match(item) for item in value)
         listed = [plain(item) for item in value]
         hits = bool(listed) and isinstance(listed[0], dict) and "snippet" in listed[0]
-        return sorted(listed, key=json.dumps) if hits else listed
+        return sorted(listed, key=json.dumps) if hits or cited else listed
     if isinstance(value, dict):
         # How sure a search is follows from its score; an entry's own confidence is a number.
         sure = {"confidence"} if isinstance(value.get("confidence"), str) else set[str]()
-        return {k: plain(v) for k, v in value.items() if k not in _NOT_COMPARED | sure}
+        told = {k: plain(v) for k, v in value.items() if k not in _NOT_COMPARED | sure}
+        if told.get("hint") == "":  # it told of the best score alone
+            del told["hint"]
+        return told
     if not isinstance(value, str):
         return value
-    return _BEST_SCORE.sub("", _NEXT_ID.sub("add a document", value))
+    return _BEST_SCORE.sub("", _CITED.sub("", _NEXT_ID.sub(r"\1", value)))
 
 
 @pytest.fixture(scope="module", params=CASES)

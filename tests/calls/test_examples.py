@@ -38,6 +38,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     session.data("agent.create", slug="gitea", description="Looks after the Gitea server.")
     text = "# Webhooks\n\nGitea signs deploy hooks with a shared secret."
     session.data("note.put", agent="gitea", slug="gitea-webhooks", text=text)
+    session.data("session.create", title="Setting up Git", kb="default")
+    session.data("session.ask", session_id=1, question="How is git installed?")
     session.embedded()
     session.close()
     return folder

@@ -61,6 +61,15 @@ doc|delete|3|-y
 doc|restore|3
 chunk|delete|1|-y
 knowledge|delete|4|-y
+session|create|Setting up Git|--kb|default
+session|ask|1|How is git installed?
+session|resume|1|1
+session|stop|1|1
+chat|What do zebras eat?
+agent|invoke|gitea|How is git installed?
+session|list
+session|get|1
+session|delete|1|-y
 events|read|--limit|2
 events|verify
 events|subscribe|--after-seq|0|--timeout|0

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from kbproc.calls.registry import Registry
 from kbproc.log.lease import identity
-from tests.kit import toys
-from tests.kit.talk import Message, Session, Step, cancel, request
+from kbproc.sessions.cursor import Place, cursor_of
+from tests.kit import llm, toys
+from tests.kit.talk import Both, Message, Session, Step, Until, cancel, request
 from tests.kit.typed import COMMANDS, QUOTED
 
 # Transcripts name their folder, so it has to be the same everywhere.
@@ -118,6 +119,11 @@ def next_page(id: int, method: str, /, **params: Any) -> Step:
         return request(id, method, **params, cursor=last["result"]["meta"]["next_cursor"])
 
     return step
+
+
+def resume_after(id: int, **params: Any) -> Step:
+    """From after the first event of message 1."""
+    return ask(id, "session.resume", **params, after=cursor_of(1, Place(5, 0)))
 
 
 def without(path: str, line: Message) -> Step:
@@ -221,6 +227,38 @@ def cut_off(folder: Path) -> Iterator[None]:
     segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:-1]))
     shutil.rmtree(folder / "store" / "views")
     yield
+
+
+@contextmanager
+def cut_off_answer(folder: Path) -> Iterator[None]:
+    """An answer whose last record, its end, was never written."""
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.ingest", paths=["docs"])
+    session.embedded()
+    session.data("chat", question="How is git installed?", client_token="t")
+    session.close()
+    segment = folder / "store" / "log" / "000000000001.ndjson"
+    segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:-1]))
+    shutil.rmtree(folder / "store" / "views")
+    yield
+
+
+WHOLE = [llm.say("Fetch the archive and run make [1]."), llm.finish(prompt_tokens=90)]
+SAID: dict[str, list[llm.Step]] = {
+    "install git: whole": WHOLE,
+    "install git: unknown": [llm.say("I don't know."), llm.finish()],
+    "install git: cut off": [llm.say("Fetch the "), llm.cut],
+    "install git: too many": [llm.refuse(429, Retry_After="7")],
+    "install git: no such model": [llm.refuse(404)],
+    "install git: length": [llm.say("Fetch the archive and"), llm.finish("length")],
+    "install git: hang": [llm.say("Fetch the archive"), llm.hang],
+}
+
+
+@contextmanager
+def a_model(folder: Path) -> Iterator[dict[str, Any]]:
+    with llm.endpoint(lambda question: SAID[question]) as endpoint:
+        yield {"llm": endpoint.url}
 
 
 class _Site(http.server.BaseHTTPRequestHandler):
@@ -1036,6 +1074,98 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(16, "agent.delete", slug="gitea"),
         ],
         around=with_agents,
+    ),
+    "sessions": Conversation(
+        [
+            ask(1, "session.create", title="Setting up Git", kb="default", client_token="a"),
+            ask(2, "session.create", title="Setting up Git", kb="default", client_token="a"),
+            ask(3, "session.create", agent="gitea", dry_run=True),
+            ask(4, "session.create", agent="gitea"),
+            ask(5, "session.create", agent="gitee"),
+            ask(6, "session.create", kb=["default", "defualt"]),
+            ask(7, "session.create", title="a\u202eb"),
+            ask(8, "session.list", limit=1),
+            next_page(9, "session.list", limit=1),
+            ask(10, "session.get", session_id=1),
+            ask(11, "session.get", session_id=99),
+            ask(12, "session.delete", session_ids=[1, 99]),
+            ask(13, "session.delete", session_ids=[1]),
+            confirm(14, "session.delete", session_ids=[1]),
+            ask(15, "session.get", session_id=1),
+            ask(16, "session.get", session_id=1, as_of=12),
+            ask(17, "session.list"),
+            ask(18, "events.read", types=["session.created", "session.deleted"], full=True),
+        ],
+        around=with_agents,
+    ),
+    "answers": Conversation(
+        [
+            *INGESTED,
+            ask(2, "session.create", title="Setting up Git"),
+            ask(3, "session.ask", session_id=1, question="How is git installed?", dry_run=True),
+            ask(4, "session.ask", session_id=1, question="How is git installed?"),
+            resume_after(5, session_id=1, message_id=1),
+            ask(6, "session.resume", session_id=1, message_id=1),
+            ask(7, "session.resume", session_id=1, message_id=1, snapshot=True),
+            ask(8, "session.ask", session_id=1, question="And from which archive?"),
+            ask(9, "session.resume", session_id=1, message_id=2, after=cursor_of(1, Place(5, 0))),
+            ask(10, "session.resume", session_id=1, message_id=1, after=cursor_of(1, Place(90, 0))),
+            ask(11, "session.resume", session_id=1, message_id=1, after="?"),
+            ask(12, "session.resume", session_id=1, message_id=1, after="MQ", snapshot=True),
+            ask(13, "session.resume", session_id=1, message_id=3),
+            ask(14, "chat", question="What do zebras eat?", client_token="z"),
+            ask(15, "chat", question="What do zebras eat?", client_token="z"),
+            ask(16, "chat", question="What do lions eat?", client_token="z"),
+            ask(17, "chat", question="How is git installed?", kb="nowhere"),
+            ask(18, "chat", question="When is deployed?", references="snippets"),
+            ask(19, "chat", question="Deploy when?", references="full", budget_tokens=100),
+            ask(20, "session.stop", session_id=1, message_id=1),
+            ask(21, "session.stop", session_id=1, message_id=9),
+            ask(22, "session.get", session_id=1, limit=1),
+            ask(23, "events.read", types=["question.asked", "answer.said"], full=True, limit=2),
+            ask(24, "sql.query", sql="select session_id, status, text from messages order by id"),
+        ],
+    ),
+    "answer_agents": Conversation(
+        [
+            ask(1, "agent.invoke", slug="gitea", question="When do backups run?"),
+            ask(2, "agent.invoke", slug="gitea", question="When does the vault open?"),
+            ask(3, "agent.invoke", slug="reader", session_id=1, question="When?"),
+            ask(4, "agent.invoke", slug="gitea", session_id=1, question="And the mirrors?"),
+            ask(5, "agent.invoke", slug="gitee", question="When?"),
+            ask(6, "chat", question="When does the vault open?"),
+            ask(7, "session.list"),
+        ],
+        around=with_agents,
+    ),
+    "answer_model": Conversation(
+        [
+            *INGESTED,
+            ask(2, "chat", question="install git: whole"),
+            ask(3, "chat", question="install git: unknown"),
+            ask(4, "chat", question="install git: cut off"),
+            ask(5, "session.resume", session_id=3, message_id=3),
+            ask(6, "chat", question="install git: too many"),
+            ask(7, "chat", question="install git: no such model"),
+            ask(8, "chat", question="install git: length"),
+            Until(ask(9, "chat", question="install git: hang"), "answer"),
+            Both(ask(10, "session.stop", session_id=7, message_id=7), (9, 10)),
+            Until(ask(11, "chat", question="install git: hang", client_token="h"), "answer"),
+            Both(cancel(11), (11, 11)),
+            ask(12, "chat", question="install git: hang", client_token="h"),
+            ask(13, "session.list"),
+        ],
+        around=a_model,
+    ),
+    "answer_interrupted": Conversation(
+        [
+            ask(1, "session.get", session_id=1),
+            ask(2, "session.resume", session_id=1, message_id=1),
+            ask(3, "chat", question="How is git installed?", client_token="t"),
+            ask(4, "session.resume", session_id=1, message_id=1),
+            ask(5, "chat", question="How is git installed?", client_token="t"),
+        ],
+        around=cut_off_answer,
     ),
     "store_newer": Conversation(
         [ask(1, "ping"), ask(2, "version"), ask(3, "doctor")], around=of_newer_format

@@ -36,11 +36,6 @@ from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
 from tests.kit.talk import REPO, Message
 
-# What no method of this version can meet.
-NOT_YET = {
-    "llm.unavailable",  # session.ask
-}
-
 # What the shell prints beyond one method's answer.
 SHELL = {
     "profiles": [
@@ -159,7 +154,7 @@ def test_every_error_type_is_in_a_golden() -> None:
     emitted |= {json.loads(line)["error"]["type"] for line in _told_by_shell()}
     metas = [message["result"]["meta"] for message in _received() if "result" in message]
     emitted |= {meta["partial"]["type"] for meta in metas if "partial" in meta}
-    assert set(ERRORS) - emitted == NOT_YET
+    assert set(ERRORS) - emitted == set()
 
 
 def test_no_stray_files() -> None:

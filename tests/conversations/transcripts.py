@@ -42,11 +42,13 @@ def over_pipes(talk: Conversation, folder: Path) -> Transcript:
 
 
 def in_memory(talk: Conversation, folder: Path) -> Transcript:
-    with talk.around(folder) as more, leading(**more or {}):
-        peer = Session(
-            folder / "store", cwd=folder, model=talk.model, registry=talk.registry, **talk.options
-        )
-        transcript = converse(peer, talk.script, talk.parked)
+    with talk.around(folder) as more:
+        options = {**talk.options, **(more or {})}
+        with leading(options.pop("lead", "")):
+            peer = Session(
+                folder / "store", cwd=folder, model=talk.model, registry=talk.registry, **options
+            )
+            transcript = converse(peer, talk.script, talk.parked)
     transcript.lines.append(b"exit 0")
     return transcript
 

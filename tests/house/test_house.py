@@ -28,6 +28,7 @@ BOUNDARIES = {
     "library/library.py",
     "models/onnx.py",
     "notes/background.py",
+    "sessions/making.py",
     "sharing/alone.py",
     "sharing/guest.py",
     "sharing/owner.py",

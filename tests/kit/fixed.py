@@ -19,11 +19,14 @@ from kbproc.base.host import Host
 from kbproc.base.pipes import claim, leave
 from kbproc.health.doctor import OPTIONAL
 from kbproc.log import file
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.sessions import scribe
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
 from kbproc.sharing import relay, serve
 from kbproc.sharing.serving import Serving
 from kbproc.wire import connection
 
+# What is said is gathered until something must be written: so records hold the same each time.
+GATHER_SECONDS = 3600.0
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
@@ -98,6 +101,8 @@ def config_of(store: Path, options: dict[str, str]) -> Config:
         named["agent_named_by"] = "--agent"
     if "runtime" in options:
         named["runtime"] = Path(options["runtime"])
+    if "llm" in options:
+        named["llm"] = Llm(url=options["llm"], model="toy", api_key="key")
     approved = store.parent / "trusted.json"
     return Config(store=store, cache=store.parent / "cache", approved=approved, **named)
 
@@ -118,6 +123,8 @@ def main() -> int:
     if "file_bytes" in options:
         most = int(options["file_bytes"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    if "real" not in options:
+        scribe.GATHER_SECONDS = GATHER_SECONDS
     # No test relies on how long an end takes: what is in flight has all the time it needs.
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
     with leading(options.get("lead", "")):

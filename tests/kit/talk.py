@@ -12,17 +12,17 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.methods.all import registry as all_methods
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
 from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.owner import Owner
 from kbproc.sharing.serve import first_line
@@ -36,8 +36,26 @@ from tests.kit.start import REPO, start
 
 Message = dict[str, Any]
 Line = str | bytes | Message | list[Any]
+
+
+class Until(NamedTuple):
+    """A request that is left to go on once this event of it has come."""
+
+    line: Line
+    event: str
+
+
+class Both(NamedTuple):
+    """A request that another one ends with: both answers are waited for, in whichever order they
+    come, and are told in the order of their ids.
+    """
+
+    line: Line
+    ids: tuple[int, int]
+
+
 # A line, or how to make it from the message that came last: for hashes and cursors.
-Step = Line | Callable[[Message], Line]
+Step = Line | Callable[[Message], Line] | Until | Both
 
 
 def as_bytes(line: Line) -> bytes:
@@ -184,6 +202,7 @@ class Session:
         outbox: Any = None,
         actor: str = "user",
         agent_named: bool = False,
+        llm: str | None = None,
     ) -> None:
         host = FixedHost()
         config = Config(
@@ -192,6 +211,7 @@ class Session:
             approved=store.parent / "trusted.json",
             actor=actor,
             agent_named_by="--agent" if agent_named else None,
+            llm=Llm() if llm is None else Llm(url=llm, model="toy", api_key="key"),
         )
         methods = registry or all_methods()
         self.outbox: Any = outbox or Kept()
@@ -328,6 +348,15 @@ def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -
     if b'"init"' in receive():
         receive()  # ready, or why the store is not
     for step in script:
+        if isinstance(step, Until | Both):
+            transcript.add_sent(as_bytes(step.line))
+            peer.send(as_bytes(step.line))
+            if isinstance(step, Until):
+                while json.loads(receive()).get("params", {}).get("type") != step.event:
+                    pass
+            else:
+                _both(transcript, receive, step.ids)
+            continue
         line = as_bytes(step(json.loads(transcript.received[-1])) if callable(step) else step)
         transcript.add_sent(line)
         peer.send(line)
@@ -336,6 +365,18 @@ def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -
     for line in peer.close():
         transcript.add_received(line)
     return transcript
+
+
+def _both(transcript: Transcript, receive: Callable[[], bytes], ids: Sequence[int]) -> None:
+    first, left = len(transcript.lines), set(ids)
+    while left:
+        left.discard(json.loads(receive()).get("id"))
+    told = transcript.lines[first:]
+    transcript.lines[first:] = sorted(told, key=lambda line: _of_request(json.loads(line[2:])))
+
+
+def _of_request(message: Message) -> int:
+    return int(message.get("id", message.get("params", {}).get("request_id", 0)))
 
 
 def _awaited(line: bytes, parked: Collection[int]) -> bool:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from kbproc.health.vectors import differences
 from kbproc.log.record import START, Position
+from kbproc.models.exact import cosines, member
 from kbproc.models.pack import VectorPack
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
-from kbproc.views.vectors.search import cosines, member
 from kbproc.views.vectors.view import Vectors
 
 DIM = 16

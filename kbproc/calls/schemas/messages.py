@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from kbproc.events.session import Reference, Status, WarningKind
 from kbproc.store.plan import Plan
 from kbproc.store.state import Freshness
 
@@ -95,10 +96,15 @@ class Failed(Struct, kw_only=True, frozen=True, tag="error"):
 
 
 class StreamInit(Struct, kw_only=True, frozen=True, tag="init"):
-    """First of a stream."""
+    """First of a stream. An answer's tells whose it is; `kb` null: all that may be seen."""
 
     request_id: int | str
     index: int
+    session_id: int | UnsetType = UNSET
+    message_id: int | UnsetType = UNSET
+    kb: list[str] | UnsetType | None = UNSET
+    agent: str | UnsetType | None = UNSET
+    profile: str | UnsetType | None = UNSET
 
 
 class Progress(Struct, kw_only=True, frozen=True, tag="progress", omit_defaults=True):
@@ -121,9 +127,41 @@ class Item(Struct, kw_only=True, frozen=True, tag="item"):
 
 
 class Warned(Struct, kw_only=True, frozen=True, tag="warning"):
+    """Of an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer
+    is `degraded`; or it was `restarted`, and what came before is void.
+    """
+
     request_id: int | str
     index: int
     message: str
+    cursor: str | UnsetType = UNSET
+    message_id: int | UnsetType = UNSET
+    kind: WarningKind | UnsetType = UNSET
+
+
+class Referred(Struct, kw_only=True, frozen=True, tag="references"):
+    """What the answer may cite. `cursor`: session.resume goes on after it."""
+
+    request_id: int | str
+    index: int
+    cursor: str
+    message_id: int
+    references: list[Reference]
+
+
+class Said(Struct, kw_only=True, frozen=True, tag="answer"):
+    """A member that is left out is unchanged, one that is there is replaced; `delta` is appended to
+    the text. `status` ends the answer.
+    """
+
+    request_id: int | str
+    index: int
+    cursor: str
+    message_id: int
+    delta: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    references: list[Reference] | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
 
 
 PROCESS_EVENTS: dict[str, type] = {"init": ProcessInit, "ready": Ready, "error": Failed}
@@ -132,4 +170,6 @@ STREAM_EVENTS: dict[str, type] = {
     "progress": Progress,
     "item": Item,
     "warning": Warned,
+    "references": Referred,
+    "answer": Said,
 }

@@ -12,8 +12,8 @@ from kbproc.base.values import Scalar
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.sql import query as sqlquery
-from kbproc.sql.query import Column
+from kbproc.store.sql import query as sqlquery
+from kbproc.store.sql.query import Column
 
 _MOST = 100
 

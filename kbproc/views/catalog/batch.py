@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import duckdb
 
+from kbproc.events.event import Given
+
 Row = tuple[Any, ...]
 
 
@@ -72,8 +74,9 @@ class Batch:
         self._gathered: dict[type, Gathered] = {kind: kind() for kind in order}
         self._events: list[Row] = []
         self._tokens: list[Row] = []
-        self.next_document = 1
-        self.next_chunk = 1
+        self._pieces: list[Row] = []
+        self.given = Given()
+        self.index = 0  # of the event that is folded in, in its record
         self.roster_changed = False  # see rows.Roster
 
     def gather(self, kind: type[G], *, after: Collection[type[Gathered]] | None = None) -> G:
@@ -99,16 +102,18 @@ class Batch:
         """One row of the table of what requests were answered."""
         self._tokens.append(row)
 
-    def gave_away(self, *, next_document: int, next_chunk: int) -> None:
-        """Ids before these are never given to anything else."""
-        self.next_document = max(self.next_document, next_document)
-        self.next_chunk = max(self.next_chunk, next_chunk)
+    def piece(self, row: Row) -> None:
+        """One row of the table of answers' pieces."""
+        self._pieces.append(row)
 
     def flush(self) -> None:
         for gathered in self._gathered.values():
             if gathered:
                 gathered.flush(self.db)
-        self.db.insert("events", self._events)
-        self.db.insert("tokens", self._tokens)
-        self._events.clear()
-        self._tokens.clear()
+        for table, rows in (
+            ("events", self._events),
+            ("tokens", self._tokens),
+            ("pieces", self._pieces),
+        ):
+            self.db.insert(table, rows)
+            rows.clear()

@@ -71,7 +71,9 @@ class Catalog:
         for (name,) in self._db.execute("select table_name from duckdb_tables()").fetchall():
             self._db.execute(f'drop table "{name}"')
         self._db.execute(SCHEMA)
-        self._db.execute("insert into head values (?, ?, ?, '', 1, 1)", [CATALOG_VERSION, *START])
+        self._db.execute(
+            "insert into head values (?, ?, ?, '', 1, 1, 1, 1)", [CATALOG_VERSION, *START]
+        )
 
     @property
     def position(self) -> Position:

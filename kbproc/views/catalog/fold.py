@@ -33,7 +33,12 @@ from kbproc.events.upkeep import (
 )
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch, Tables
-from kbproc.views.catalog.folds import agent, document, entry, kb, upkeep
+from kbproc.views.catalog.folds import agent, document, entry, kb, session
+
+
+def nothing(batch: Batch, record: Record, event: Event) -> None:
+    """The table of events says it all."""
+
 
 FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     KbCreated: kb.created,
@@ -50,11 +55,12 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     AgentWritten: agent.written,
     AgentDeleted: agent.deleted,
     DocPurged: document.purged,
-    ContentForgotten: upkeep.nothing,
-    PurgeEnded: upkeep.nothing,
-    Erased: upkeep.ids_gone,
-    ModelUsed: upkeep.nothing,
-    LogRepaired: upkeep.ids_gone,
+    ContentForgotten: nothing,
+    PurgeEnded: nothing,
+    Erased: session.piece_erased,
+    ModelUsed: nothing,
+    LogRepaired: nothing,
+    **dict.fromkeys(session.KINDS, session.said),
 }
 # In the order in which they are written.
 _GATHERED = (document.Documents, entry.Links, entry.Revived)
@@ -66,17 +72,17 @@ def fold(db: Tables, records: Iterable[Record]) -> bool:
     last: Record | None = None
     for record in records:
         for index, event in enumerate(codec.decode(record.events)):
+            batch.index = index
             FOLDS[type(event)](batch, record, event)
+            batch.given = batch.given.and_by(event.gives())
             _happened(batch, record, index, event)
         _answered(batch, record)
         last = record
     batch.flush()
     if last is not None:
-        db.execute(
-            "update head set seq = ?, hash = ?, ts = ?, next_document = greatest("
-            "next_document, ?), next_chunk = greatest(next_chunk, ?)",
-            [last.seq, last.hash, last.ts, batch.next_document, batch.next_chunk],
-        )
+        ids = ", ".join(f"{name} = greatest({name}, ?)" for name in batch.given._fields)
+        values = [last.seq, last.hash, last.ts, *batch.given]
+        db.execute(f"update head set seq = ?, hash = ?, ts = ?, {ids}", values)  # noqa: S608
     return batch.roster_changed
 
 
@@ -85,7 +91,7 @@ def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
     about = event.concerns()
     first = (record.seq, index, record.ts, record.actor, record.method, event.tag(), about.within)
     for id in about.documents or (None,):
-        batch.event((*first, id, about.revision))
+        batch.event((*first, id, about.revision, about.session, about.message))
 
 
 def _answered(batch: Batch, record: Record) -> None:

@@ -4,8 +4,8 @@ Owns: running SQL, one committed state for a whole read, and Sight: whose rows
 `seen.documents`, `seen.chunks` and `seen.kbs` are.
 Refuses to know: what is asked, and who looks.
 
-Every read that answers a client names these instead of the tables. So what a client
-may not see is in none of its counts, lists and errors, and no method can forget it.
+Every read that answers a client names these, or `seen.sessions`, instead of the tables. So what a
+client may not see is in none of its counts, lists and errors, and no method can forget it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ NOTES = "notes/"  # the pseudo knowledge base of an agent's notes is NOTES + its
 class Sight(Struct, frozen=True):
     """What may be seen; None leaves that side open.
 
-    `kbs`: these knowledge bases; `notes`: these agents' notes; `entries`: knowledge entries.
+    `kbs`: these knowledge bases; `notes` and `sessions`: those of these agents; `entries`:
+    knowledge entries.
     """
 
     kbs: tuple[str, ...] | None = None
     notes: tuple[str, ...] | None = None
     entries: bool = True
+    sessions: tuple[str, ...] | None = None
 
     def sees(self, kb: str) -> bool:
         """Whether what lies there may be seen; `notes/AGENT` is an agent's notes."""
@@ -47,7 +49,11 @@ class Sight(Struct, frozen=True):
         among = "document_id in (select id from documents where"
         chunks = f"(from chunks where {among} {self._documents()}))"
         kbs = "kbs" if self.kbs is None else f"(from kbs where slug in ({_listed(self.kbs)}))"
-        return {"seen.documents": documents, "seen.chunks": chunks, "seen.kbs": kbs}
+        sessions = "sessions"
+        if self.sessions is not None:
+            sessions = f"(from sessions where agent in ({_listed(self.sessions)}))"
+        shown = (documents, chunks, kbs, sessions)
+        return dict(zip(_TABLES, shown, strict=True))
 
     def _documents(self) -> str:
         """SQL over `documents`. Of what was purged nobody knows any more where it lay."""
@@ -62,7 +68,7 @@ class Sight(Struct, frozen=True):
 
 
 EVERYTHING = Sight()
-_TABLES = {"seen.documents": "documents", "seen.chunks": "chunks", "seen.kbs": "kbs"}
+_TABLES = {f"seen.{name}": name for name in ("documents", "chunks", "kbs", "sessions")}
 
 
 def _listed(names: Any) -> str:

@@ -14,6 +14,7 @@ from msgspec.json import encode
 
 from kbproc.base.values import decoder
 from kbproc.events.document import ChunkText
+from kbproc.events.event import Given
 from kbproc.log.record import Position
 from kbproc.text.passage import Mark
 from kbproc.views.catalog.filters import kb_of
@@ -141,6 +142,8 @@ class EventRow(Struct, frozen=True):
     kb: str | None
     document_id: int | None
     revision: int | None
+    session_id: int | None
+    message_id: int | None
 
 
 class Head(Struct, frozen=True):
@@ -149,6 +152,12 @@ class Head(Struct, frozen=True):
     ts: str
     next_document: int
     next_chunk: int
+    next_session: int
+    next_message: int
+
+    @property
+    def given(self) -> Given:
+        return Given(*(getattr(self, name) for name in Given._fields))
 
     @property
     def position(self) -> Position:
@@ -199,6 +208,51 @@ class AgentRow(Struct, frozen=True):
     created_at: str
     updated_at: str
     deleted_at: str | None
+
+
+class SessionRow(Struct, frozen=True):
+    id: int
+    key: str
+    title: str
+    kbs: list[str] | None
+    agent: str | None
+    created_at: str
+    created_by: str
+    updated_at: str
+    deleted_at: str | None
+    purged: bool
+    message_count: int
+
+
+class MessageRow(Struct, frozen=True):
+    """`ending`: the event that ends it, as JSON, and `references` too. `status` None: it is being
+    made. `attempt_seq`: where it began (anew).
+    """
+
+    id: int
+    session_id: int
+    question: str
+    detail: str
+    answerer: str
+    model: str | None
+    profile: str | None
+    asked_at: str
+    asked_by: str
+    asked_seq: int
+    attempt_seq: int
+    status: str | None
+    ending: str | None
+    ended_at: str | None
+    withdrawn_at: str | None
+    text: str
+    references: str | None
+
+
+class PieceRow(Struct, frozen=True):
+    seq: int
+    idx: int
+    kind: str
+    said: str | None
 
 
 class Roster(Struct, frozen=True):

@@ -5,11 +5,12 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 """
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 5
+CATALOG_VERSION = 6
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
-                  next_document bigint, next_chunk bigint);
+                  next_document bigint, next_chunk bigint, next_session bigint,
+                  next_message bigint);
 create table kbs(slug varchar, name varchar, description varchar, revision int,
                  created_at varchar, updated_at varchar);
 create table documents(
@@ -28,10 +29,22 @@ create table chunks(id bigint, document_id bigint, idx int, text varchar, page i
 create index chunks_id on chunks(id);
 create table failures(kb varchar, path varchar, error varchar, message varchar,
                       sha256 varchar, failed_at varchar);
+create table sessions(
+  id bigint, key varchar, title varchar, kbs varchar[], agent varchar, created_at varchar,
+  created_by varchar, updated_at varchar, deleted_at varchar, purged boolean);
+create table messages(
+  id bigint, session_id bigint, question varchar, detail varchar, answerer varchar, model varchar,
+  profile varchar, asked_at varchar, asked_by varchar, asked_seq bigint, attempt_seq bigint,
+  status varchar, ending varchar, ended_at varchar, withdrawn_at varchar);
+create table pieces(message_id bigint, seq bigint, idx int, kind varchar, said varchar);
 create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
                     salt varchar, seq bigint, result varchar);
 create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
-                    kb varchar, document_id bigint, revision int);
+                    kb varchar, document_id bigint, revision int, session_id bigint,
+                    message_id bigint);
 """
 
-TABLES = ("head", "kbs", "agents", "documents", "chunks", "failures", "tokens", "events")
+TABLES = (
+    *("head", "kbs", "agents", "documents", "chunks", "failures"),
+    *("sessions", "messages", "pieces", "tokens", "events"),
+)

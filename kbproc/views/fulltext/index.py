@@ -23,13 +23,14 @@ import msgspec
 import numpy as np
 import tantivy
 
+from kbproc.base.checksums.sealed import is_sealed, sealed
 from kbproc.base.durable import Seen, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
 from kbproc.text.analysis import ANALYSIS_VERSION, analyse
 from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
+from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
 from kbproc.views.fulltext.search import FullTextSnapshot
 
 _VERSION = [2, ANALYSIS_VERSION, *IndexRow.__struct_fields__]  # of the schema, words, stored rows

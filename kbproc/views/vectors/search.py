@@ -1,9 +1,8 @@
 """One immutable state of the vector view, and the search over it.
 
-Owns: candidates from graph and flat tail, restriction masks, and the one way a
-cosine is computed: every score that leaves this file is recomputed from the
-pack's f16 values, row by row in float64, so that it does not depend on which
-structure found the chunk or on what was found beside it.
+Owns: candidates from graph and flat tail, and restriction masks. Every score that leaves this
+file is recomputed from the pack's f16 values (models/exact.py), so that it does not depend on
+which structure found the chunk or on what was found beside it.
 Refuses to know: the log, the catalog, and how the state came about.
 """
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.log.record import Position
+from kbproc.models.exact import cosines, member
 from kbproc.models.graph import Graph
 from kbproc.models.pack import VectorPack, dots
 from kbproc.views.restriction import Restriction
@@ -27,36 +27,6 @@ _MOST_FROM_GRAPH = 512
 # An exact scan of so many takes some 5 ms and misses none. A graph asked for
 # enough to survive a filter takes half as long, and may miss one in ten.
 _SCAN_LIMIT = 50_000
-# The widest id range for which a lookup table (one byte an id) beats bisection.
-_WIDEST_TABLE = 1 << 24
-
-
-def cosines(
-    query: NDArray[np.float32], pack: VectorPack, rows: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Cosine of the query, shape (dim,), with pack rows; shape (len(rows),).
-
-    nan for a zero query or vector. Bit for bit the same for the same query and
-    row in any company: the sum runs within one row only.
-    """
-    wide = query.astype(np.float64)
-    vectors = pack.vectors(rows).astype(np.float64)
-    dots = np.einsum("ij,j->i", vectors, wide)
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(np.einsum("i,i", wide, wide))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        result: NDArray[np.float64] = np.clip(dots / norms, -1.0, 1.0)
-    return result
-
-
-def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of `values` are among `ids` (sorted); shape of `values`."""
-    if not len(ids):
-        return np.zeros(len(values), np.bool_)
-    if ids[-1] - ids[0] < _WIDEST_TABLE:
-        return np.isin(values, ids, kind="table")
-    found = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    result: NDArray[np.bool_] = ids[found] == values
-    return result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ What is removed is marked dead in a copy; `keep` drops the dead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.models.exact import grown, member, units
 from kbproc.models.graph import Graph
 from kbproc.models.pack import VectorPack
 from kbproc.views.vectors.manifest import Saved
-from kbproc.views.vectors.search import SLOT, member
+from kbproc.views.vectors.search import SLOT
 from kbproc.views.vectors.waiting import VectorRow
 
 
@@ -55,9 +55,9 @@ class Slots:
         if not len(rows):
             return
         first, count = self.count, self.count + len(rows)
-        self._slots = _grown(self._slots, count)
-        self._alive = _grown(self._alive, count)
-        self._tail = _grown(self._tail, count - self._in_graph)
+        self._slots = grown(self._slots, count)
+        self._alive = grown(self._alive, count)
+        self._tail = grown(self._tail, count - self._in_graph)
         new = self._slots[first:count]
         new["chunk"] = [row.chunk_id for row in rows]
         new["document"] = [row.document_id for row in rows]
@@ -96,20 +96,3 @@ class Slots:
         self.kb_codes = {kb: code for code, kb in enumerate(saved.kbs)}
         self.keep(np.arange(len(found)), graph)
         return True
-
-
-def units(pack: VectorPack, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The vectors of these rows of the pack, each of length 1."""
-    vectors = pack.vectors(rows)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.divide(vectors, norms, out=vectors, where=norms > 0)
-    return vectors
-
-
-def _grown(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array with room for `count` rows, doubled where it must be copied."""
-    if count <= len(array):
-        return array
-    larger = np.zeros((max(count, 2 * len(array), 64), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger

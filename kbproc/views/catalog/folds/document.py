@@ -149,7 +149,6 @@ def written(batch: Batch, record: Record, event: DocWritten) -> None:
     documents = batch.gather(Documents, after=None if replaces else ())
     documents.write(_row(record, event), _chunks(event), replaces=replaces)
     batch.roster_changed = batch.roster_changed or event.entry is not None
-    batch.gave_away(next_document=event.id + 1, next_chunk=event.next_chunk)
 
 
 def _row(record: Record, event: DocWritten) -> Row:

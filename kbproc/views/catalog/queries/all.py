@@ -20,6 +20,7 @@ from kbproc.views.catalog.queries.event import EventQueries
 from kbproc.views.catalog.queries.index import IndexQueries
 from kbproc.views.catalog.queries.kb import KbQueries
 from kbproc.views.catalog.queries.note import NoteQueries
+from kbproc.views.catalog.queries.session import SessionQueries
 from kbproc.views.catalog.rows import Head
 from kbproc.views.catalog.tables import TABLES
 
@@ -31,6 +32,7 @@ class Queries(
     EntryQueries,
     NoteQueries,
     AgentQueries,
+    SessionQueries,
     EventQueries,
     IndexQueries,
 ):
@@ -42,7 +44,7 @@ class Queries(
         return seq
 
     def head(self) -> Head:
-        rows = self._rows("select seq, hash, ts, next_document, next_chunk from head")
+        rows = self._rows("select * exclude (version) from head")
         return Head(*rows[0])
 
     def digest(self) -> str:

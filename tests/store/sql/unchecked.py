@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kbproc.sql import worker
+from kbproc.store.sql import worker
 
 
 def raw(db: Any, sql: str, *rest: object) -> bytes:

@@ -14,7 +14,9 @@ VIEWS = (
     "events",
     "failures",
     "knowledge_bases",
+    "messages",
     "notes",
+    "sessions",
     "tags",
 )
 
@@ -39,6 +41,16 @@ alter table documents drop column head;
 delete from agents where deleted_at is not null; alter table agents drop column deleted_at;
 alter table agents rename folder to notes_folder;
 alter table failures drop column sha256;
+delete from sessions where deleted_at is not null; alter table sessions drop column deleted_at;
+alter table sessions drop column purged; alter table sessions drop column key;
+alter table sessions rename kbs to kb;
+delete from messages where withdrawn_at is not null or session_id not in (select id from sessions);
+alter table messages rename to asked;
+create table messages as select m.id, session_id, question, status, coalesce(string_agg(p.said, ''
+  order by p.seq, p.idx) filter (p.kind = 'delta' and p.seq >= attempt_seq), '') as text, answerer,
+  model, asked_at, asked_by, ended_at from asked m left join pieces p on p.message_id = m.id
+  group by all order by m.id;
+drop table asked; drop table pieces;
 create view tags as select id as document_id, unnest(tags) as tag from documents;
 checkpoint
 """

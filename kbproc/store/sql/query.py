@@ -33,7 +33,7 @@ MOST_BYTES = 8 << 20
 RUNNING = 2
 WAITING = 2  # more would take the threads of all other reads
 
-_WORKER = "kbproc.sql.worker"
+_WORKER = "kbproc.store.sql.worker"
 _POLL_SECONDS = 0.1
 _PIECE = 1 << 18
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."

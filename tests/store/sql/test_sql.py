@@ -24,10 +24,10 @@ from kbproc.events.agent import AgentDeleted
 from kbproc.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
-from kbproc.sql import query as sqlquery
-from kbproc.sql import views
-from kbproc.sql.query import CatalogSource, Deadline
 from kbproc.store.lane import Lane
+from kbproc.store.sql import query as sqlquery
+from kbproc.store.sql import views
+from kbproc.store.sql.query import CatalogSource, Deadline
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import PATIENCE
@@ -77,7 +77,7 @@ def rows(session: Session, sql: str, **params: Any) -> Any:
 def process(
     session: Session,
     memory_bytes: int = sqlquery.MEMORY_BYTES,
-    module: str = "kbproc.sql.worker",
+    module: str = "kbproc.store.sql.worker",
 ) -> Iterator[sqlquery.Process]:
     """One process for many statements, on the copy as it is."""
     patience = Deadline(600_000, lambda: False)
@@ -522,7 +522,7 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
     """Statements as they are on the worker's own connection."""
     outside = world.store.folder.parent
     before = state(world)
-    with process(world, module="tests.sql.unchecked") as running:
+    with process(world, module="tests.store.sql.unchecked") as running:
         copy = next(sqlquery.copies_of(world.store.folder).iterdir())
         content = copy.read_bytes()
         for told in REACHING_OUT:
@@ -619,7 +619,7 @@ def test_a_query_without_end_is_ended(world: Session, sql: str) -> None:
 
 def test_the_process_ends_itself_if_nobody_does() -> None:
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "kbproc.sql.worker", str(os.getpid()), "0.05"],
+        [sys.executable, "-m", "kbproc.store.sql.worker", str(os.getpid()), "0.05"],
         stdin=subprocess.PIPE,
         cwd="/",
         env={"PYTHONPATH": str(REPO)},

@@ -1,7 +1,7 @@
 """The process that runs a user's SQL: a copy of the catalog comes in, rows go out.
 
 Owns: the limits the process puts on itself, which statements it takes, values as
-JSON. Run as `python -m kbproc.sql.worker PARENT SECONDS` by query.py: each line of
+JSON. Run as `python -m kbproc.store.sql.worker PARENT SECONDS` by query.py: each line of
 stdin is one step, answered by one line.
 Refuses to know: what the copy shows (views.py), the store, the log, and who asks.
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.durable import write_all
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit
-from kbproc.sql.views import SHOW, VIEWS
+from kbproc.store.sql.views import SHOW, VIEWS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

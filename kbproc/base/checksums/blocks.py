@@ -1,39 +1,20 @@
-"""The catalog's file, and whether it is what was written.
+"""DuckDB's files, and whether each is what was written.
 
-Owns: the checksums that DuckDB writes before its blocks, and that a file which may not have
-reached the disk is none.
-Refuses to know: what stands in the blocks.
+Owns: the checksums that DuckDB writes before its blocks.
+Refuses to know: what stands in the blocks, and where the files lie.
 """
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
-
-from kbproc.base import durable
 
 _HEADER = 4096  # three of them, then the blocks
 _BLOCK = 262_144
 _SEED, _FACTOR = 5381, 0xBF58476D1CE4E5B9
 
 
-def damaged(folder: Path, seen: durable.Seen) -> list[str]:
-    """The catalogs in `folder` that are not what was written."""
-    return [
-        path.name
-        for path in folder.glob("catalog*.duckdb")
-        if not (durable.is_synced(path) and seen.is_sound(path, _is_whole))
-    ]
-
-
-def drop(folder: Path) -> None:
-    """Removes every catalog with what belongs to it. Raises OSError."""
-    for path in folder.glob("catalog*.duckdb*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _is_whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
     """Whether every block of this DuckDB file has the checksum that stands before it.
 
     The sum is DuckDB's own: 5381 ⊕ each 64-bit word × 0xbf58476d1ce4e5b9, modulo 2⁶⁴. A

@@ -1,0 +1,1 @@
+"""The checksums that libraries write into their files and never look at again."""

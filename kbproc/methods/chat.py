@@ -1,0 +1,63 @@
+"""chat: ask a question in a new conversation; the answer comes as a stream."""
+
+from __future__ import annotations
+
+from kbproc.base.params import WriteParams
+from kbproc.calls import answers
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Wait
+from kbproc.documents.selection import kbs_of
+from kbproc.sessions.asking import Asking
+from kbproc.sessions.reading import Answered
+from kbproc.sessions.retrieval import BUDGET_TOKENS
+from kbproc.sessions.session import AskedKbs, Budget, HowMuch, Question
+from kbproc.store.decision import Decide
+from kbproc.store.pipeline import LongWrite
+
+
+class Chat(WriteParams, kw_only=True, frozen=True):
+    question: Question
+    kb: AskedKbs | None = None
+    references: HowMuch = "indexes"
+    budget_tokens: Budget = BUDGET_TOKENS
+
+
+def _asking(call: Call, params: Chat) -> Asking:
+    return Asking(
+        question=params.question,
+        kbs=kbs_of(params.kb),
+        agent=None if call.agent is None else call.agent.slug,
+        detail=params.references,
+        budget_tokens=params.budget_tokens,
+        key="" if params.dry_run else call.host.salt(),
+    )
+
+
+def plan(call: Call, params: Chat) -> Decide:
+    return answers.plan(call, _asking(call, params))
+
+
+@method(
+    "chat",
+    kind="write",
+    streams=True,
+    from_log=True,
+    scope="session:write",
+    params=Chat,
+    result=Answered,
+    plan=plan,
+    shown=answers.prose,
+    summary="Ask a question in a new conversation; the answer comes as a stream.",
+    when_to_use="For one question; session.ask asks the next one in the same conversation. A "
+    "status of refused says that the store does not know.",
+    errors=["resource.not_found", "llm.unavailable"],
+    positional=["question"],
+    examples=[
+        Example(params={"question": "How is git installed?"}, what="a question"),
+        Example(params={"question": "How is git installed?", "dry_run": True}, what="its sources"),
+        Example(params={"question": "Who?", "kb": "defualt"}, what="a kb not there", exit=5),
+    ],
+)
+def chat(call: Call, params: Chat, write: LongWrite) -> Wait:
+    return answers.ask(call, _asking(call, params), write, timeout_ms=params.timeout_ms)

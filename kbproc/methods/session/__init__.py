@@ -1,0 +1,1 @@
+"""session.*: conversations, their questions and their answers."""

@@ -1,0 +1,55 @@
+"""session.get: show one conversation with its last messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from kbproc.base.layout import Lines
+from kbproc.base.params import PastParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.calls.reply import Reply
+from kbproc.sessions import session
+from kbproc.sessions.session import MessageId, SessionId, SessionText
+
+
+class GetSession(PastParams, kw_only=True, frozen=True):
+    session_id: SessionId
+    limit: Annotated[int, Meta(ge=1, le=1000, description="most messages, the last ones")] = 50
+    before: Annotated[MessageId, Meta(description="only messages before this one")] | None = None
+
+
+def as_talk(data: dict[str, Any], params: dict[str, Any]) -> Lines:
+    """As it was said."""
+    head = data["title"] or f"Session {data['id']}"
+    said = [line for one in data["messages"] for line in session.as_lines(one)]
+    return Lines(lines=[head, "", *said])
+
+
+@method(
+    "session.get",
+    params=GetSession,
+    result=SessionText,
+    shown=as_talk,
+    summary="Show one conversation with its last messages.",
+    when_to_use="To read what was asked and answered. meta.has_more: earlier messages come with "
+    "before.",
+    errors=["resource.not_found"],
+    positional=["session_id"],
+    examples=[
+        Example(params={"session_id": 1}, what="the last fifty messages"),
+        Example(params={"session_id": 9_999_999}, what="one that does not exist", exit=5),
+    ],
+)
+def get(call: Call, params: GetSession) -> Reply:
+    with call.state(params) as state, state.reading() as snapshot:
+        row = session.require(snapshot.queries, params.session_id)
+        before = 2**53 + 1 if params.before is None else params.before
+        found = snapshot.queries.messages(row.id, before=before, limit=params.limit + 1)
+        return Reply(
+            data=session.with_messages(row, found[-params.limit :]),
+            seq=snapshot.seq,
+            has_more=len(found) > params.limit,
+        )

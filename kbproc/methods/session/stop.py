@@ -1,0 +1,67 @@
+"""session.stop: end an answer that is being made, for everybody who reads it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from kbproc.base.params import WriteParams
+from kbproc.calls.call import Call
+from kbproc.calls.method import Example, method
+from kbproc.events.session import Status
+from kbproc.sessions import session
+from kbproc.sessions.session import MessageId, SessionId
+from kbproc.store.decision import Decide, Decision, Here
+
+
+class StopSession(WriteParams, kw_only=True, frozen=True):
+    session_id: SessionId
+    message_id: MessageId
+
+
+class Stopped(Struct, kw_only=True, frozen=True):
+    """`stopped` is false where the answer had ended before; `status` says how."""
+
+    session_id: int
+    message_id: int
+    stopped: bool
+    status: Status
+
+
+@method(
+    "session.stop",
+    kind="write",
+    idempotent=True,
+    params=StopSession,
+    result=Stopped,
+    summary="End an answer that is being made, for everybody who reads it.",
+    when_to_use="When nobody needs the rest of it. What was said by then stays.",
+    errors=["resource.not_found"],
+    positional=["session_id", "message_id"],
+    examples=[
+        Example(params={"session_id": 1, "message_id": 9}, what="no such message", exit=5),
+    ],
+)
+def stop(call: Call, params: StopSession) -> Decide:
+    with call.store.reading() as snapshot:
+        row = session.require(snapshot.queries, params.session_id)
+        message = session.require_message(snapshot.queries, row, params.message_id)
+    stopped = not params.dry_run and call.library.answers.stop(message.id)
+
+    def decide(here: Here) -> Decision:
+        row = session.require(here.queries, params.session_id)
+        message = session.require_message(here.queries, row, params.message_id)
+        ending = session.ending_of(message)
+        left = ending is None and not params.dry_run  # by a disk that did not take its end
+        told = Stopped(
+            session_id=row.id,
+            message_id=message.id,
+            stopped=stopped,
+            status="interrupted" if ending is None else ending.status,
+        )
+        return Decision(
+            events=[session.cut_off(row.id, message.id)] if left else [],
+            data=told,
+            changes=[] if ending else [f"stop the answer to message {message.id}"],
+        )
+
+    return decide

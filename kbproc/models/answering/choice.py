@@ -1,0 +1,84 @@
+"""Which answerer a store has.
+
+Owns: reading the endpoint's settings, and the key from where it is kept.
+Refuses to know: who has approved them, and what is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import decoder
+from kbproc.models.answering.extractive import Extractive
+from kbproc.models.answering.interface import Answerer, Prompt, Talk, Told
+from kbproc.models.answering.openai import LlmSpec, OpenAi
+
+_MOST_BYTES = 10_000
+_decode = decoder(LlmSpec).decode
+
+
+class Unusable:
+    """In the place of an endpoint that can't be asked: every answer says why."""
+
+    name = "openai"
+
+    def __init__(self, model: str | None, why: KbprocError) -> None:
+        self.model = model
+        self._why = why
+
+    def prompt_tokens(self, prompt: Prompt) -> int:
+        return 0
+
+    def answer(self, prompt: Prompt, talk: Talk) -> Told:
+        raise self._why
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def answerer_of(settings: Mapping[str, Any]) -> Answerer:
+    """`settings`: LlmSpec's members, or api_key_file in the place of the key.
+
+    Without a url answers are extractive.
+    """
+    if not settings.get("url"):
+        return Extractive()
+    model = settings.get("model")
+    try:
+        known = {name: value for name, value in settings.items() if name != "api_key_file"}
+        if settings.get("api_key_file"):
+            known["api_key"] = key_in(Path(str(settings["api_key_file"])).expanduser())
+        return OpenAi(_decode(msgspec.json.encode(known)))
+    except msgspec.ValidationError:
+        why = _wrong("The settings of llm are not valid: they want url and model.")
+    except KbprocError as error:
+        why = error
+    return Unusable(str(model) if model else None, why)
+
+
+def key_in(path: Path) -> str:
+    """Raises llm.unavailable for a file that others may read, or that holds none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as file:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+                raise _wrong(f"{path} is no file of mode 0600: others may read the key.")
+            key = file.read(_MOST_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        raise _wrong(f"{path}, which should hold the key, can't be read.") from None
+    if not key:
+        raise _wrong(f"{path} holds no key.")
+    return key
+
+
+def _wrong(message: str) -> KbprocError:
+    hint = "Correct the settings of llm, or leave llm.url out for extractive answers."
+    return KbprocError("llm.unavailable", message, hint=hint, lasting=True)

@@ -1,0 +1,65 @@
+"""Vectors compared one by one, exactly.
+
+Owns: the one way a cosine is computed: row by row in float64, from the pack's f16 values; and
+arrays of rows that grow.
+Refuses to know: what the rows stand for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kbproc.models.pack import VectorPack
+
+# The widest id range for which a lookup table (one byte an id) beats bisection.
+_WIDEST_TABLE = 1 << 24
+
+
+def cosines(
+    query: NDArray[np.float32], pack: VectorPack, rows: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Cosine of the query, shape (dim,), with pack rows; shape (len(rows),).
+
+    nan for a zero query or vector. Bit for bit the same for the same query and
+    row in any company: the sum runs within one row only.
+    """
+    wide = query.astype(np.float64)
+    vectors = pack.vectors(rows).astype(np.float64)
+    dots = np.einsum("ij,j->i", vectors, wide)
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(np.einsum("i,i", wide, wide))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result: NDArray[np.float64] = np.clip(dots / norms, -1.0, 1.0)
+    return result
+
+
+def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of `values` are among `ids` (sorted); shape of `values`."""
+    if not len(ids):
+        return np.zeros(len(values), np.bool_)
+    if ids[-1] - ids[0] < _WIDEST_TABLE:
+        return np.isin(values, ids, kind="table")
+    found = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
+    result: NDArray[np.bool_] = ids[found] == values
+    return result
+
+
+def units(pack: VectorPack, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The vectors of these rows of the pack, each of length 1."""
+    vectors = pack.vectors(rows)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.divide(vectors, norms, out=vectors, where=norms > 0)
+    return vectors
+
+
+def grown(array: NDArray[Any], count: int) -> NDArray[Any]:
+    """The array with room for `count` rows, doubled where it must be copied."""
+    if count <= len(array):
+        return array
+    larger = np.zeros((max(count, 2 * len(array), 64), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,240 @@
+"""The answers that are being made, each apart from whoever asked for it.
+
+Owns: which answers are being made, the threads that make them, beginning one under its token,
+stopping one, and marking those that were cut off.
+Refuses to know: connections and requests, and who reads an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.events.event import Event
+from kbproc.events.session import AnswerRestarted, Failure, Usage
+from kbproc.models.answering.interface import Answerer, Told
+from kbproc.sessions import retrieval
+from kbproc.sessions.live import Asked, Live
+from kbproc.sessions.retrieval import Found, Wanted
+from kbproc.sessions.scribe import Scribe
+from kbproc.sessions.session import cut_off
+from kbproc.store.decision import Decision, Here, Request
+from kbproc.store.pipeline import LongWrite
+from kbproc.store.state import State
+from kbproc.store.store import Store
+from kbproc.views.catalog.rows import PieceRow
+
+MOST_AT_ONCE = 64  # the others wait for their turn
+_SEARCHING = 2
+_logger = logging.getLogger(__name__)
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """One answer to be made. `state`: as far as it may see."""
+
+    state: State
+    wanted: Wanted
+    instructions: str
+    now: str
+
+
+class Begun(Struct, frozen=True, kw_only=True):
+    """`again`: nothing was begun, as the same token has asked before."""
+
+    session: int
+    message: int
+    again: bool = False
+
+
+# The events of a new question, its session and its own id.
+Ask = Callable[[Here], tuple[list[Event], int, int]]
+
+
+class Answers:
+    """One store's. Any thread may use it."""
+
+    def __init__(self, store: Store, answerer: Answerer) -> None:
+        self.answerer = answerer
+        self._store = store
+        self._scribe = Scribe(store, self._done)
+        self._live: dict[int, Live] = {}
+        self._queue: deque[tuple[Live, Work]] = deque()
+        self._threads = 0
+        self._searching = threading.Semaphore(_SEARCHING)
+        self._changing = threading.Lock()
+
+    def live(self, message: int) -> Live | None:
+        """The answer, as long as it is being made."""
+        return self._live.get(message)
+
+    # ----------------------------------------------------------------------------- beginning
+
+    def ask(self, write: LongWrite, new: Ask, work: Callable[[Begun], Work]) -> Begun:
+        """Asks, once under one token, and has the answer made. What was cut off begins anew.
+
+        Raises what `new` raises, resource.conflict, store.io.
+        """
+        started: list[Live] = []
+
+        def decide(here: Here) -> Decision:
+            decision = self._asked_before(here, write.request, started)
+            if decision is None:
+                events, session, message = new(here)
+                self._begin(write.request, Begun(session=session, message=message), [], started)
+                decision = Decision(events=events, data=Begun(session=session, message=message))
+            return decision
+
+        try:
+            begun: Begun = write.item(decide)
+            for live in started:
+                self._start(live, work(begun))
+        except BaseException:
+            for live in started:
+                self._live.pop(live.asked.message, None)
+            raise
+        return begun
+
+    def _asked_before(self, here: Here, request: Request, started: list[Live]) -> Decision | None:
+        """What the same token means; None if it is new."""
+        token = request.params.client_token
+        if token is None:
+            return None
+        row = here.queries.token(request.actor, request.method, token)
+        if row is None:
+            return None
+        if row.result is not None:
+            told = msgspec.json.decode(row.result)["data"]
+            known = Begun(session=told["session_id"], message=told["message_id"], again=True)
+            return Decision(events=[], data=known)
+        found = here.queries.message_asked(row.seq)
+        if found is None:  # its session was purged
+            return None
+        message = here.queries.message(found)
+        begun = Begun(session=message.session_id if message else 0, message=found)
+        if found in self._live:
+            return Decision(events=[], data=msgspec.structs.replace(begun, again=True))
+        events: list[Event] = [AnswerRestarted(session=begun.session, message=begun.message)]
+        # Whoever reads it from its beginning sees what was said before, and that it is void.
+        restart = PieceRow(here.head.seq + 1, 0, "restarted", None)
+        earlier = [*here.queries.pieces(found), restart]
+        self._begin(request, begun, earlier, started)
+        return Decision(events=events, data=begun)
+
+    def _begin(
+        self, request: Request, begun: Begun, earlier: list[PieceRow], started: list[Live]
+    ) -> None:
+        """In the lane: whoever asks the same meanwhile finds it."""
+        token = request.params.client_token
+        asked = Asked(
+            session=begun.session,
+            message=begun.message,
+            actor=request.actor,
+            method=request.method,
+            token=token,
+            params_hash=None if token is None else request.params_hash,
+        )
+        live = self._live[begun.message] = Live(asked, self._scribe, earlier)
+        started.append(live)
+
+    # -------------------------------------------------------------------------------- making
+
+    def _start(self, live: Live, work: Work) -> None:
+        with self._changing:
+            self._queue.append((live, work))
+            if self._threads >= MOST_AT_ONCE:
+                return
+            self._threads += 1
+        threading.Thread(target=self._run, name="answer", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changing:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                live, work = self._queue.popleft()
+            if not live.is_over:
+                self._make(live, work)
+
+    def _make(self, live: Live, work: Work) -> None:
+        try:
+            with self._searching:
+                found = retrieval.find(work.state, work.wanted, now=work.now)
+            live.refer(found.references if found.is_known else [])
+            for notice in found.notice:
+                live.warn(notice)
+            told = self.answerer.answer(found.prompt(work.wanted, work.instructions), live)
+        except KbprocError as error:
+            live.end("failed", failure=_failure(error))
+        except Exception as error:
+            _logger.exception("an answer could not be made")
+            name = type(error).__name__
+            wrong = KbprocError("internal.error", f"Something went wrong inside kbproc ({name}).")
+            live.end("failed", failure=_failure(wrong))
+        else:
+            is_sure = told.status == "finished" and self.answerer.model is not None
+            hint = told.hint if is_sure else found.hint or told.hint
+            live.end(told.status, usage=self._usage(found, told), hint=hint)
+
+    def _usage(self, found: Found, told: Told) -> Usage:
+        return Usage(
+            answerer=self.answerer.name,
+            model=self.answerer.model,
+            passages=len(found.passages),
+            input_tokens=told.input_tokens,
+            output_tokens=told.output_tokens,
+        )
+
+    def _done(self, live: Live) -> None:
+        self._live.pop(live.asked.message, None)
+
+    # -------------------------------------------------------------------------------- ending
+
+    def end(self, message: int) -> None:
+        """Like `stop`, and waits for nothing."""
+        if (live := self._live.get(message)) is not None:
+            live.end("stopped")
+
+    def stop(self, message: int) -> bool:
+        """For everybody who reads it; returns once that is durable, False if it had ended."""
+        live = self._live.get(message)
+        if live is None or not live.end("stopped"):
+            return False
+        live.wait()
+        return live.failed is None
+
+    def recover(self) -> None:
+        """Marks what was cut off when the store was not closed. Raises store.io."""
+        with self._store.reading() as snapshot:
+            open_ones = snapshot.queries.being_answered()
+        if open_ones and not self._store.read_only:
+            events = [cut_off(*one) for one in open_ones]
+            self._store.commit(
+                lambda lane: lane.append(events, actor="kbproc", method="store.open")
+            )
+
+    def close(self) -> None:
+        """What is being made is cut off, and marked so."""
+        with self._changing:
+            self._queue.clear()
+        for live in list(self._live.values()):
+            live.end("interrupted")
+        self._scribe.close()
+        self.answerer.close()
+
+
+def _failure(error: KbprocError) -> Failure:
+    return Failure(
+        type=error.type,
+        message=error.message,
+        hint=error.hint,
+        lasting=error.retryable is False,
+        retry_after_ms=error.retry_after_ms,
+        detail=error.detail,
+    )

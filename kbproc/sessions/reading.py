@@ -1,0 +1,153 @@
+"""One reader of one answer: what is missing, then what comes, then the end.
+
+Owns: where the reader is, and the outcome once all was sent. Asking and resuming read alike, so
+that every reader gets the same bytes.
+Refuses to know: who makes the answer, and over what it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.events.session import Reference, Status, Usage
+from kbproc.sessions import session as sessions
+from kbproc.sessions.cursor import BEFORE_ALL, Place, conflict, cursor_of, place_of
+from kbproc.sessions.live import Live
+from kbproc.sessions.making import Answers
+from kbproc.sessions.pieces import Sent, sent, snapshot
+from kbproc.store.state import SeenStore
+from kbproc.views.catalog.rows import MessageRow, PieceRow
+
+PART = 200  # pieces that are sent at once: others have their turn between
+
+Emit = Callable[[str, dict[str, Any]], None]
+
+
+class Answered(Struct, kw_only=True, frozen=True):
+    """How the answer to a question came out; `text` as far as it came."""
+
+    session_id: int
+    message_id: int
+    status: Status
+    text: str
+    references: list[Reference]
+    usage: Usage | None
+
+
+class Reader:
+    """Sends a part at a time; whoever calls `turn` says when. `more`: the last stopped short."""
+
+    def __init__(
+        self,
+        store: SeenStore,
+        answers: Answers,
+        message: int,
+        *,
+        emit: Emit,
+        crowded: Callable[[], bool],
+    ) -> None:
+        self.message = message
+        self.place = BEFORE_ALL
+        self.more = False
+        self._store = store
+        self._answers = answers
+        self._emit = emit
+        self._crowded = crowded
+        self._known: Live | None = None  # while it was being made
+
+    @property
+    def cursor(self) -> str | None:
+        """Of the last event that was sent."""
+        return None if self.place == BEFORE_ALL else cursor_of(self.message, self.place)
+
+    def go_to(self, after: str) -> None:
+        """Begins after this cursor. Raises resource.conflict, input.invalid_params."""
+        head = self._store.seq
+        place = place_of(after, self.message, head=head)
+        just_before = Place(place.seq, place.idx - 1)
+        found = self._pieces(just_before, 1)[0]
+        if place != BEFORE_ALL and [(one.seq, one.idx) for one in found] != [place]:
+            raise conflict("after is ahead of what the log holds of this answer.", head)
+        self.place = place
+
+    def skip_to_now(self) -> None:
+        """Sends what there is as one event."""
+        pieces: list[PieceRow] = []
+        while more := self._pieces(self.place, PART)[0]:
+            pieces += more
+            self.place = Place(more[-1].seq, more[-1].idx)
+        if pieces:
+            self._send(snapshot(self.message, pieces))
+
+    def turn(self) -> bool:
+        """True once it has ended and all was sent. Raises store.io."""
+        self.more = False
+        pieces, is_over = self._pieces(self.place, PART)
+        for piece in pieces:
+            if self._crowded():
+                self.more = True
+                return False
+            self._send(sent(self.message, piece))
+            self.place = Place(piece.seq, piece.idx)
+        self.more = len(pieces) == PART
+        return is_over and not self.more
+
+    def _pieces(self, after: Place, limit: int) -> tuple[list[PieceRow], bool]:
+        """Some of what comes next, and whether nothing comes after the last piece there is."""
+        live = self._answers.live(self.message)
+        if live is not None:
+            self._known = live
+            has_ended = live.has_ended
+            return live.after(after, limit), has_ended
+        if self._known is not None and self._known.failed is not None:
+            raise self._known.failed
+        with self._store.reading() as snapshot:
+            return snapshot.queries.pieces(self.message, after=after, limit=limit), True
+
+    def _send(self, told: Sent) -> None:
+        self._emit(told.type, told.fields)
+
+    def outcome(self) -> tuple[Answered, str | None, int]:
+        """The data, a hint, and the position that it reflects. Raises why the answer has failed."""
+        with self._store.reading() as snapshot:
+            row = snapshot.queries.message(self.message)
+            seq = snapshot.seq
+        if row is None:
+            raise KbprocError("resource.not_found", "The session was purged meanwhile.")
+        return (*answered(row), seq)
+
+
+def answered(row: MessageRow) -> tuple[Answered, str | None]:
+    """Raises why the answer has failed. One without an end, which nobody makes, was cut off."""
+    ending = sessions.ending_of(row)
+    status: Status = "interrupted" if ending is None else ending.status
+    told = Answered(
+        session_id=row.session_id,
+        message_id=row.id,
+        status=status,
+        text=row.text,
+        references=sessions.references_of(row.references),
+        usage=None if ending is None else ending.usage,
+    )
+    if ending is not None and ending.failure is not None:
+        failure = ending.failure
+        raise KbprocError(
+            failure.type,
+            failure.message,
+            hint=failure.hint,
+            lasting=failure.lasting,
+            retry_after_ms=failure.retry_after_ms,
+            detail={**failure.detail, **_where(told), "text": told.text},
+        )
+    hint = None if ending is None else ending.hint
+    if status == "interrupted":
+        hint = "It was cut off: ask again with the same client_token, or anew."
+    return told, hint
+
+
+def _where(told: Answered) -> dict[str, Any]:
+    return {"session_id": told.session_id, "message_id": told.message_id, "status": told.status}

@@ -1,0 +1,152 @@
+"""What a question is answered from.
+
+Owns: the question as it is searched for, with what was asked before; near-duplicates that are
+dropped; the budget of tokens; and references made of what is left.
+Refuses to know: how anything is found and scored, and what becomes of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.events.session import Detail, Reference
+from kbproc.models.answering.interface import Passage, Prompt, Turn, about_tokens
+from kbproc.search import search
+from kbproc.search.hits import Hit
+from kbproc.search.params import Search
+from kbproc.store.state import State
+from kbproc.text.analysis import words
+from kbproc.text.query import parse_query
+
+MOST_PASSAGES = 8
+BUDGET_TOKENS = 3000
+_CANDIDATES = 24
+_ALIKE = 0.8  # of their words in common: one of the two is enough
+_LONGEST_QUERY = 2000
+_EARLIER_TURNS = 3
+_EARLIER_CHARS = 2000  # of an answer that was given before
+_FEW = 3
+# A question with one of these is about what was said before.
+_POINTS_BACK = frozenset(
+    {"it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "this", "that"}
+    | {"these", "those", "one", "ones", "there", "then", "same", "other", "others", "also"}
+    | {"else", "again", "former", "latter", "above"}
+)
+_SPACES = re.compile(r"\s+")
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """`is_known` False: by the best score, the store knows nothing of it; `hint` says so."""
+
+    query: str
+    passages: list[Passage]
+    references: list[Reference]
+    is_known: bool
+    hint: str | None
+    notice: list[str]
+
+    def prompt(self, wanted: Wanted, instructions: str) -> Prompt:
+        return Prompt(
+            question=wanted.question,
+            passages=self.passages,
+            earlier=list(wanted.earlier),
+            instructions=instructions,
+            is_known=self.is_known,
+        )
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """`kbs` None: all that may be seen."""
+
+    question: str
+    kbs: list[str] | None
+    earlier: Sequence[Turn] = ()
+    detail: Detail = "indexes"
+    budget_tokens: int = BUDGET_TOKENS
+
+
+def find(state: State, wanted: Wanted, *, now: str) -> Found:
+    """`state`: as far as the answer may see. Raises resource.not_found."""
+    query = resolved(wanted.question, wanted.earlier)
+    params = Search(query=query, kb=wanted.kbs, limit=_CANDIDATES)
+    found = search.run(state, params, now=now)
+    hits = _within(_unlike(found.results.results), wanted.budget_tokens)
+    return Found(
+        query=query,
+        passages=[_passage(n, hit) for n, hit in enumerate(hits, 1)],
+        references=[_reference(n, hit, wanted.detail) for n, hit in enumerate(hits, 1)],
+        is_known=found.results.confidence != "none",
+        hint=found.hint,
+        notice=found.notice,
+    )
+
+
+def resolved(question: str, earlier: Sequence[Turn]) -> str:
+    """The question, and where it points back or says little, the words of the one before."""
+    query = _SPACES.sub(" ", question).strip()
+    said = words(query)
+    points_back = not _POINTS_BACK.isdisjoint(said) or len(parse_query(query).terms) < _FEW
+    if earlier and points_back:
+        known = set(said)
+        more = [word for word in parse_query(earlier[-1].question).terms if word not in known]
+        query = f"{query} {' '.join(dict.fromkeys(more))}"
+    return query[:_LONGEST_QUERY]
+
+
+def turns(said: Sequence[tuple[str, str]]) -> list[Turn]:
+    """The last questions with the beginnings of their answers."""
+    return [Turn(asked, text[:_EARLIER_CHARS]) for asked, text in said[-_EARLIER_TURNS:] if text]
+
+
+class _Kept(NamedTuple):
+    hit: Hit
+    words: frozenset[str]
+
+
+def _unlike(hits: Sequence[Hit]) -> list[Hit]:
+    """Without those that say nearly the same as a better one."""
+    kept: list[_Kept] = []
+    for hit in hits:
+        said = frozenset(words(hit.text))
+        if not any(_share(said, one.words) >= _ALIKE for one in kept):
+            kept.append(_Kept(hit, said))
+    return [one.hit for one in kept]
+
+
+def _share(one: frozenset[str], other: frozenset[str]) -> float:
+    """Of the smaller one's words, so many are in the other."""
+    return len(one & other) / max(1, min(len(one), len(other)))
+
+
+def _within(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    """The best ones that fit, one at least."""
+    kept: list[Hit] = []
+    left = budget
+    for hit in hits[: 2 * MOST_PASSAGES]:
+        size = about_tokens(hit.text)
+        if len(kept) < MOST_PASSAGES and (size <= left or not kept):
+            kept.append(hit)
+            left -= size
+    return kept
+
+
+def _passage(n: int, hit: Hit) -> Passage:
+    return Passage(n, hit.source.document_id, hit.source.cite, hit.text, hit.score)
+
+
+def _reference(n: int, hit: Hit, detail: Detail) -> Reference:
+    told = Reference(
+        n=n,
+        chunk_id=hit.chunk_id,
+        document_id=hit.source.document_id,
+        cite=hit.source.cite,
+        score=round(hit.score, 2),
+    )
+    if detail == "snippets":
+        return msgspec.structs.replace(told, snippet=hit.snippet)
+    return msgspec.structs.replace(told, text=hit.text) if detail == "full" else told

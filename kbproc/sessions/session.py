@@ -1,0 +1,229 @@
+"""Sessions and their messages, as they are shown and found.
+
+Owns: rows as Session and Message structs, the not-found answers, and which changes are refused
+while an answer is being made.
+Refuses to know: how an answer is made and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import FORBIDDEN_IN_NAMES, decoder
+from kbproc.documents.selection import Kbs
+from kbproc.events.session import (
+    AnswerEnded,
+    Detail,
+    Failure,
+    Reference,
+    SessionCreated,
+    Status,
+    Usage,
+)
+from kbproc.store.decision import Here, Target
+from kbproc.views.catalog.queries.all import Queries
+from kbproc.views.catalog.rows import MessageRow, SessionRow
+
+SessionId = Annotated[int, Meta(ge=1, le=2**53, description="session, by id")]
+MessageId = Annotated[int, Meta(ge=1, le=2**53, description="message, by id")]
+Question = Annotated[
+    str, Meta(min_length=1, max_length=8000, description="the question, in plain words")
+]
+SessionTitle = Annotated[str, Meta(max_length=200, description="what it is about")]
+AskedKbs = Annotated[
+    Kbs, Meta(description="knowledge base to answer from, or several; all if left out")
+]
+Budget = Annotated[int, Meta(ge=100, le=100_000, description="most tokens of passages, about")]
+HowMuch = Annotated[
+    Detail, Meta(description="how much of each passage is told: ids only, a snippet, or its text")
+]
+
+_TITLE_CHARS = 80
+_decode_ending = decoder(list[AnswerEnded]).decode
+_decode_references = decoder(list[Reference]).decode
+
+
+class Session(Struct, kw_only=True, frozen=True):
+    """A conversation. `kb` is null where it may look at all that its agent, if any, sees."""
+
+    id: int
+    title: str
+    kb: list[str] | None
+    agent: str | None
+    message_count: int
+    created_at: str
+    created_by: str
+    updated_at: str
+
+
+class Message(Struct, kw_only=True, frozen=True):
+    """A question and its answer. `status` is null while the answer is being made.
+
+    `failure` says why it has failed; `hint` what helps where there is no answer.
+    """
+
+    message_id: int
+    question: str
+    status: Status | None
+    text: str
+    references: list[Reference]
+    usage: Usage | None
+    hint: str | None
+    failure: Failure | None
+    asked_at: str
+    asked_by: str
+    ended_at: str | None
+
+
+class SessionText(Session, kw_only=True, frozen=True):
+    """With its last messages, oldest first."""
+
+    messages: list[Message]
+
+
+def session_of(row: SessionRow) -> Session:
+    return Session(**_members(row))
+
+
+def _members(row: SessionRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "title": row.title,
+        "kb": row.kbs,
+        "agent": row.agent,
+        "message_count": row.message_count,
+        "created_at": row.created_at,
+        "created_by": row.created_by,
+        "updated_at": row.updated_at,
+    }
+
+
+def with_messages(row: SessionRow, messages: Sequence[MessageRow]) -> SessionText:
+    return SessionText(**_members(row), messages=[message_of(one) for one in messages])
+
+
+def message_of(row: MessageRow) -> Message:
+    ending = ending_of(row)
+    return Message(
+        message_id=row.id,
+        question=row.question,
+        status=None if ending is None else ending.status,
+        text=row.text,
+        references=references_of(row.references),
+        usage=None if ending is None else ending.usage,
+        hint=None if ending is None else ending.hint,
+        failure=None if ending is None else ending.failure,
+        asked_at=row.asked_at,
+        asked_by=row.asked_by,
+        ended_at=row.ended_at,
+    )
+
+
+def ending_of(row: MessageRow) -> AnswerEnded | None:
+    """How its answer ended; None while it is being made."""
+    return None if row.ending is None else _decode_ending(f"[{row.ending}]")[0]
+
+
+def references_of(told: str | None) -> list[Reference]:
+    return [] if told is None else _decode_references(told)
+
+
+def created(
+    here: Here, key: str, *, title: str, kbs: list[str] | None, agent: str | None
+) -> SessionCreated:
+    """The event that makes a new session."""
+    return SessionCreated(
+        session=here.head.next_session, key=key, title=title, kbs=kbs, agent=agent
+    )
+
+
+def cut_off(session: int, message: int) -> AnswerEnded:
+    """The end of an answer that nobody makes any more."""
+    return AnswerEnded(session=session, message=message, status="interrupted")
+
+
+def row_of(event: SessionCreated, *, by: str, now: str) -> SessionRow:
+    """The session as it will be once `event` is committed."""
+    return SessionRow(
+        id=event.session,
+        key=event.key,
+        title=event.title,
+        kbs=event.kbs,
+        agent=event.agent,
+        created_at=now,
+        created_by=by,
+        updated_at=now,
+        deleted_at=None,
+        purged=False,
+        message_count=0,
+    )
+
+
+def title_of(question: str) -> str:
+    """A question's beginning, as the title of the session that it begins."""
+    plain = " ".join(FORBIDDEN_IN_NAMES.sub("", question).split())
+    return plain if len(plain) <= _TITLE_CHARS else plain[: _TITLE_CHARS - 1].rstrip() + "…"
+
+
+# ------------------------------------------------------------------------- finding
+
+
+def require(queries: Queries, id: int, *, field: str = "$.params.session_id") -> SessionRow:
+    """The live session; raises resource.not_found that tells a deleted one from none."""
+    row = queries.session(id)
+    if row is not None and row.deleted_at is None:
+        return row
+    if row is None:
+        said, hint, detail = "There is no session {id}.", "See session.list.", {}
+    elif row.purged:
+        said, hint = "Session {id} was purged at {at}.", "It is gone for good."
+        detail = {"purged_at": row.deleted_at}
+    else:
+        said, hint = "Session {id} was deleted at {at}.", "events.revert undoes its deletion."
+        detail = {"deleted_at": row.deleted_at}
+    at = None if row is None else row.deleted_at
+    raise KbprocError(
+        "resource.not_found", said.format(id=id, at=at), field=field, hint=hint, detail=detail
+    )
+
+
+def require_message(queries: Queries, session: SessionRow, id: int) -> MessageRow:
+    """Raises resource.not_found for one that is withdrawn, or of another session."""
+    row = queries.message(id)
+    if row is not None and row.session_id == session.id and row.withdrawn_at is None:
+        return row
+    raise KbprocError(
+        "resource.not_found",
+        f"There is no message {id} in session {session.id}.",
+        field="$.params.message_id",
+        hint="session.get shows the messages of a session.",
+    )
+
+
+def target_of(row: SessionRow) -> Target:
+    """What has been asked since a plan was made is not what a person has approved."""
+    return Target(kind="session", id=row.id, name=row.title, revision=row.message_count)
+
+
+def refuse_unended(queries: Queries, rows: Sequence[SessionRow], *, field: str) -> None:
+    """Raises resource.conflict for a session in which an answer is being made."""
+    ids = {row.id for row in rows}
+    for session, message in queries.being_answered():
+        if session in ids:
+            raise KbprocError(
+                "resource.conflict",
+                f"In session {session} the answer to message {message} is being made.",
+                field=field,
+                hint="Wait until it has ended, or end it with session.stop.",
+                detail={"session_id": session, "message_id": message},
+            )
+
+
+def as_lines(message: dict[str, Any]) -> list[str]:
+    """A message for people: the question, the answer, and its sources."""
+    cited = [f"[{one['n']}] {one['cite']}" for one in message["references"]]
+    return [f"> {message['question']}", "", message["text"] or f"({message['status']})", *cited, ""]

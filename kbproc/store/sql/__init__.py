@@ -1,0 +1,1 @@
+"""One read-only SELECT in a process of its own."""
