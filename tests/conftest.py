@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
 from kbproc.health import doctor
+from kbproc.views.catalog.catalog import Catalog
 from tests.kit import start
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO, Session
@@ -95,8 +97,15 @@ def disarmed() -> Iterator[None]:
     failpoints.arm(None)
 
 
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    """A catalog for views that are made afresh, emptied each time."""
+    with contextlib.closing(Catalog(tmp_path_factory.mktemp("bench") / "c.duckdb")) as catalog:
+        yield catalog
+
+
 @pytest.fixture
-def open_session(tmp_path: Path) -> Iterator[OpenSession]:
+def open_session(tmp_path: Path, bench: Catalog) -> Iterator[OpenSession]:
     """Opens sessions on a store of this test's own; see `tests.kit.talk.Session`.
 
     At the end every view, made afresh from the log, must equal the live one.
@@ -113,9 +122,8 @@ def open_session(tmp_path: Path) -> Iterator[OpenSession]:
         session.connection.end(PATIENCE)
         session.connection.service.close()
         if not session.library.closed:
-            assert {
-                name: wrong for name, wrong in doctor.compare(session.store).items() if wrong
-            } == {}
+            found = doctor.compare(session.store, bench)
+            assert {name: wrong for name, wrong in found.items() if wrong} == {}
             session.library.close()
 
 

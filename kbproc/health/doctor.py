@@ -7,6 +7,7 @@ finding's hint says what a person can do.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 import shutil
@@ -31,6 +32,7 @@ from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 LIBRARIES = (
@@ -272,32 +274,44 @@ def _record_at(store: Store, seq: int) -> Position | None:
     return None if record is None else record.position
 
 
-def compare(store: Store) -> dict[str, list[str]]:
+def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
     """View → what differs from one made afresh from the log, beside the live one.
 
-    Writers may go on meanwhile: what they add is left out on both sides.
+    Writers may go on meanwhile: what they add is left out on both sides. `bench` is a catalog
+    that is emptied and made afresh, for whoever compares often: a file costs as much as all else.
     """
     import tempfile
 
+    problems = positions(store)
+    with (
+        tempfile.TemporaryDirectory(prefix="kbproc-") as folder,
+        _emptied(bench, Path(folder)) as afresh,
+        store.reading() as snapshot,
+        contextlib.closing(afresh.cursor()) as cursor,
+    ):
+        snapshot.pin()
+        live = snapshot.queries.digest()
+        afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
+        afresh.commit()
+        queries = Queries(cursor)
+        if live != queries.digest():
+            problems.setdefault("catalog", []).append("differs from the log")
+        rows = list(queries.all_index_rows())
+        problems["fulltext"] += _fulltext(snapshot.fulltext, rows, Path(folder))
+        problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
+    return problems
+
+
+@contextlib.contextmanager
+def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
     from kbproc.views.catalog.catalog import Catalog
 
-    problems = positions(store)
-    with tempfile.TemporaryDirectory(prefix="kbproc-") as folder, store.reading() as snapshot:
-        afresh = Catalog(Path(folder) / "catalog.duckdb")
-        try:
-            snapshot.pin()
-            live = snapshot.queries.digest()
-            afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
-            afresh.commit()
-            queries = Queries(afresh.cursor())
-            if live != queries.digest():
-                problems.setdefault("catalog", []).append("differs from the log")
-            rows = list(queries.all_index_rows())
-            problems["fulltext"] += _fulltext(snapshot.fulltext, rows, Path(folder))
-            problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
-        finally:
-            afresh.close()
-    return problems
+    if bench is not None:
+        bench.reset()
+        yield bench
+        return
+    with contextlib.closing(Catalog(folder / "catalog.duckdb")) as made:
+        yield made
 
 
 def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
