@@ -49,6 +49,7 @@ class _Params(Struct):
     index: int = 0
     item: msgspec.Raw = msgspec.Raw(b"null")
     seq: int = 0
+    cursor: str | None = None
 
 
 class _OwnerLine(Struct):
@@ -114,8 +115,8 @@ class Asked:
 
     def take_event(self, line: bytes, params: _Params) -> list[bytes]:
         """What the client gets of an event, whose stream another owner may have begun."""
-        if params.type == "item":
-            if self._pass_over:
+        if params.type == "item" or params.cursor is not None:
+            if self._pass_over:  # kept in the log, it comes in the same pieces from its beginning
                 self._pass_over -= 1
                 return []
             self._items += 1

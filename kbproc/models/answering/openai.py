@@ -44,7 +44,7 @@ class _Usage(msgspec.Struct, frozen=True):
 class _Chunk(msgspec.Struct, frozen=True):
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _decode = decoder(_Chunk).decode
