@@ -731,7 +731,7 @@ def test_doctor_is_not_confused_by_writers(session: Session) -> None:
 def test_nothing_is_left_running(open_session: OpenSession) -> None:
     before = {thread.name for thread in threading.enumerate()}
     one = open_session()
-    fill(one, 2)
+    one.data("doc.create", title="Marked up", text="# alpha", type="markdown")
     pids = one.library.parsers.get().pids
     assert pids
     one.close()

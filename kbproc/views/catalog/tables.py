@@ -5,7 +5,7 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 """
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 6
+CATALOG_VERSION = 7
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -39,6 +39,7 @@ create table messages(
 create table pieces(message_id bigint, seq bigint, idx int, kind varchar, said varchar);
 create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
                     salt varchar, seq bigint, result varchar);
+create index tokens_token on tokens(token);
 create table events(seq bigint, idx int, ts varchar, actor varchar, method varchar, type varchar,
                     kb varchar, document_id bigint, revision int, session_id bigint,
                     message_id bigint);

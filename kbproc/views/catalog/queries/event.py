@@ -84,9 +84,11 @@ class EventQueries(Reader):
         """The newest record under this token."""
         sql = (
             "select params_hash, salt, seq, result from tokens where token = ? and actor = ? "
-            "and method = ? order by seq desc limit 1"
+            "and method = ?"
         )
-        return next((TokenRow(*row) for row in self._rows(sql, [token, actor, method])), None)
+        # An order in the query would have DuckDB read all tokens.
+        found = [TokenRow(*row) for row in self._rows(sql, [token, actor, method])]
+        return max(found, key=lambda row: row.seq, default=None)
 
     def written_under(self, actor: str, method: str, token: str) -> dict[int, int]:
         """document id → revision, of what an unfinished command has already written."""
