@@ -290,6 +290,12 @@ WRITES: dict[str, dict[str, Any]] = {
     "knowledge.supersede": {"old_id": 6, "new_id": 7},
     "knowledge.unsupersede": {"old_id": 8, "new_id": 9},
     "knowledge.delete": {"ids": [9]},
+    "session.create": {"title": "Harbours"},
+    "session.ask": {"session_id": 1, "question": "alpha?"},
+    "session.stop": {"session_id": 1, "message_id": 1},
+    "session.delete": {"session_ids": [1]},
+    "chat": {"question": "alpha?"},
+    "agent.invoke": {"slug": "keeper", "question": "alpha?"},
 }
 
 
@@ -314,6 +320,8 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: st
     for title in "abcd":
         session.data("knowledge.store", title=title, body=title)
     session.data("knowledge.supersede", old_id=8, new_id=9)
+    session.data("session.create")
+    session.data("session.ask", session_id=1, question="alpha?")
     session.data("store.export", path="export.ndjson")
     before, seq = everything(session), session.store.seq
     answer = session.ask(method, **WRITES[method], dry_run=True, client_token="t")["result"]
