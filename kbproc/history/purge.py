@@ -1,7 +1,8 @@
 """Forgetting for good.
 
-Owns: what of the log, the sources, the pack and the views belongs to a document, or to an
-earlier content of it, and erasing it so that no file of the store holds it any more.
+Owns: what of the log, the sources, the pack and the views belongs to a document, to an earlier
+content of it or to a session, and erasing it so that no file of the store holds it any more. What
+an answer may have repeated of a document goes with that.
 Refuses to know: who may purge, and the plan that a person approves.
 
 First a record says what is purged; then everything is erased, in steps that can
@@ -12,13 +13,14 @@ record without the second ends the work before it answers anything.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
@@ -26,6 +28,7 @@ from kbproc.embedding.background import Embedding
 from kbproc.events import codec
 from kbproc.events.document import DocChanged, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
+from kbproc.events.session import AnswerReferred, AnswerSaid, OfSession, SessionPurged
 from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
 from kbproc.log import record as records
 from kbproc.log.record import Record
@@ -63,9 +66,19 @@ class Forgets(NamedTuple):
 class Trace:
     """What the log holds of documents that are purged, and of contents that are forgotten."""
 
-    def __init__(self, purges: Mapping[int, int], forgets: Mapping[int, Forgets]) -> None:
-        """`purges`: document id → the record that purges it; `forgets`: by document id."""
+    def __init__(
+        self,
+        purges: Mapping[int, int],
+        forgets: Mapping[int, Forgets],
+        sessions: Mapping[int, int],
+    ) -> None:
+        """`purges`: document id → the record that purges it; `forgets`: by document id.
+
+        `sessions`: session id → the record that purges it.
+        """
         self.purges = purges
+        self.sessions = sessions
+        self._referred: dict[int, set[int]] = {}  # message → documents that it may quote
         self._forgets = forgets
         self.sources: set[str] = set()
         self.other_sources: set[str] = set()
@@ -81,6 +94,9 @@ class Trace:
     def follow(self, record: Record) -> None:
         for event in codec.decode(record.events):
             self._note_asker(record, event)
+            if isinstance(event, AnswerReferred):
+                quoted = {one.document_id for one in event.references if one.document_id}
+                self._referred.setdefault(event.message, set()).update(quoted)
             if not isinstance(event, DocWritten | DocChanged):
                 continue
             if event.id in self.purges:
@@ -125,7 +141,10 @@ class Trace:
     def stand_in(self, event: Event) -> Event | None:
         """What takes the event's place; None if it stays."""
         if (purge := self.purge_of(event)) is not None:
-            return _erased(event, purge)
+            if isinstance(event, AnswerReferred) and event.session not in self.sessions:
+                left = [one for one in event.references if one.document_id not in self.purges]
+                return replace(event, references=left)
+            return _erased(event, purge, of_session=_session_of(event) in self.sessions)
         forgets = self._forgets.get(event.id) if isinstance(event, DocWritten) else None
         if isinstance(event, DocWritten) and forgets and event.revision < forgets.kept:
             return event.without_content(event.forgotten or forgets.seq)
@@ -137,7 +156,18 @@ class Trace:
             return self.purges.get(event.id)
         if isinstance(event, FileFailed | FileCleared):
             return self.files.get((event.kb, event.path))
-        return None
+        if (session := _session_of(event)) in self.sessions:
+            return None if isinstance(event, SessionPurged) else self.sessions[session]
+        return next((self.purges[id] for id in self._quoted(event) if id in self.purges), None)
+
+    def _quoted(self, event: Event) -> Iterable[int]:
+        """Documents whose words it may repeat."""
+        if isinstance(event, AnswerReferred):
+            return [one.document_id for one in event.references if one.document_id]
+        if not isinstance(event, AnswerSaid):
+            return ()
+        known = self._referred.get(event.message, set())
+        return known if event.documents is None else event.documents
 
     def purge_told(self, record: Record) -> int | None:
         """The same for the outcome of a request that wrote, or only showed, such a document,
@@ -157,6 +187,10 @@ class Trace:
             return None
         named = (purge for name, purge in self.notes.items() if name in bytes(record.result))
         return next(named, None)
+
+
+def _session_of(event: Event) -> int:
+    return event.session if isinstance(event, OfSession) else 0
 
 
 def _id_told(result: bytes) -> int:
@@ -217,13 +251,16 @@ def _begun(store: Store) -> list[Record]:
 def _trace_of(begun: list[Record]) -> Trace:
     purges: dict[int, int] = {}
     forgets: dict[int, Forgets] = {}
+    sessions: dict[int, int] = {}
     for record in begun:
         for event in codec.decode(record.events):
             if isinstance(event, DocPurged):
                 purges |= dict.fromkeys(event.ids, record.seq)
             elif isinstance(event, ContentForgotten):
                 forgets[event.id] = Forgets(event.kept, record.seq)
-    return Trace(purges, forgets)
+            elif isinstance(event, SessionPurged):
+                sessions[event.session] = record.seq
+    return Trace(purges, forgets, sessions)
 
 
 def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
@@ -278,16 +315,18 @@ def _without(record: Record, trace: Trace) -> Record:
     )
 
 
-def _erased(event: Event, purge: int) -> Erased:
-    was, id = event.tag(), event.concerns().document
-    if not isinstance(event, DocWritten):
-        return Erased(was=was, purge=purge, document_id=id)
+def _erased(event: Event, purge: int, *, of_session: bool) -> Erased:
+    """`of_session`: nothing is left of the session that it belongs to, so its answer has no piece
+    in the place of this one.
+    """
+    about = event.concerns()
     return Erased(
-        was=was,
+        was=event.tag(),
         purge=purge,
-        document_id=id,
-        next_document=event.id + 1,
-        next_chunk=event.first_chunk + len(event.chunks),
+        document_id=about.document,
+        session_id=about.session,
+        message_id=None if of_session else about.message,
+        **event.gives()._asdict(),
     )
 
 

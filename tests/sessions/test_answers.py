@@ -95,14 +95,14 @@ def chunks(count: int, *then: llm.Step) -> list[llm.Step]:
 
 
 @pytest.fixture
-def ask_model(open_session: OpenSession) -> Iterator[Callable[[llm.Script], Session]]:
+def ask_model(open_session: OpenSession) -> Iterator[Callable[..., Session]]:
     """A session whose questions are answered by a script."""
     endpoints = []
 
-    def open(script: llm.Script) -> Session:
+    def open(script: llm.Script, **options: Any) -> Session:
         context = llm.endpoint(script)
         endpoints.append((context, context.__enter__()))
-        session = open_session(llm=endpoints[-1][1].url)
+        session = open_session(llm=endpoints[-1][1].url, **options)
         fill(session)
         return session
 
@@ -112,7 +112,7 @@ def ask_model(open_session: OpenSession) -> Iterator[Callable[[llm.Script], Sess
         context.__exit__(None, None, None)
 
 
-def test_every_prefix_of_a_models_answer(ask_model: Callable[[llm.Script], Session]) -> None:
+def test_every_prefix_of_a_models_answer(ask_model: Callable[..., Session]) -> None:
     session = ask_model(lambda question: chunks(40, llm.finish()))
     events, end = stream(session, "chat", question=QUESTIONS[0])
     assert (
@@ -146,7 +146,7 @@ FAULTS: dict[str, tuple[list[llm.Step], str, bool | None]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_has_a_type_and_keeps_what_was_said(
-    ask_model: Callable[[llm.Script], Session], fault: str
+    ask_model: Callable[..., Session], fault: str
 ) -> None:
     steps, type, retryable = FAULTS[fault]
     session = ask_model(lambda question: steps)
@@ -162,14 +162,14 @@ def test_a_fault_has_a_type_and_keeps_what_was_said(
 
 
 def test_what_is_told_after_the_end_is_no_part_of_it(
-    ask_model: Callable[[llm.Script], Session],
+    ask_model: Callable[..., Session],
 ) -> None:
     session = ask_model(lambda question: [llm.say("All."), llm.finish(), llm.say(" More.")])
     _, end = stream(session, "chat", question=QUESTIONS[0])
     assert end["result"]["data"]["text"] == "All."
 
 
-def test_a_lost_pipe_stops_nothing(ask_model: Callable[[llm.Script], Session]) -> None:
+def test_a_lost_pipe_stops_nothing(ask_model: Callable[..., Session]) -> None:
     go = threading.Event()
 
     def wait(reply: llm.Reply) -> None:
@@ -187,7 +187,7 @@ def test_a_lost_pipe_stops_nothing(ask_model: Callable[[llm.Script], Session]) -
     assert text_of(events) == "One two."
 
 
-def test_a_stop_ends_it_for_everybody(ask_model: Callable[[llm.Script], Session]) -> None:
+def test_a_stop_ends_it_for_everybody(ask_model: Callable[..., Session]) -> None:
     session = ask_model(lambda question: [llm.say("One "), llm.hang])
     readers = [session.another("user") for _ in range(3)]
     readers[0].send(as_bytes(request(1, "chat", question=QUESTIONS[0])))
@@ -206,7 +206,7 @@ def test_a_stop_ends_it_for_everybody(ask_model: Callable[[llm.Script], Session]
         reader.connection.end(0.0)
 
 
-def test_a_cancelled_resume_stops_nothing(ask_model: Callable[[llm.Script], Session]) -> None:
+def test_a_cancelled_resume_stops_nothing(ask_model: Callable[..., Session]) -> None:
     session = ask_model(lambda question: [llm.say("One "), llm.hang])
     other = session.another("user")
     other.send(as_bytes(request(1, "chat", question=QUESTIONS[0])))
@@ -224,7 +224,7 @@ def test_a_cancelled_resume_stops_nothing(ask_model: Callable[[llm.Script], Sess
     other.connection.end(0.0)
 
 
-def test_no_key_is_told(ask_model: Callable[[llm.Script], Session], tmp_path: Path) -> None:
+def test_no_key_is_told(ask_model: Callable[..., Session], tmp_path: Path) -> None:
     session = ask_model(lambda question: [llm.refuse(401, b"bad key: key")])
     _, end = stream(session, "chat", question=QUESTIONS[0])
     assert "bad key" not in json.dumps(end)
@@ -270,7 +270,7 @@ def test_what_an_agent_may_not_see_reaches_no_prompt(open_session: OpenSession) 
 ASKS = 100
 
 
-def test_many_at_once(ask_model: Callable[[llm.Script], Session]) -> None:
+def test_many_at_once(ask_model: Callable[..., Session]) -> None:
     """Each is answered, or fails with a type; none hangs, and others write meanwhile."""
     faults = [steps for steps, _, _ in FAULTS.values() if steps is not FAULTS["endless"][0]]
 
@@ -278,7 +278,7 @@ def test_many_at_once(ask_model: Callable[[llm.Script], Session]) -> None:
         number = int(question.rpartition(" ")[2])
         return faults[number % len(faults)] if number % 3 == 0 else chunks(20, llm.finish())
 
-    session = ask_model(script)
+    session = ask_model(script, max_in_flight=2 * ASKS)
     for number in range(ASKS):
         ask = request(
             f"ask{number}", "chat", question=f"To install git, fetch the archive, run make {number}"
@@ -299,6 +299,7 @@ def test_many_at_once(ask_model: Callable[[llm.Script], Session]) -> None:
     for number in range(ASKS):
         message = ended[f"ask{number}"]
         if number % 3:
+            assert "result" in message, message
             assert message["result"]["data"]["status"] == "finished"
             assert message["result"]["data"]["text"].split()[-1] == "word19"
         else:

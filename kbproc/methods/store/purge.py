@@ -5,32 +5,48 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
-from kbproc.base.wording import there_is_no
+from kbproc.base.wording import plural, there_is_no
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import deletion, lookup, selection
 from kbproc.documents.chains import Chains
+from kbproc.events.event import Event
+from kbproc.events.session import SessionPurged
 from kbproc.events.upkeep import DocPurged
 from kbproc.history import purge as service
 from kbproc.history.note_files import NoteFile, NoteFiles
+from kbproc.sessions import session as sessions
+from kbproc.sessions.session import SessionId
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.views.catalog.rows import DocumentRow, SessionRow
 
 _MOST_NAMED = 10
 BACKUPS = "Backups and exports made earlier still hold what was purged."
 
 
 class Purge(DestructiveParams, kw_only=True, frozen=True):
-    document_ids: Annotated[
-        selection.DocumentIds, Meta(description="documents, entries and notes, deleted ones too")
-    ]
+    document_ids: (
+        Annotated[
+            selection.DocumentIds,
+            Meta(description="documents, entries and notes, deleted ones too"),
+        ]
+        | None
+    ) = None
+    session_ids: (
+        Annotated[
+            list[SessionId],
+            Meta(min_length=1, max_length=1000, description="sessions, deleted ones too"),
+        ]
+        | None
+    ) = None
 
 
 class Purged(Struct, kw_only=True, frozen=True):
@@ -41,6 +57,7 @@ class Purged(Struct, kw_only=True, frozen=True):
     records: int
     sources: int
     vectors: int
+    sessions: int = 0
 
 
 def plan(call: Call, params: Purge) -> Decide:
@@ -55,10 +72,11 @@ def plan(call: Call, params: Purge) -> Decide:
     params=Purge,
     result=Purged,
     plan=plan,
-    summary="Erase documents, entries and notes from log, sources, vectors and views, for good.",
+    summary="Erase documents, entries, notes and sessions from every file of the store, for good.",
     when_to_use="When something must not be kept at all: a secret, personal data. To take a "
     "document or an entry out of search, deleting it is enough, and can be undone. Of a note "
-    "the file goes, too; an entry that was superseded by what goes holds again.",
+    "the file goes, too; an entry that was superseded by what goes holds again. What answers may "
+    "have repeated of a document goes with it.",
     errors=["resource.not_found", "resource.conflict"],
     positional=["document_ids"],
     examples=[
@@ -69,7 +87,7 @@ def plan(call: Call, params: Purge) -> Decide:
 def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     """What is purged already is passed over: a request that was cut off can be repeated."""
     with call.library.store.exclusive(call.check_cancelled):
-        ids, hint = write.item(plan(call, params))
+        ids, erased_sessions, hint = write.item(plan(call, params))
         erased = service.finish(
             call.library.reach(), lambda stage: call.progress(*service.told(stage), last=True)
         )
@@ -79,6 +97,7 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
         records=erased.records,
         sources=erased.sources,
         vectors=erased.vectors,
+        sessions=erased_sessions,
     )
     outcome = write.end(data)
     return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
@@ -94,8 +113,61 @@ def _hint(left: list[Path]) -> str:
 
 
 def _decide(call: Call, params: Purge, here: Here) -> Decision:
-    rows = here.queries.documents_by_id(params.document_ids)
-    missing = [id for id in params.document_ids if id not in rows]
+    """Documents and what goes with them, then sessions."""
+    if params.document_ids is None and params.session_ids is None:
+        raise KbprocError(
+            "input.invalid_params",
+            "Say what is to be erased.",
+            field="$.params",
+            valid_values=["document_ids", "session_ids"],
+        )
+    of_documents = _documents(call, params.document_ids or [], here)
+    wanted = [_session(here, id) for id in dict.fromkeys(params.session_ids or [])]
+    rows = [row for row in wanted if not row.purged]
+    gone: list[Event] = [SessionPurged(session=row.id) for row in rows]
+    if gone or of_documents.events:
+        _refuse_while_answering(here)
+    ids, hint = of_documents.data
+    return msgspec.structs.replace(
+        of_documents,
+        events=[*of_documents.events, *gone],
+        data=(ids, len(rows), hint),
+        targets=[*of_documents.targets, *map(sessions.target_of, rows)],
+        changes=[*of_documents.changes, *(_erases(row) for row in rows)],
+    )
+
+
+def _session(here: Here, id: int) -> SessionRow:
+    """A deleted one too."""
+    row = here.queries.session(id)
+    if row is None:
+        raise KbprocError(
+            "resource.not_found", f"There is no session {id}.", field="$.params.session_ids"
+        )
+    return row
+
+
+def _refuse_while_answering(here: Here) -> None:
+    """Raises resource.conflict: what is being said may repeat what is to be erased."""
+    for session, message in here.queries.being_answered():
+        raise KbprocError(
+            "resource.conflict",
+            f"The answer to message {message} in session {session} is being made, and may repeat "
+            "what is to be erased.",
+            hint="Wait until it has ended, or end it with session.stop.",
+            detail={"session_id": session, "message_id": message},
+        )
+
+
+def _erases(row: SessionRow) -> str:
+    hidden = " (it is hidden already)" if row.deleted_at else ""
+    said = plural(row.message_count, "message")
+    return f"erase session {row.id} “{row.title}” with {said} for good{hidden}"
+
+
+def _documents(call: Call, wanted: list[int], here: Here) -> Decision:
+    rows = here.queries.documents_by_id(wanted)
+    missing = [id for id in wanted if id not in rows]
     if missing:
         raise KbprocError(
             "resource.not_found",

@@ -225,9 +225,7 @@ class SessionRow(Struct, frozen=True):
 
 
 class MessageRow(Struct, frozen=True):
-    """`ending`: the event that ends it, as JSON, and `references` too. `status` None: it is being
-    made. `attempt_seq`: where it began (anew).
-    """
+    """`status` None: its answer is being made. `ending`, `references`: JSON, as the log has it."""
 
     id: int
     session_id: int

@@ -65,9 +65,9 @@ class EventQueries(Reader):
     def unfinished_purges(self) -> list[int]:
         """Records that erase something, and were not brought to their end."""
         sql = (
-            "select distinct seq from events where type in ('doc.purged', 'content.forgotten') "
-            "and seq > (select coalesce(max(seq), 0) from events where type = 'purge.ended') "
-            "order by seq"
+            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
+            "'session.purged') and seq > (select coalesce(max(seq), 0) from events where type = "
+            "'purge.ended') order by seq"
         )
         return [row[0] for row in self._rows(sql)]
 

@@ -1,0 +1,70 @@
+"""A session that is erased leaves nothing, and an answer repeats nothing of what was erased."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kbproc.health import doctor
+from tests.conftest import OpenSession
+from tests.kit.talk import Message, Session, as_bytes, request
+from tests.kit.traces import holding
+
+WORDS = ("xylophone", "quarantine")
+
+
+def purge(session: Session, **what: Any) -> Any:
+    plan = session.error("store.purge", **what)["plan"]
+    return session.data("store.purge", **what, confirm=plan["plan_hash"])
+
+
+def events(session: Session, **params: Any) -> list[Message]:
+    session.send(as_bytes(request(1, "session.resume", **params)))
+    found: list[Message] = []
+    while "method" in (message := json.loads(session.receive())):
+        found.append(message["params"])
+    return [*found, message]
+
+
+def test_no_file_holds_what_was_asked(open_session: OpenSession) -> None:
+    session = open_session()
+    session.data("doc.create", title="Git", text="Git is installed by make.")
+    session.embedded()
+    asked = f"Is the {WORDS[0]} in {WORDS[1]}?"
+    session.data("chat", question=asked, client_token="t")
+    session.data("session.ask", session_id=1, question=f"How is git installed, {WORDS[0]}?")
+    kept = session.data("chat", question="How is git installed?")
+    done = purge(session, session_ids=[1])
+    assert (done["sessions"], done["purged"]) == (1, 0)
+    assert holding(session.store.folder, *WORDS) == []
+    assert not any(doctor.compare(session.store).values())
+    assert session.store.log.verify() == session.store.seq
+    assert "purged" in session.error("session.get", session_id=1)["message"]
+    assert "purged" in session.error("chat", question=asked, client_token="t")["message"]
+    [left] = session.data("session.list")
+    assert left["id"] == kept["session_id"]
+    again = session.data("chat", question="How is git installed?")
+    assert again["session_id"] == kept["session_id"] + 1
+    assert again["message_id"] == kept["message_id"] + 1
+    assert purge(session, session_ids=[again["session_id"]])["sessions"] == 1
+    session.close()
+    assert holding(session.store.folder, *WORDS) == []
+
+
+def test_an_answer_repeats_nothing_of_a_document_that_was_erased(
+    open_session: OpenSession,
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="Secret", text=f"The {WORDS[0]} is kept in the cellar.")
+    session.data("doc.create", title="Open", text="The cellar is opened at nine by the porter.")
+    session.embedded()
+    said = session.data("chat", question="Who opens the cellar, and what is kept in it?")
+    assert WORDS[0] in said["text"] and "porter" in said["text"]
+    purge(session, document_ids=[1])
+    assert holding(session.store.folder, WORDS[0]) == []
+    *told, end = events(session, session_id=1, message_id=1)
+    assert [event.get("kind") for event in told].count("replaced") == 1
+    data = end["result"]["data"]
+    assert "porter" in data["text"] and WORDS[0] not in data["text"]
+    assert [one["document_id"] for one in data["references"]] == [2]
+    assert not any(doctor.compare(session.store).values())
