@@ -111,8 +111,12 @@ def wait(
             raise KbprocError(
                 "operation.cancelled",
                 "The client cancelled the request, and the answer was stopped.",
-                hint="What was said by then stays: session.get shows it.",
+                hint="What was said by then stays: session.resume shows it.",
                 seq=seq,
+                retry=Retry(
+                    method="session.resume",
+                    params={"session_id": data.session_id, "message_id": data.message_id},
+                ),
                 detail=detail,
             )
         return Reply(data=data, hint=hint, seq=seq, duplicate=again or None)

@@ -362,4 +362,6 @@ def _print(page: Console, lines: Iterable[str]) -> None:
 def _drawn(page: Console) -> str:
     assert isinstance(page.file, io.StringIO)  # noqa: S101
     lines = [line.rstrip() for line in page.file.getvalue().split("\n")]
+    if not any(lines):
+        return ""
     return "\n".join(lines).strip("\n") + "\n"

@@ -32,6 +32,7 @@ class Text(Output):
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._told: set[str] = set()
+        self._has_said = False  # an answer, whose line has not ended
 
     def _print_result(
         self, method: Method | None, params: dict[str, Any], result: dict[str, Any]
@@ -40,6 +41,11 @@ class Text(Output):
         width = shutil.get_terminal_size().columns
         color = self._color and self.out.isatty()
         result = tables.without(result, self._told)
+        if self._has_said:  # the prose came as it was made: its sources are left
+            self._end_prose()
+            result = {**result, "data": {**result["data"], "text": ""}}
+            if result["data"]["references"]:
+                write(self.out, "\n")
         text = tables.result_text(method, params, result, width=width, color=color)
         write(self.out, text)
         for line in tables.remarks(result):
@@ -49,9 +55,24 @@ class Text(Output):
         if event["type"] == "progress":
             self.progress(event["stage"], event["current"], event["total"], event["message"])
         elif event["type"] == "warning":
+            self._end_prose()
             self.note(event["message"])
+        elif event["type"] == "answer":
+            self._prose(event.get("text", "") + event.get("delta", ""))
         else:
             super().event(event)
+
+    def _prose(self, text: str) -> None:
+        """An answer as it comes."""
+        if self.jq is None and text:
+            self.settled()
+            self._has_said = True
+            write(self.out, tables.plain(text))
+
+    def _end_prose(self) -> None:
+        if self._has_said:
+            write(self.out, "\n")
+            self._has_said = False
 
     def item(self, item: dict[str, Any]) -> None:
         if self.jq is None:
@@ -63,6 +84,7 @@ class Text(Output):
 
     def error(self, data: dict[str, Any]) -> None:
         self.settled()
+        self._end_prose()
         for line in tables.error_lines(data):
             write(self.err, line + "\n")
 
