@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-# Tokens per five letters up to which a text is known, and from which on it is not.
-KNOWN, UNKNOWN = 1.5, 3.0
+# Tokens per five letters up to which a text is known, and from which on it is not. The default
+# model has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.1 for Turkish.
+KNOWN, UNKNOWN = 1.2, 2.0
 MOST_UNKNOWN = 0.2  # of all tokens
 LEAST = 0.1
 _FIVE = 5

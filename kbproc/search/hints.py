@@ -17,6 +17,7 @@ from kbproc.search import fusion
 from kbproc.search.candidates import Pool, everything
 from kbproc.search.params import Search
 from kbproc.search.reading import quoted
+from kbproc.search.vocabulary import Vocabulary
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.query import Query
 from kbproc.views.catalog.filters import DocumentFilter
@@ -101,7 +102,7 @@ class Asked(Struct, frozen=True):
     def _unknown(self) -> str:
         """The query's words that stand in no chunk that may be seen."""
         seen = everything(self.snapshot)
-        return ", ".join(self.snapshot.fulltext.unknown_words(self.query, seen))
+        return ", ".join(Vocabulary(self.snapshot.fulltext, seen).unknown(self.query))
 
 
 _LOW = {

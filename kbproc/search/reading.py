@@ -1,19 +1,25 @@
 """How a query is read against what a store holds.
 
-Owns: which phrases bind, and which dashes leave a word out.
+Owns: which phrases bind, which dashes leave a word out, which words are mistyped, and which are
+written as one.
 Refuses to know: how candidates are found and scored.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kbproc.search.candidates import everything
+from kbproc.search.vocabulary import Vocabulary
 from kbproc.store.snapshot import Snapshot
 from kbproc.text.query import Query
+from kbproc.text.typos import may_be_mistyped
 from kbproc.views.restriction import Restriction
 
+# In a text of more words quotes are quotations: nobody types so much to have it bind.
+LONG = 30
 # Of those that a dash would leave out, the best are looked at.
 _LOOKED_AT = 20
 
@@ -26,9 +32,27 @@ def read(snapshot: Snapshot, query: Query, within: Restriction) -> tuple[Query, 
     for option in query.options:
         if _is_option(snapshot, query, option):
             query = query.with_words(option)
-    if not query.phrases:
-        return query, []
-    return _loosened(snapshot, query, within)
+    query, said = _loosened(snapshot, query, within) if query.phrases else (query, [])
+    vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
+    joined = tuple(word for word in query.neighbours() if vocabulary.knows(word))
+    instead = tuple(_instead(query, vocabulary, joined))
+    nearly = ", ".join(f"{other} for {word}" for word, other in instead)
+    said += [f"No chunk holds these words, so others were searched: {nearly}."] if nearly else []
+    names = tuple(name for name in query.names if vocabulary.knows_name(name))
+    return replace(query, joined=joined, instead=instead, names=names), said
+
+
+def _instead(
+    query: Query, vocabulary: Vocabulary, joined: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    """Words that no text holds, and those that are spelt nearly so."""
+    for word in dict.fromkeys(query.terms):
+        if may_be_mistyped(word) and not vocabulary.knows(word):
+            if any(word in both for both in joined):
+                continue  # a part of a word that is written as one
+            other = vocabulary.nearest(word)
+            if other is not None:
+                yield word, other
 
 
 def _is_option(snapshot: Snapshot, query: Query, option: str) -> bool:
@@ -43,6 +67,9 @@ def _is_option(snapshot: Snapshot, query: Query, option: str) -> bool:
 
 def _loosened(snapshot: Snapshot, query: Query, within: Restriction) -> tuple[Query, list[str]]:
     """Phrases bind where a text that is searched holds them all; else their words count."""
+    if len(query.said) > LONG:
+        why = "In a text as long as this a phrase need not be there word by word: its words count."
+        return replace(query, phrases=()), [why]
     holds = snapshot.fulltext.holds
     kept = tuple(p for p in query.phrases if holds(Query(p, (p,)), within))
     lost = [quoted(phrase) for phrase in query.phrases if phrase not in kept]

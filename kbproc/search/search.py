@@ -268,7 +268,7 @@ class _Searching:
         self, id: int, fused: fusion.Fused, row: IndexRow, pool: Pool, heads: dict[int, int]
     ) -> Hit:
         chars = self.params.snippet_chars
-        short = snippet(row.text, self.query.terms, chars, centre=self.centre)
+        short = snippet(row.text, self.query.marked, chars, centre=self.centre)
         return hit_of(
             id,
             fused,

@@ -2,7 +2,7 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · passage · query · snippet
+Offers: analysis · forms · language · passage · query · snippet · stems · typos
 May import: nothing
 Light: yes
 """

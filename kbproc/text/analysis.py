@@ -1,8 +1,8 @@
 """Text analysis: how a text becomes searchable words.
 
-Owns: folding, word borders, identifiers, CJK bigrams, stop words, stems. Texts and
-queries go through the same `analyse`, so they meet.
-Refuses to know: indexes, fields, scores, and what a query asks for.
+Owns: folding, word borders, identifiers, CJK bigrams, stop words. Texts and queries go
+through the same `analyse`, so they meet.
+Refuses to know: forms of words, indexes, scores, and what a query asks for.
 
 `analyse` returns words parted by single spaces rather than a list: for ASCII that
 is one C call a text, and the index needs nothing but a whitespace tokenizer.
@@ -10,14 +10,13 @@ is one C call a text, and the index needs nothing but a whitespace tokenizer.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-# A stored index made by another version of the analysis has to be rebuilt.
-ANALYSIS_VERSION = 1
+# A stored index made by another version of words, stems or languages has to be rebuilt.
+ANALYSIS_VERSION = 2
 
 # Left out of queries, never of texts: phrases need them. The question words count
 # for much: people ask in sentences, and no passage is about "how" or "does". Words
@@ -53,6 +52,17 @@ UNSPACED = re.compile(f"[{CJK}]+|[{_SEA}]+")
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))")
 _IDENTIFIER = re.compile(r"\b_*(?:[A-Z]*[a-z0-9]+[A-Z_]|[A-Z]{2,}[a-z]{2}|[A-Z]+_)\w*")
 _PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+# Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
+# and parts with dashes between, if both a letter and a digit are among them. The guard strikes
+# what may be one.
+_JOINT = re.compile(r"[A-Za-z0-9_][.][A-Za-z0-9_]|[0-9]-[A-Za-z0-9]|[A-Za-z]-[0-9]")
+_NAME = re.compile(
+    r"(?<![\w.-])(?:"
+    r"[vV]?[0-9]+(?:\.[0-9]+){2,}|[vV][0-9]+\.[0-9]+"
+    r"|(?=[0-9.]*[A-Za-z_])(?=[\w.]*\w\w)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)+"
+    r"|(?=[0-9-]*[A-Za-z])(?=[A-Za-z-]*[0-9])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+"
+    r")(?![\w-])"
+)
 _PLUS = re.compile(r"(?<=\b[Cc])\+\+")
 _SHARP = re.compile(r"(?<=\b[CcFf])#")
 
@@ -117,6 +127,21 @@ def words(text: str) -> list[str]:
     return analyse(text).split()
 
 
+def names(text: str) -> list[str]:
+    """The names with dots and the codes with dashes in a text, each as one folded word.
+
+    `doc.ingest`, `v2.3.1`, `CVE-2024-3094`: "docingest v231 cve20243094". Among the words of a
+    text are only their parts.
+    """
+    return [_whole(match) for match in _NAME.finditer(text)] if _JOINT.search(text) else []
+
+
+def _whole(match: re.Match[str]) -> str:
+    """A version has its v, so that it is found with and without."""
+    whole = re.sub("[._-]", "", match[0].lower())
+    return f"v{whole.lstrip('v')}" if whole.lstrip("v").isdigit() else whole
+
+
 def _identifier(match: re.Match[str]) -> str:
     parts = [part for part in _PARTS.split(match[0]) if part]
     return " ".join(["".join(parts), *parts]) if len(parts) > 1 else " ".join(parts)
@@ -133,16 +158,3 @@ def _pairs(match: re.Match[str]) -> str:
 
 def _units(run: str) -> list[str]:
     return re.findall(f"[^{_SEA_MARKS}][{_SEA_MARKS}]*|[{_SEA_MARKS}]+", run)
-
-
-def stems(folded: Sequence[str]) -> list[str]:
-    """English stems of folded words, one for one, by the stemmer that the index uses."""
-    return _stemmer()(" ".join(folded)) if folded else []
-
-
-@functools.cache
-def _stemmer() -> Callable[[str], list[str]]:
-    import tantivy
-
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    return builder.filter(tantivy.Filter.stemmer("english")).build().analyze

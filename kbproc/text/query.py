@@ -6,13 +6,19 @@ Refuses to know: indexes, scores, and which words and phrases any text holds.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 
-from kbproc.text.analysis import STOP_WORDS, words
+from kbproc.text.analysis import STOP_WORDS, UNSPACED, names, words
+from kbproc.text.language import SMALL_WORDS, is_foreign
 
 # Of "it's", "we'll" and "don't" a query keeps "it", "we" and nothing.
 _CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
+
+
+# What a word weighs that is spelt nearly like one that no text holds, and one made of two.
+NEARLY, JOINED = 0.8, 0.5
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,12 @@ class Query:
     `terms`: any of them may match, and each scores as often as it is said; those of
     the phrases are among them. `phrases`: every one must match, word by word.
     `excluded`: none may match. `options`: those of the excluded that may be options of a
-    command, as they were typed. `reason`: why nothing can match, else None.
+    command, as they were typed. `reason`: why nothing can match, else None. `said`: all that
+    is not excluded, stop words too. `names`: those with dots or dashes, as one word each.
+
+    As it is read against an index: `instead`: for words that no text holds, ones that are spelt
+    nearly so. `joined`: neighbours among the words that texts write as one. `stress`: how much
+    each term weighs; if empty, they weigh the same.
     """
 
     terms: tuple[str, ...]
@@ -30,12 +41,43 @@ class Query:
     excluded: tuple[tuple[str, ...], ...] = ()
     reason: str | None = None
     options: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
+    joined: tuple[str, ...] = ()
+    stress: tuple[float, ...] = ()
+
+    def looked_up(self) -> list[tuple[str, float, float]]:
+        """The words to look for, what each weighs, and what a text that says it could reach."""
+        nearly = dict(self.instead)
+        stress = self.stress or (1.0,) * len(self.terms)
+        found = [
+            (nearly[word], NEARLY * weight, weight) if word in nearly else (word, weight, weight)
+            for word, weight in zip(self.terms, stress, strict=True)
+        ]
+        return found + [(word, JOINED, JOINED) for word in self.joined]
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The words to mark in a text."""
+        nearly = dict(self.instead)
+        return (*(nearly.get(word, word) for word in self.terms), *self.joined)
+
+    def neighbours(self) -> list[str]:
+        """Every two words that follow one another, written as one; none with a stop word."""
+        kept = frozenset(self.terms)
+        return [
+            first + second
+            for first, second in itertools.pairwise(self.said)
+            if first in kept and second in kept and not UNSPACED.match(first + second)
+        ]
 
     def with_words(self, option: str) -> Query:
         """The query in which `option`, one of `options`, is a word to look for."""
         found = tuple(words(option))
         return replace(
             self,
+            said=self.said + found,
             terms=self.terms + found,
             excluded=tuple(one for one in self.excluded if one != found),
             options=tuple(one for one in self.options if one != option),
@@ -68,6 +110,7 @@ def parse_query(text: str) -> Query:
     text = text.translate(_QUOTES)
     said: list[str] = []
     sought: list[str] = []
+    wholes: list[str] = []
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     options: list[str] = []
@@ -80,11 +123,20 @@ def parse_query(text: str) -> Query:
             continue
         said += found
         sought += words(_CONTRACTION.sub(" ", phrase or plain))
+        wholes += names(phrase or plain)
         if phrase and found:
             phrases.append(found)
-    terms = [word for word in sought if word not in STOP_WORDS] or said
-    reason = _reason(terms, excluded)
-    return Query(tuple(terms), tuple(phrases), tuple(excluded), reason, tuple(options))
+    small = STOP_WORDS | SMALL_WORDS if is_foreign(said) else STOP_WORDS
+    terms = [word for word in sought if word not in small] or said
+    return Query(
+        tuple(terms),
+        tuple(phrases),
+        tuple(excluded),
+        reason=_reason(terms, excluded),
+        options=tuple(options),
+        said=tuple(said),
+        names=tuple(wholes),
+    )
 
 
 def _reason(terms: list[str], excluded: list[tuple[str, ...]]) -> str | None:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from kbproc.text.analysis import UNSPACED, stems, words
+from kbproc.text.analysis import UNSPACED, words
+from kbproc.text.stems import stems
 
 ELLIPSIS = "…"
 BEST_CHARS = 240  # a passage that answers is about so long

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.text.analysis import STOP_WORDS, analyse, stems, words
+from kbproc.text.analysis import STOP_WORDS, analyse, names, words
 from kbproc.text.query import parse_query
 from kbproc.text.snippet import ELLIPSIS, Centre, snippet
+from kbproc.text.stems import stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
 
@@ -55,6 +56,22 @@ NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" /
 )
 def test_analysis(text: str, expected: str) -> None:
     assert words(text) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("doc.ingest a/b.py me@x.org", ["docingest", "bpy", "xorg"]),
+        ("v2.3.1 and 2.3.1, then v2.3", ["v231", "v231", "v23"]),
+        ("CVE-2024-3094, gpt-4 (utf-8)", ["cve20243094", "gpt4", "utf8"]),
+        ("3.14 of 1990-2000, state-of-the-art, e.g. in the U.S. End", []),
+        ("os.path.parseQuery, get_it.now", ["ospathparsequery", "getitnow"]),
+        ("C:\\a\\b.txt https://x.org/a-1", ["btxt", "xorg", "a1"]),
+        ("", []),
+    ],
+)
+def test_names_as_a_whole(text: str, expected: list[str]) -> None:
+    assert names(text) == expected
 
 
 @given(st.text())

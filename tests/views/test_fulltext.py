@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.record import START, Position
+from kbproc.search.vocabulary import Vocabulary
 from kbproc.text.query import parse_query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext import search
 from kbproc.views.fulltext.index import FullText
-from kbproc.views.fulltext.query import Clauses, terms
+from kbproc.views.fulltext.query import K1, Clauses
 from kbproc.views.fulltext.search import FullTextSnapshot
 from kbproc.views.restriction import Restriction
 
@@ -208,7 +209,7 @@ def test_bound_counts_unknown_words(texts: FullTextSnapshot) -> None:
     assert texts.bound(parse_query("git git")) == pytest.approx(2 * known)
     assert texts.bound(parse_query("the git")) == known
     assert texts.bound(parse_query("-git")) == 0
-    assert texts.unknown_words(parse_query("git quokka installs quokka")) == ["quokka"]
+    assert Vocabulary(texts).unknown(parse_query("git quokka installs quokka")) == ["quokka"]
 
 
 @settings(deadline=None, max_examples=30)
@@ -238,11 +239,16 @@ def test_words_are_known_where_a_search_finds_them(
         kbs=kbs, without=without, exclude=None if exclude is None else np.array(exclude)
     )
     unknown = [word for word in asked.terms if not ids(snapshot, word, restriction=seen)]
-    assert snapshot.unknown_words(asked, seen) == unknown
+    assert Vocabulary(snapshot, seen).unknown(asked) == unknown
     index.close()
 
 
-some_words = st.sampled_from(["run", "running", "runs", "git", "a", "b", "c", "水道", "水"])
+some_words = st.sampled_from(
+    [
+        *("run", "running", "runs", "git", "a", "b", "c", "水道", "水"),
+        *("der", "und", "versicherung", "versicherungen", "столица", "столицы"),
+    ]
+)
 some_text = st.lists(some_words, max_size=40).map(" ".join)
 
 
@@ -270,16 +276,13 @@ def test_no_text_exceeds_the_bound(
 
 def test_idf_is_tantivys(texts: FullTextSnapshot) -> None:
     query = parse_query("git")
-    (term, *_) = terms(query)
-    hit: tuple[float, object] = texts.searcher.search(
-        Clauses(texts.schema, texts.searcher).term(term), 1
-    ).hits[0]
-    told = json.loads(
-        Clauses(texts.schema, texts.searcher).term(term).explain(texts.searcher, hit[1]).to_json()
-    )  # type: ignore[arg-type]
+    clauses = Clauses(texts.schema, texts.searcher)
+    (term, *_) = clauses.terms(query)
+    hit: tuple[float, object] = texts.searcher.search(clauses.term(term), 1).hits[0]
+    told = json.loads(clauses.term(term).explain(texts.searcher, hit[1]).to_json())  # type: ignore[arg-type]
     values = {part["description"][:3]: part["value"] for part in told["details"]}
-    assert values["(K1"] == pytest.approx(search.K1 + 1)
-    assert values["idf"] == pytest.approx(texts.idf(term))
+    assert values["(K1"] == pytest.approx(K1 + 1)
+    assert values["idf"] == pytest.approx(clauses.idf(term))
 
 
 def test_a_change_is_seen_by_later_snapshots_only(index: FullText) -> None:
@@ -411,7 +414,7 @@ def test_an_empty_index_answers(index: FullText) -> None:
     assert ids(snapshot, "git") == []
     assert snapshot.scores(parse_query("git"), [1]) == {}
     assert snapshot.dead_ratio == 0
-    assert snapshot.unknown_words(parse_query("git")) == ["git"]
+    assert Vocabulary(snapshot).unknown(parse_query("git")) == ["git"]
     assert list(snapshot.chunk_ids()) == []
 
 

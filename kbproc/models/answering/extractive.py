@@ -25,8 +25,9 @@ from kbproc.models.answering.interface import (
     Told,
     about_tokens,
 )
-from kbproc.text.analysis import stems, words
+from kbproc.text.analysis import words
 from kbproc.text.query import parse_query
+from kbproc.text.stems import stems
 
 MOST_SENTENCES = 4
 MOST_OF_A_PASSAGE = 2

@@ -5,9 +5,11 @@ generation and the log position it holds.
 Refuses to know: the log, the catalog (callers hand it rows), and how it is searched
 (search.py).
 
-Each chunk is indexed with its title and section in two forms: `stem`, English stems,
-and `word`, the words as they stand, with positions for phrases. The title stands there
-twice: it weighs double. The row is stored, too: hits are shown as they were indexed.
+Each chunk is indexed with its title and section in three forms: `stem`, the stems of its
+words, `word`, the words as they stand, with positions for phrases, and where it is not in
+English `head`, the beginnings of its words. The title stands there twice: it weighs double.
+Names with dots and dashes are indexed as a whole, too, in a field of their own.
+The row is stored, too: hits are shown as they were indexed.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ from kbproc.base.durable import Seen, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
-from kbproc.text.analysis import ANALYSIS_VERSION, analyse
+from kbproc.text.analysis import ANALYSIS_VERSION, analyse, names
+from kbproc.text.language import is_foreign
+from kbproc.text.stems import heads, stemmed_by_script
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
+from kbproc.views.fulltext.query import EVERY, FOREIGN
 from kbproc.views.fulltext.search import FullTextSnapshot
 
-_VERSION = [2, ANALYSIS_VERSION, *IndexRow.__struct_fields__]  # of the schema, words, stored rows
+_VERSION = [3, ANALYSIS_VERSION, *IndexRow.__struct_fields__]  # of the schema, words, stored rows
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
@@ -241,10 +246,13 @@ def _create(folder: Path) -> tantivy.Index:
         .add_integer_field("chunk_id", indexed=True, fast=True)
         .add_integer_field("document_id", indexed=True, fast=True)
         .add_text_field("kb", tokenizer_name="raw", index_option="basic")
-        # In every chunk: its document frequency is the number of chunks that BM25's
+        # EVERY is in every chunk: its document frequency is the number of chunks that BM25's
         # statistics count, deleted ones included, which tantivy does not tell otherwise.
+        # FOREIGN is in those that are surely not in English.
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
+        .add_text_field("head", tokenizer_name="word", index_option="freq")
+        .add_text_field("name", tokenizer_name="word", index_option="basic")
         .add_text_field("word", tokenizer_name="word", index_option="position")
         .add_bytes_field("row", stored=True, indexed=False)
         .build()
@@ -266,13 +274,17 @@ def _prepared(index: tantivy.Index) -> tantivy.Index:
 def _document(row: IndexRow) -> tantivy.Document:
     # Separate values: a phrase does not run from a title into the text.
     title = analyse(row.title)
-    parts = [title, title, analyse(row.section or ""), analyse(row.text)]
+    text = analyse(row.text)
+    parts = [title, title, analyse(row.section or ""), text]
+    foreign = is_foreign(text.split())
     return tantivy.Document(
         chunk_id=row.chunk_id,
         document_id=row.document_id,
         kb=row.label,
-        any="1",
-        stem=parts,
+        any=[EVERY, FOREIGN] if foreign else EVERY,
+        stem=[stemmed_by_script(part) for part in parts],
+        head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,
+        name=" ".join(names(f"{row.title}\n{row.text}")),
         row=_encode(row),
     )

@@ -7,27 +7,23 @@ Refuses to know: hits, and what a score is worth.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import tantivy
 from tantivy import Occur
 
-from kbproc.text.analysis import stems
+from kbproc.text.forms import Term, terms
 from kbproc.text.query import Query
 from kbproc.views.restriction import Restriction
 
 # A set of terms walks the field's whole dictionary: so few are found one by one in less time.
 _FEW = 500
-FIELDS = {"stem": 1.0, "word": 0.25}
 
-
-class Term(NamedTuple):
-    field: str
-    word: str
-    boost: float
+K1 = 1.2
+# In the field `any`.
+EVERY, FOREIGN = "1", "foreign"
 
 
 class Clauses:
@@ -37,14 +33,23 @@ class Clauses:
         self._schema = schema
         self._searcher = searcher
 
+    @property
+    def live(self) -> int:
+        """Chunks that are not deleted."""
+        return self._searcher.num_docs
+
+    def frequency(self, field: str, word: str) -> int:
+        """How many chunks hold the word, deleted ones included."""
+        return self._searcher.doc_freq(field, word)
+
     @cached_property
     def counted(self) -> int:
         """Chunks that the statistics count, deleted ones included."""
-        return self._searcher.doc_freq("any", "1")
+        return self._searcher.doc_freq("any", EVERY)
 
     def scored(self, query: Query) -> tantivy.Query | None:
         """What gives the score; None if nothing can match."""
-        clauses = [(Occur.Should, self.term(term)) for term in terms(query)]
+        clauses = [(Occur.Should, self.term(term)) for term in self.terms(query)]
         if not clauses:
             return None
         any_word = tantivy.Query.boolean_query(clauses)
@@ -53,7 +58,26 @@ class Clauses:
         required = [(Occur.Must, _unscored(self.phrase(p))) for p in query.phrases]
         return tantivy.Query.boolean_query([*required, (Occur.Should, any_word)])
 
+    def terms(self, query: Query) -> list[Term]:
+        """What a query looks up."""
+        any_foreign = self.frequency("any", FOREIGN) > 0
+        return terms(query, any_foreign=any_foreign, is_in_foreign=self._is_in_foreign)
+
+    def _is_in_foreign(self, stem: str, head: str) -> bool:
+        return self.frequency("head", head) >= max(1, self.frequency("stem", stem))
+
+    def idf(self, term: Term) -> float:
+        df = self.frequency(term.field, term.word)
+        return math.log(1 + (self.counted - df + 0.5) / (df + 0.5))
+
     def term(self, term: Term) -> tantivy.Query:
+        """Most fields have few names or none, so that a name's share has nothing to do with
+        how many there are: it is found or not.
+        """
+        if term.field == "name":
+            found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
+            weight = term.boost * self.idf(term) * (K1 + 1)
+            return tantivy.Query.const_score_query(found, weight)
         query = tantivy.Query.term_query(self._schema, term.field, term.word, "freq")
         return query if term.boost == 1 else tantivy.Query.boost_query(query, term.boost)
 
@@ -103,13 +127,3 @@ class Clauses:
 
 def _unscored(query: tantivy.Query) -> tantivy.Query:
     return tantivy.Query.const_score_query(query, 0)
-
-
-def terms(query: Query) -> list[Term]:
-    """What a query looks up; a word said twice counts twice."""
-    forms = {"stem": stems(query.terms), "word": query.terms}
-    return [
-        Term(field, word, boost * times)
-        for field, boost in FIELDS.items()
-        for word, times in Counter(forms[field]).items()
-    ]

@@ -10,7 +10,6 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,10 +22,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import packed_decoder
 from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.query import Clauses, Term, terms
+from kbproc.views.fulltext.query import K1, Clauses
 from kbproc.views.restriction import Restriction
-
-K1 = 1.2
 
 _decode = packed_decoder(IndexRow).decode
 
@@ -58,7 +55,7 @@ class FullTextSnapshot:
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
         self.schema = schema
         self.searcher = searcher
-        self._clauses = Clauses(schema, searcher)
+        self.clauses = Clauses(schema, searcher)
 
     @property
     def num_docs(self) -> int:
@@ -66,7 +63,7 @@ class FullTextSnapshot:
 
     @property
     def dead_ratio(self) -> float:
-        return 1 - self.num_docs / self._clauses.counted if self._clauses.counted else 0.0
+        return 1 - self.num_docs / self.clauses.counted if self.clauses.counted else 0.0
 
     def chunk_ids(self) -> NDArray[np.int64]:
         """Every chunk's id, sorted."""
@@ -95,16 +92,16 @@ class FullTextSnapshot:
         offset: int = 0,
     ) -> FullTextHits:
         """The best chunks from `offset` on, with their raw BM25 and the exact total."""
-        scored = self._clauses.scored(query)
+        scored = self.clauses.scored(query)
         if scored is None:
             return FullTextHits([], [], 0)
         wanted = max(1, offset + limit)
         if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
-            within = self._clauses.within(scored, query, by_label)
+            within = self.clauses.within(scored, query, by_label)
             ranked, total = self._sifted(within, restriction)
         else:
-            within = self._clauses.within(scored, query, restriction)
+            within = self.clauses.within(scored, query, restriction)
             ranked, total = self._ranked(within, wanted)
         page = ranked[offset : offset + limit]
         return FullTextHits([id for _, id in page], [-score for score, _ in page], total)
@@ -131,10 +128,10 @@ class FullTextSnapshot:
             return False
         most = sum(
             self.searcher.doc_freq(term.field, term.word)
-            for term in terms(query)
+            for term in self.clauses.terms(query)
             if term.field == "stem"
         )
-        return min(most, self._clauses.counted) < ids
+        return min(most, self.clauses.counted) < ids
 
     def _sifted(
         self, query: tantivy.Query, restriction: Restriction
@@ -151,17 +148,17 @@ class FullTextSnapshot:
 
     def scores(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, float]:
         """Raw BM25 of those of `chunk_ids` that match: to the bit what `search` gives them."""
-        scored = self._clauses.scored(query)
+        scored = self.clauses.scored(query)
         if scored is None or not chunk_ids:
             return {}
-        within = self._clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
+        within = self.clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
 
     def rows(self, chunk_ids: Sequence[int]) -> dict[int, IndexRow]:
         """Those of the chunks that are there, as they were indexed."""
         if not chunk_ids:
             return {}
-        hits = self._found(self._clauses.among("chunk_id", chunk_ids), len(chunk_ids)).hits
+        hits = self._found(self.clauses.among("chunk_id", chunk_ids), len(chunk_ids)).hits
         rows = (_decode(self.searcher.doc(address)["row"][0]) for _, address in hits)
         return {row.chunk_id: row for row in rows}
 
@@ -172,27 +169,27 @@ class FullTextSnapshot:
         """
         if not chunk_ids or not (query.phrases or query.excluded):
             return set(chunk_ids)
-        clauses = [(Occur.Must, self._clauses.among("chunk_id", chunk_ids))]
-        clauses += [(Occur.Must, self._clauses.phrase(phrase)) for phrase in query.phrases]
-        clauses += [(Occur.MustNot, self._clauses.phrase(words)) for words in query.excluded]
+        clauses = [(Occur.Must, self.clauses.among("chunk_id", chunk_ids))]
+        clauses += [(Occur.Must, self.clauses.phrase(phrase)) for phrase in query.phrases]
+        clauses += [(Occur.MustNot, self.clauses.phrase(words)) for words in query.excluded]
         return set(self._scores_of(tantivy.Query.boolean_query(clauses), len(chunk_ids)))
 
     def bound(self, query: Query) -> float:
-        """The BM25 that no text can exceed: Σ boost·idf·(k1+1) over all words and forms.
+        """The BM25 that no text can exceed: Σ most·idf·(k1+1) over all words and forms.
 
         Words that the index does not know count too. 0 if nothing is asked for.
         """
-        return sum(t.boost * self.idf(t) * (K1 + 1) for t in terms(query))
+        return sum(t.most * self.clauses.idf(t) * (K1 + 1) for t in self.clauses.terms(query))
 
     def explain(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, list[TermMatch]]:
         """For each chunk the words that matched, heaviest first."""
         matches: dict[int, list[TermMatch]] = {id: [] for id in chunk_ids}
-        for term in terms(query):
-            idf = self.idf(term)
+        for term in self.clauses.terms(query):
+            idf = self.clauses.idf(term)
             only = tantivy.Query.boolean_query(
                 [
-                    (Occur.Must, self._clauses.term(term)),
-                    (Occur.Must, self._clauses.among("chunk_id", chunk_ids)),
+                    (Occur.Must, self.clauses.term(term)),
+                    (Occur.Must, self.clauses.among("chunk_id", chunk_ids)),
                 ]
             )
             for id, weight in self._scores_of(only, max(1, len(chunk_ids))).items():
@@ -201,26 +198,9 @@ class FullTextSnapshot:
             found.sort(key=lambda match: (-match.weight, match.word))
         return matches
 
-    def unknown_words(self, query: Query, restriction: Restriction = _NO_RESTRICTION) -> list[str]:
-        """The query's words that stand in no chunk that may be seen, in any form."""
-        words = dict.fromkeys(query.terms)
-        return [word for word in words if not self._knows(word, restriction)]
-
-    def _knows(self, word: str, restriction: Restriction) -> bool:
-        """Whether any chunk that may be seen holds it. Mostly the statistics tell."""
-        asked = Query((word,))
-        held = max(self.searcher.doc_freq(term.field, term.word) for term in terms(asked))
-        if not held or held > _most_hidden(self, self._clauses.counted, restriction):
-            return bool(held)
-        return self.holds(asked, restriction)
-
     def holds(self, query: Query, restriction: Restriction) -> bool:
         """Whether any chunk that may be seen matches."""
         return self.search(query, 1, restriction=restriction).total > 0
-
-    def idf(self, term: Term) -> float:
-        df = self.searcher.doc_freq(term.field, term.word)
-        return math.log(1 + (self._clauses.counted - df + 0.5) / (df + 0.5))
 
     def column(self, field: str, hits: Iterable[Any]) -> list[int]:
         return self.searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
@@ -233,12 +213,3 @@ class FullTextSnapshot:
 def _in_order(snapshot: FullTextSnapshot, hits: Sequence[Any]) -> list[tuple[float, int]]:
     ids = snapshot.column("chunk_id", hits)
     return sorted((-hit[0], id) for hit, id in zip(hits, ids, strict=True))
-
-
-def _most_hidden(snapshot: FullTextSnapshot, counted: int, restriction: Restriction) -> int:
-    """So many that the statistics count may be dead or not to be seen."""
-    if any(part is not None for part in (restriction.kbs, restriction.documents)):
-        return counted
-    labelled = sum(snapshot.searcher.doc_freq("kb", label) for label in restriction.without)
-    excluded = counted if restriction.exclude is not None else 0
-    return counted - snapshot.num_docs + labelled + excluded

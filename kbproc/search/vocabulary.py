@@ -1,0 +1,64 @@
+"""Which words the chunks hold that may be seen.
+
+Owns: telling a word that some text holds from one that none does, and which is spelt nearly so.
+Refuses to know: what a query is searched for instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbproc.text.analysis import STOP_WORDS
+from kbproc.text.query import Query
+from kbproc.text.typos import one_slip_away
+from kbproc.views.restriction import Restriction
+
+if TYPE_CHECKING:
+    from kbproc.views.fulltext.search import FullTextSnapshot
+
+_EVERYTHING = Restriction()
+
+
+class Vocabulary:
+    """The words of the chunks that may be seen."""
+
+    def __init__(self, fulltext: FullTextSnapshot, seen: Restriction = _EVERYTHING) -> None:
+        self._fulltext = fulltext
+        self._seen = seen
+
+    def unknown(self, query: Query) -> list[str]:
+        """The query's words that stand in no chunk, in any form."""
+        return [word for word in dict.fromkeys(query.terms) if not self.knows(word)]
+
+    def knows(self, word: str) -> bool:
+        """Whether any chunk holds it. Mostly the statistics tell.
+
+        That a word begins alike says nothing.
+        """
+        asked, clauses = Query((word,)), self._fulltext.clauses
+        forms = [term for term in clauses.terms(asked) if term.field != "head"]
+        held = max(clauses.frequency(form.field, form.word) for form in forms)
+        if not held or held > self._most_hidden():
+            return bool(held)
+        return self._fulltext.holds(asked, self._seen)
+
+    def knows_name(self, name: str) -> bool:
+        """Whether any chunk holds it as a whole."""
+        return self._fulltext.clauses.frequency("name", name) > 0
+
+    def nearest(self, word: str) -> str | None:
+        """The most frequent word that is spelt like `word` but for one slip."""
+        frequency = self._fulltext.clauses.frequency
+        others = (other for other in one_slip_away(word) if other not in STOP_WORDS)
+        counts = {other: frequency("word", other) for other in others}
+        found = sorted((-count, other) for other, count in counts.items() if count)
+        return next((other for _, other in found if self.knows(other)), None)
+
+    def _most_hidden(self) -> int:
+        """So many that the statistics count may be dead or not to be seen."""
+        seen, clauses = self._seen, self._fulltext.clauses
+        if any(part is not None for part in (seen.kbs, seen.documents)):
+            return clauses.counted
+        labelled = sum(clauses.frequency("kb", label) for label in seen.without)
+        excluded = clauses.counted if seen.exclude is not None else 0
+        return clauses.counted - clauses.live + labelled + excluded

@@ -1,0 +1,90 @@
+"""Stems: what is common to the forms of a word.
+
+Owns: which stemmer a word's script calls for, and the beginnings of words.
+Refuses to know: indexes, and which language a text is in.
+
+Words in Latin letters get English stems. For other languages in these letters the beginnings
+stand in for stems: of German, Turkish or Polish words the first letters tell most.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+from kbproc.text.analysis import UNSPACED
+
+# The letters of a script, and the stemmer for words that begin with one.
+_BY_SCRIPT = {
+    "russian": "\u0400-\u052f",
+    "arabic": "\u0620-\u06ff\u0750-\u077f",
+    "greek": "\u0370-\u03ff\u1f00-\u1fff",
+    "hindi": "\u0900-\u097f",
+    "tamil": "\u0b80-\u0bff",
+}
+_RUNS = re.compile(
+    "|".join(
+        rf"(?<!\S)(?P<{name}>[{letters}]\S*(?: +[{letters}]\S*)*)"
+        for name, letters in _BY_SCRIPT.items()
+    )
+)
+_HEAD = 5
+
+# The endings of Hindi nouns and verbs, for which tantivy has no stemmer (Ramanathan and Rao,
+# 2003); the longest that leaves two characters is taken off.
+_HINDI_ENDINGS = """
+ाएंगी ाएंगे ाऊंगी ाऊंगा
+ाएगी ाएगा ाओगी ाओगे एंगी ेंगी एंगे ेंगे ूंगी ूंगा ातीं नाओं नाएं ताओं ताएं ियों ियां
+ाकर ाइए ाईं ाया ेगी ेगा ोगी ोगे ाने ाना ाते ाती ाता तीं ाओं ाएं ुओं ुएं ुआं
+कर ाओ िए ाई ाए ने नी ना ते ती ता ीं ां ों ें
+ो े ू ु ी ि ा
+"""
+_HINDI = tuple(sorted(_HINDI_ENDINGS.split(), key=len, reverse=True))
+
+
+def stems(folded: Sequence[str]) -> list[str]:
+    """Stems of folded words, one for one, as the index has them."""
+    return _stemmer("english")(stemmed_by_script(" ".join(folded))) if folded else []
+
+
+def stemmed_by_script(analysed: str) -> str:
+    """An analysed text in which the words in other than Latin letters are stems.
+
+    The index makes English stems of the others itself, and leaves these as they are.
+    """
+    if analysed.isascii():
+        return analysed
+    return _RUNS.sub(_stemmed_run, analysed)
+
+
+def _stemmed_run(run: re.Match[str]) -> str:
+    if run.lastgroup == "hindi":
+        return " ".join([_without_ending(word) for word in run[0].split()])
+    return " ".join(_stemmer(str(run.lastgroup))(run[0]))
+
+
+def _without_ending(word: str) -> str:
+    word = word.replace("ँ", "ं")
+    found = next((e for e in _HINDI if len(word) > len(e) + 1 and word.endswith(e)), "")
+    return word.removesuffix(found)
+
+
+def head(word: str) -> str:
+    """The beginning of a folded word; "" where its script has no spaces."""
+    return heads(word)
+
+
+def heads(analysed: str) -> str:
+    """The beginnings of an analysed text's words; scripts without spaces have none."""
+    if not analysed.isascii():
+        analysed = UNSPACED.sub(" ", stemmed_by_script(analysed))
+    return " ".join([word[:_HEAD] for word in analysed.split()])
+
+
+@functools.cache
+def _stemmer(language: str) -> Callable[[str], list[str]]:
+    import tantivy
+
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    return builder.filter(tantivy.Filter.stemmer(language)).build().analyze
