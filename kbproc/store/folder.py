@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shlex
 import stat
 from pathlib import Path
@@ -245,14 +246,25 @@ def leads_to(model: Any) -> str | None:
 
 
 def write_settings(path: Path, model: dict[str, Any]) -> None:
-    """Names the model, atomically and durably. Raises OSError.
+    """Names the model, atomically and durably; all else in the file stays. Raises OSError.
 
     Raises input.invalid_params for a model whose name could not be read back.
     """
     from kbproc.settings import toml
 
-    text = f"format = {FORMAT}\n\n[model]\n{toml.pairs(model)}"
-    replace(path, toml.encoded(path, text, {"format": FORMAT, "model": model}))
+    before, said = toml.read(path), f"[model]\n{toml.pairs(model)}"
+    if before is None:
+        text, table = f"format = {FORMAT}\n\n{said}", {"format": FORMAT, "model": model}
+    elif found := _MODEL.search(before.text):
+        rest = before.text[found.end() :]
+        text = before.text[: found.start()] + said + (f"\n{rest}" if rest else "")
+        table = {**before.table, "model": model}
+    else:
+        text, table = f"{before.text}\n{said}", {**before.table, "model": model}
+    replace(path, toml.encoded(path, text, table))
+
+
+_MODEL = re.compile(r"^\[model\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)  # to the next
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}

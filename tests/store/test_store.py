@@ -20,7 +20,7 @@ from kbproc.events.kb import KbCreated
 from kbproc.health import doctor
 from kbproc.library.library import Library
 from kbproc.store import rebuild
-from kbproc.store.folder import read_settings, size_of
+from kbproc.store.folder import read_settings, size_of, write_settings
 from kbproc.store.store import Store
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
@@ -739,3 +739,26 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
     late = {t.name for t in threading.enumerate() if not t.name.startswith(("worker", "waiting"))}
     assert late <= before
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('format = 1\n\n[model]\nkind = "hash"\n', 'format = 1\n\n[model]\nkind = "none"\n'),
+        (
+            '# mine\nformat = 1\n[model] # small\nkind = "hash"\n\nname = "a"\n'
+            '[llm]\n# at home\nurl = "http://localhost/v1"\n',
+            '# mine\nformat = 1\n[model]\nkind = "none"\n\n'
+            '[llm]\n# at home\nurl = "http://localhost/v1"\n',
+        ),
+        (
+            'format = 1\n[llm]\nurl = "http://localhost/v1"',
+            'format = 1\n[llm]\nurl = "http://localhost/v1"\n[model]\nkind = "none"\n',
+        ),
+    ],
+)
+def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "store.toml"
+    path.write_text(before)
+    write_settings(path, {"kind": "none"})
+    assert path.read_text() == after
