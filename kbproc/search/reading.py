@@ -34,7 +34,7 @@ def read(snapshot: Snapshot, query: Query, within: Restriction) -> tuple[Query, 
             query = query.with_words(option)
     query, said = _loosened(snapshot, query, within) if query.phrases else (query, [])
     vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
-    joined = tuple(word for word in query.neighbours() if vocabulary.knows(word))
+    joined = tuple(filter(vocabulary.knows_joined, query.neighbours()))
     instead = tuple(_instead(query, vocabulary, joined))
     nearly = ", ".join(f"{other} for {word}" for word, other in instead)
     said += [f"No chunk holds these words, so others were searched: {nearly}."] if nearly else []

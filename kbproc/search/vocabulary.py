@@ -6,10 +6,12 @@ Refuses to know: what a query is searched for instead.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kbproc.text.analysis import STOP_WORDS
 from kbproc.text.query import Query
+from kbproc.text.stems import stems
 from kbproc.text.typos import one_slip_away
 from kbproc.views.restriction import Restriction
 
@@ -35,12 +37,17 @@ class Vocabulary:
 
         That a word begins alike says nothing.
         """
-        asked, clauses = Query((word,)), self._fulltext.clauses
-        forms = [term for term in clauses.terms(asked) if term.field != "head"]
-        held = max(clauses.frequency(form.field, form.word) for form in forms)
-        if not held or held > self._most_hidden():
+        frequency = self._fulltext.clauses.frequency
+        held = frequency("word", word)
+        if not held or held <= self._hidden:  # most words are told without their stems
+            held = max(held, frequency("stem", *stems([word])))
+        if not held or held > self._hidden:
             return bool(held)
-        return self._fulltext.holds(asked, self._seen)
+        return self._fulltext.holds(Query((word,)), self._seen)
+
+    def knows_joined(self, word: str) -> bool:
+        """Whether any chunk holds it as it is: few of many are."""
+        return self._fulltext.clauses.frequency("word", word) > 0 and self.knows(word)
 
     def knows_name(self, name: str) -> bool:
         """Whether any chunk holds it as a whole."""
@@ -54,7 +61,8 @@ class Vocabulary:
         found = sorted((-count, other) for other, count in counts.items() if count)
         return next((other for _, other in found if self.knows(other)), None)
 
-    def _most_hidden(self) -> int:
+    @cached_property
+    def _hidden(self) -> int:
         """So many that the statistics count may be dead or not to be seen."""
         seen, clauses = self._seen, self._fulltext.clauses
         if any(part is not None for part in (seen.kbs, seen.documents)):

@@ -32,6 +32,7 @@ class Clauses:
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
         self._schema = schema
         self._searcher = searcher
+        self._latest: tuple[Query | None, list[Term]] = (None, [])  # one search asks for it often
 
     @property
     def live(self) -> int:
@@ -60,8 +61,12 @@ class Clauses:
 
     def terms(self, query: Query) -> list[Term]:
         """What a query looks up."""
-        any_foreign = self.frequency("any", FOREIGN) > 0
-        return terms(query, any_foreign=any_foreign, is_in_foreign=self._is_in_foreign)
+        asked, found = self._latest
+        if asked != query:
+            any_foreign = self.frequency("any", FOREIGN) > 0
+            found = terms(query, any_foreign=any_foreign, is_in_foreign=self._is_in_foreign)
+            self._latest = (query, found)
+        return found
 
     def _is_in_foreign(self, stem: str, head: str) -> bool:
         return self.frequency("head", head) >= max(1, self.frequency("stem", stem))
@@ -71,9 +76,7 @@ class Clauses:
         return math.log(1 + (self.counted - df + 0.5) / (df + 0.5))
 
     def term(self, term: Term) -> tantivy.Query:
-        """Most fields have few names or none, so that a name's share has nothing to do with
-        how many there are: it is found or not.
-        """
+        """A name is found or not: how many there are beside it, in most texts none, says nothing."""
         if term.field == "name":
             found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
             weight = term.boost * self.idf(term) * (K1 + 1)
