@@ -76,7 +76,7 @@ class Clauses:
         return math.log(1 + (self.counted - df + 0.5) / (df + 0.5))
 
     def term(self, term: Term) -> tantivy.Query:
-        """A name is found or not: how many there are beside it, in most texts none, says nothing."""
+        """A name is found or not: how many stand beside it, in most texts none, says nothing."""
         if term.field == "name":
             found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
             weight = term.boost * self.idf(term) * (K1 + 1)
