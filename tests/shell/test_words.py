@@ -160,7 +160,7 @@ def test_a_misspelt_command_line_comes_back_corrected(
 @pytest.mark.parametrize(
     "argv",
     [
-        ["chat", "hello"],
+        ["gossip", "hello"],
         ["kb", "zz"],
         ["knowledge", "zz"],
         ["list", "--nonsense"],
