@@ -20,6 +20,7 @@ from pathlib import Path
 from bench import bulk_legs, shared_legs, wire_legs
 from bench.measure import Result, table
 from bench.wire_legs import Setting
+from kbproc.base.pipes import leave
 
 RESULTS = Path(__file__).parent / "results.json"
 LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
@@ -86,4 +87,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

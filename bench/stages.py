@@ -21,6 +21,7 @@ from typing import Any
 from bench import corpus
 from bench.__main__ import machine
 from bench.bulk_legs import answered
+from kbproc.base.pipes import leave
 from kbproc.library.library import Library
 from kbproc.methods.all import registry
 from kbproc.wire.messages import Wire
@@ -153,4 +154,4 @@ def _watched(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    leave(main())
