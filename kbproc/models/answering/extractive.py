@@ -34,8 +34,8 @@ MOST_OF_A_PASSAGE = 2
 _MOST_CHARS = 900
 _LONGEST = 400  # characters of a sentence: what is longer is cut at a word
 _PASSAGE_WEIGHT = 0.35
-_FRAGMENT = 0.4  # so much is a heading or a broken line worth
-_WHOLE = (".", "!", "?", "…", ":", ";", ")", "]", '"', "”", "。", "！", "？", "`")
+_FRAGMENT = 0.4  # so much is a heading, a broken line or a question worth: they answer nothing
+_WHOLE = (".", "!", "…", ":", ";", ")", "]", '"', "”", "。", "！", "`")
 _LEAST = 0.2  # of the words' worth that a further sentence must bring
 _ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)]|#)\s)"
