@@ -6,7 +6,7 @@ Ground:           base text
 Bytes and truth:  settings log events sources models notefiles
 Views:            views
 The writer:       store embedding
-Ideas:            documents agents health search notes history moving sessions
+Ideas:            documents agents health search history moving sessions
 The opened house: library
 Methods:          calls methods
 Surfaces:         wire sharing shell

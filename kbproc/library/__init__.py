@@ -4,6 +4,6 @@ Refuses to know: methods, requests and processes.
 
 Offers: library · past · switch
 May import: base · settings · log · models · views · store · embedding · documents · health ·
-    notes · history · sessions
+    agents · history · sessions
 Light: yes
 """

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kbproc.agents.notes.background import Notebooks
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.documents.content import Intake
@@ -29,7 +30,6 @@ from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
 from kbproc.models.answering.choice import Unusable, answerer_of
 from kbproc.models.answering.interface import Answerer
-from kbproc.notes.background import Notebooks
 from kbproc.sessions.making import Answers
 from kbproc.settings.config import Llm
 from kbproc.settings.trust import Trust

@@ -27,7 +27,7 @@ BOUNDARIES = {
     "embedding/background.py",
     "library/library.py",
     "models/onnx.py",
-    "notes/background.py",
+    "agents/notes/background.py",
     "sessions/making.py",
     "sharing/alone.py",
     "sharing/guest.py",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbproc.agents.notes.background import Notebooks
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
-from kbproc.notes.background import Notebooks
 from tests.kit.talk import Session
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kbproc.agents.notes import note
+from kbproc.agents.notes.change import Delete
+from kbproc.agents.notes.note import AgentSlug, DeletedNote, NoteSlug
 from kbproc.base.params import DestructiveParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.notes import note
-from kbproc.notes.change import Delete
-from kbproc.notes.note import AgentSlug, DeletedNote, NoteSlug
 from kbproc.store.decision import Decide
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from kbproc.agents.notes import note as notes
+from kbproc.agents.notes.note import AgentSlug, Note, NoteSlug
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
-from kbproc.notes import note as notes
-from kbproc.notes.note import AgentSlug, Note, NoteSlug
 
 
 class GetNote(PastParams, kw_only=True, frozen=True):

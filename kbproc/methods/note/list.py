@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kbproc.agents.notes import note
+from kbproc.agents.notes.note import AgentSlug, NoteHead
 from kbproc.base.params import PastListParams
 from kbproc.base.values import instant
 from kbproc.calls.call import Call
@@ -9,8 +11,6 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply, Wait, once
 from kbproc.documents.selection import UpdatedAfter
-from kbproc.notes import note
-from kbproc.notes.note import AgentSlug, NoteHead
 
 
 class ListNotes(PastListParams, kw_only=True, frozen=True):

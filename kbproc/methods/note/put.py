@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from kbproc.agents.notes import note
+from kbproc.agents.notes.change import Put
+from kbproc.agents.notes.note import AgentSlug, NoteInfo, NoteSlug
+from kbproc.agents.notes.revision import content_of
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
-from kbproc.notes import note
-from kbproc.notes.change import Put
-from kbproc.notes.note import AgentSlug, NoteInfo, NoteSlug
-from kbproc.notes.revision import content_of
 from kbproc.store.decision import Decide
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from kbproc.agents.notes import note
+from kbproc.agents.notes.note import AgentSlug
 from kbproc.base.layout import Hit, Hits
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Share
@@ -13,8 +15,6 @@ from kbproc.calls.call import Call
 from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
-from kbproc.notes import note
-from kbproc.notes.note import AgentSlug
 from kbproc.search.layout import title_of
 from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
 from kbproc.search.search import run as run_search

@@ -7,17 +7,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from kbproc.agents.notes import note
+from kbproc.agents.notes.diff import Synced, sum_of
+from kbproc.agents.notes.notebook import Notebook
+from kbproc.agents.notes.plan import preview, removal
+from kbproc.agents.notes.sync import Sync
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import SLUG
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.notes import note
-from kbproc.notes.diff import Synced, sum_of
-from kbproc.notes.notebook import Notebook
-from kbproc.notes.plan import preview, removal
-from kbproc.notes.sync import Sync
 from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 

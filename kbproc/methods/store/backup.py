@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from kbproc.agents.notes.sync import Sync
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.wording import plural
@@ -16,7 +17,6 @@ from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.moving import backup as copying
 from kbproc.moving.place import NewPath, new_place
-from kbproc.notes.sync import Sync
 from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 

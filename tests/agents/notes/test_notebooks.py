@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kbproc.agents.notes import background
+from kbproc.agents.notes.background import Notebooks
+from kbproc.agents.notes.notebook import Notebook
+from kbproc.agents.notes.sync import Sync
 from kbproc.methods.all import registry
-from kbproc.notes import background
-from kbproc.notes.background import Notebooks
-from kbproc.notes.notebook import Notebook
-from kbproc.notes.sync import Sync
 from kbproc.settings.config import Config
 from kbproc.sharing.alone import InProcess
 from tests.conftest import OpenSession

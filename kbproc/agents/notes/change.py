@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kbproc.agents.notes.note import DeletedNote, NoteInfo, info, require_note
+from kbproc.agents.notes.notebook import ACTOR, Notebook
+from kbproc.agents.notes.revision import note_written
 from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Content, Ids
@@ -17,9 +20,6 @@ from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.notefiles import edit
 from kbproc.notefiles.file import digest
 from kbproc.notefiles.folder import Unavailable
-from kbproc.notes.note import DeletedNote, NoteInfo, info, require_note
-from kbproc.notes.notebook import ACTOR, Notebook
-from kbproc.notes.revision import note_written
 from kbproc.store.decision import Decision, Here, Target
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, NOTES

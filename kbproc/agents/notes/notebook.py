@@ -16,6 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbproc.agents.folder import notes_folder
+from kbproc.agents.notes import diff as notediff
+from kbproc.agents.notes.diff import Action, Diff, HeldBack
+from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, note_written
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
 from kbproc.documents.revision import Ids
@@ -24,9 +27,6 @@ from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import hidden
 from kbproc.notefiles.file import digest
 from kbproc.notefiles.folder import NoteFile, Unavailable
-from kbproc.notes import diff as notediff
-from kbproc.notes.diff import Action, Diff, HeldBack
-from kbproc.notes.revision import NewRevision, content_of, is_unchanged, note_written
 from kbproc.store.decision import Here
 from kbproc.store.lane import Lane
 from kbproc.store.state import SeenStore

@@ -16,6 +16,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kbproc.agents.notes.background import Notebooks
+from kbproc.agents.notes.sync import Sync
 from kbproc.base import failpoints
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
@@ -23,8 +25,6 @@ from kbproc.health import doctor
 from kbproc.notefiles import folder as notefolder
 from kbproc.notefiles import hidden
 from kbproc.notefiles.file import MOST_BYTES, digest
-from kbproc.notes.background import Notebooks
-from kbproc.notes.sync import Sync
 from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed

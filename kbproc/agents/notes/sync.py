@@ -14,15 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from kbproc.base.errors import KbprocError
-from kbproc.documents.revision import fills_record
-from kbproc.events.document import DocDeleted
-from kbproc.notefiles import edit, hidden
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.file import digest
-from kbproc.notefiles.folder import Unavailable
-from kbproc.notefiles.hidden import Leftover
-from kbproc.notes.diff import (
+from kbproc.agents.notes.diff import (
     Action,
     Diff,
     FileChange,
@@ -31,8 +23,16 @@ from kbproc.notes.diff import (
     Synced,
     held_back_warning,
 )
-from kbproc.notes.notebook import ACTOR, METHOD, Notebook
-from kbproc.notes.revision import NewRevision, content_of, is_unchanged, read_ahead
+from kbproc.agents.notes.notebook import ACTOR, METHOD, Notebook
+from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, read_ahead
+from kbproc.base.errors import KbprocError
+from kbproc.documents.revision import fills_record
+from kbproc.events.document import DocDeleted
+from kbproc.notefiles import edit, hidden
+from kbproc.notefiles import folder as notefolder
+from kbproc.notefiles.file import digest
+from kbproc.notefiles.folder import Unavailable
+from kbproc.notefiles.hidden import Leftover
 from kbproc.store.lane import Lane
 from kbproc.views.catalog.rows import DocumentRow
 

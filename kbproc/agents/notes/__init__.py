@@ -1,0 +1,1 @@
+"""Notes of agents: folder and log kept in step."""
