@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, and how each channel ranks inside.
 
-Offers: hits · layout · params · search
+Offers: hits · layout · params · search · support
 May import: base · text · models · views · store · documents
 Light: yes
 """

@@ -40,6 +40,8 @@ class Weights(NamedTuple):
 
 
 _EVEN = Weights()
+# Where one channel is searched alone.
+ALONE: Mapping[Mode, Weights] = {"fts": Weights(1, 0), "vector": Weights(0, 1)}
 
 
 class Fused(NamedTuple):

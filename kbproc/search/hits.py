@@ -17,6 +17,8 @@ from kbproc.models.fluency import Fluency
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence
+from kbproc.search.stress import Stress
+from kbproc.search.support import Support
 from kbproc.text.passage import Mark, Passage, passage
 from kbproc.text.snippet import Snippet
 from kbproc.views.catalog.rows import IndexRow, marks_of
@@ -158,6 +160,8 @@ def explanation(
     bound: float,
     weights: fusion.Weights,
     fluency: Fluency,
+    stress: Stress | None,
+    support: Support | None,
     fusion_name: str,
     sees_all: bool,
 ) -> dict[str, Any]:
@@ -190,4 +194,6 @@ def explanation(
             "fluency": msgspec.to_builtins(fluency),
         },
         "formula": formula,
+        **({} if stress is None else {"stress": msgspec.to_builtins(stress)}),
+        **({} if support is None else {"support": msgspec.to_builtins(support)}),
     }

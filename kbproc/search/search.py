@@ -21,11 +21,13 @@ from kbproc.search.confidence import LEAST_SCORE, confidence
 from kbproc.search.hints import Asked
 from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.params import Search
-from kbproc.search.reading import read
+from kbproc.search.reading import LONG, read
+from kbproc.search.stress import Parts, between, stressed
+from kbproc.search.support import Support, support
 from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
 from kbproc.text.query import parse_query
-from kbproc.text.snippet import Centre, snippet
+from kbproc.text.snippet import BEST_CHARS, Centre, snippet
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
@@ -39,10 +41,16 @@ if TYPE_CHECKING:
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
 _HARDLY = 0.5
+_TELLING = 0.75  # nearly all English questions, and few of other languages
 
 
 class Answer(Struct, frozen=True, kw_only=True):
+    """`support`: of the best hit, where it was asked for; None too where the model has no vector
+    of the query that means much.
+    """
+
     results: Results
+    support: Support | None
     has_more: bool
     hint: str | None
     notice: list[str]
@@ -50,9 +58,17 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def run(
-    state: State, params: Search, *, now: str, centre: Centre = "densest", **only: Any
+    state: State,
+    params: Search,
+    *,
+    now: str,
+    centre: Centre = "densest",
+    supported: bool = False,
+    **only: Any,
 ) -> Answer:
     """`now`: the moment at which entries must hold; `only`: more of a DocumentFilter.
+
+    `supported`: whether to tell how well the best hit seems to answer.
 
     Raises resource.not_found for an unknown knowledge base.
     """
@@ -66,11 +82,11 @@ def run(
     with state.model.searching():
         try:
             with state.reading() as snapshot:
-                return _Searching(state, snapshot, params, filter, centre).answer()
+                return _Searching(state, snapshot, params, filter, centre).answer(supported)
         except Moved:
             with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(state, snapshot, params, filter, centre).answer()
+                return _Searching(state, snapshot, params, filter, centre).answer(supported)
 
 
 def _model_of(state: State) -> tuple[Model, Vectors | None]:
@@ -102,13 +118,14 @@ class _Searching:
         self.wanted = params.offset + params.limit
         self.embedding, self.vectors = _model_of(state)
 
-    def answer(self) -> Answer:
+    def answer(self, supported: bool) -> Answer:
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.kbs, self.params.kb)
         mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
         self.query, said = read(self.snapshot, self.query, restriction)
         self.notice += said
+        self._stress(mode, restriction)
         pool, ranked = self._enough(mode, restriction)
         page, rows = self._page(ranked)
         heads = self._heads(rows)
@@ -126,6 +143,7 @@ class _Searching:
         hint = asked.remark(results, best) if hits else asked.why_nothing(pool)
         return Answer(
             results=results,
+            support=self._support_of_best(pool, hits) if supported else None,
             has_more=len(ranked) > self.wanted,
             hint=hint,
             notice=self.notice,
@@ -196,6 +214,26 @@ class _Searching:
                 f"The embedding model hardly knows this language: meaning counts for {share} of "
                 "a score. model.use changes to a model that knows it."
             )
+
+    def _stress(self, mode: fusion.Mode, restriction: Restriction) -> None:
+        """Of a mail, the sentence that asks counts half."""
+        self.stress = None
+        if len(self.query.said) <= LONG:
+            return
+        parts = Parts(
+            fulltext=self.snapshot.fulltext,
+            vectors=None if mode == "fts" or self.vectors is None else self.vectors.snapshot(),
+            embed=lambda text: self.embedding.query_vector(text)[0],
+            weights=self.weights if mode == "hybrid" else fusion.ALONE[mode],
+            restriction=restriction,
+        )
+        self.stress = found = parts.best(self.params.query)
+        if found is None:
+            return
+        self.query = stressed(self.snapshot.fulltext, self.query, found)
+        if self.vector is not None:
+            self.vector = between(self.vector, self.embedding.query_vector(found.sentence)[0])
+        self.notice.append(f"Of this long text the sentence “{found.sentence}” counts half.")
 
     def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> Pool:
         params, snapshot = self.params, self.snapshot
@@ -275,11 +313,29 @@ class _Searching:
             row,
             short if self.params.highlight else short._replace(highlights=[]),
             head=heads.get(row.document_id),
-            explain=self._explanation(id, pool) if self.params.explain else msgspec.UNSET,
+            explain=self._explanation(id, fused.score, row.text, pool)
+            if self.params.explain
+            else msgspec.UNSET,
         )
 
-    def _explanation(self, id: int, pool: Pool) -> dict[str, Any]:
-        candidate = next(c for c in pool.candidates if c.chunk_id == id)
+    def _support_of_best(self, pool: Pool, hits: list[Hit]) -> Support | None:
+        if not hits or self.params.offset:
+            return None
+        cosine = _candidate(pool, hits[0].chunk_id).cosine
+        return self._support(hits[0].text, hits[0].score, cosine)
+
+    def _support(self, text: str, score: float, cosine: float | None) -> Support | None:
+        """Of one hit; None where no cosine tells much, or scores are made of ranks."""
+        telling = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
+        if cosine is None or not telling or self.params.mode != "hybrid":
+            return None
+        best = snippet(text, self.query.marked, BEST_CHARS).best
+        passage = text[slice(*best)] if best else ""
+        fulltext = self.snapshot.fulltext
+        return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)
+
+    def _explanation(self, id: int, score: float, text: str, pool: Pool) -> dict[str, Any]:
+        candidate = _candidate(pool, id)
         terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
         return explanation(
             candidate,
@@ -287,9 +343,15 @@ class _Searching:
             bound=pool.bound,
             weights=self.weights,
             fluency=self.fluency,
+            stress=self.stress,
+            support=self._support(text, score, candidate.cosine),
             fusion_name=self.params.fusion,
             sees_all=self.snapshot.sight is None,
         )
+
+
+def _candidate(pool: Pool, id: int) -> Candidate:
+    return next(c for c in pool.candidates if c.chunk_id == id)
 
 
 def _at_most_each(

@@ -19,6 +19,7 @@ from kbproc.models.answering.interface import Passage, Prompt, Turn, about_token
 from kbproc.search import search
 from kbproc.search.hits import Hit
 from kbproc.search.params import Search
+from kbproc.search.support import ANSWERED, SURE, Support
 from kbproc.store.state import State
 from kbproc.text.analysis import words
 from kbproc.text.query import parse_query
@@ -37,16 +38,21 @@ _POINTS_BACK = frozenset(
     | {"these", "those", "one", "ones", "there", "then", "same", "other", "others", "also"}
     | {"else", "again", "former", "latter", "above"}
 )
+_DOUBT = "What was found is on the topic, but perhaps no answer: read the passages."
 _SPACES = re.compile(r"\s+")
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """`is_known` False: by the best score, the store knows nothing of it; `hint` says so."""
+    """`is_known` False: by the best score, the store knows nothing of it; `hint` says so.
+
+    `is_answered` False: what was found is on the topic only.
+    """
 
     query: str
     passages: list[Passage]
     references: list[Reference]
     is_known: bool
+    is_answered: bool
     hint: str | None
     notice: list[str]
 
@@ -57,6 +63,7 @@ class Found(Struct, frozen=True, kw_only=True):
             earlier=list(wanted.earlier),
             instructions=instructions,
             is_known=self.is_known,
+            is_answered=self.is_answered,
         )
 
 
@@ -74,16 +81,21 @@ def find(state: State, wanted: Wanted, *, now: str) -> Found:
     """`state`: as far as the answer may see. Raises resource.not_found."""
     query = resolved(wanted.question, wanted.earlier)
     params = Search(query=query, kb=wanted.kbs, limit=_CANDIDATES)
-    found = search.run(state, params, now=now)
+    found = search.run(state, params, now=now, supported=True)
     hits = _within(_unlike(found.results.results), wanted.budget_tokens)
     return Found(
         query=query,
         passages=[_passage(n, hit) for n, hit in enumerate(hits, 1)],
         references=[_reference(n, hit, wanted.detail) for n, hit in enumerate(hits, 1)],
         is_known=found.results.confidence != "none",
-        hint=found.hint,
+        is_answered=found.support is None or found.support.value >= ANSWERED,
+        hint=found.hint or _doubt(found.support),
         notice=found.notice,
     )
+
+
+def _doubt(support: Support | None) -> str | None:
+    return _DOUBT if support is not None and support.value < SURE else None
 
 
 def resolved(question: str, earlier: Sequence[Turn]) -> str:

@@ -22,6 +22,7 @@ from kbproc.calls.registry import Registry
 from kbproc.log.lease import identity
 from kbproc.sessions.cursor import Place, cursor_of
 from tests.kit import llm, toys
+from tests.kit.mail import MAIL, TEXTS
 from tests.kit.talk import Both, Message, Session, Step, Until, cancel, request
 from tests.kit.typed import COMMANDS, QUOTED
 
@@ -751,6 +752,19 @@ CONVERSATIONS: dict[str, Conversation] = {
             ),
             ask(50, "search", query="archive -folder", mode="fts"),
             ask(51, "search", query='"each file" "a port"', mode="fts", limit=2),
+        ]
+    ),
+    "mail": Conversation(
+        [
+            *(
+                ask(n, "doc.create", title=title, text=TEXTS[title])
+                for n, title in enumerate(TEXTS)
+            ),
+            ask(10, "doc.wait"),
+            ask(11, "search", query=MAIL, limit=1, explain=True),
+            ask(12, "search", query=MAIL, limit=1, mode="fts"),
+            ask(13, "chat", question="Why are backups slow?"),
+            ask(14, "chat", question="Which deploys run at night on Sundays?"),
         ]
     ),
     "no_hits": Conversation(

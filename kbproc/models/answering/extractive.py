@@ -27,6 +27,7 @@ from kbproc.models.answering.interface import (
 )
 from kbproc.text.analysis import words
 from kbproc.text.query import parse_query
+from kbproc.text.sentences import sentences as sentences_of
 from kbproc.text.stems import stems
 
 MOST_SENTENCES = 4
@@ -37,9 +38,6 @@ _PASSAGE_WEIGHT = 0.35
 _FRAGMENT = 0.4  # so much is a heading, a broken line or a question worth: they answer nothing
 _WHOLE = (".", "!", "…", ":", ";", ")", "]", '"', "”", "。", "！", "`")
 _LEAST = 0.2  # of the words' worth that a further sentence must bring
-_ENDS = re.compile(
-    r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)]|#)\s)"
-)
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s+|[-*+•]\s+|>\s+|\d+[.)]\s+)")
 
 
@@ -60,7 +58,7 @@ class Extractive:
         return sum(about_tokens(passage.text) for passage in prompt.passages)
 
     def answer(self, prompt: Prompt, talk: Talk) -> Told:
-        found = best_sentences(prompt) if prompt.is_known else []
+        found = best_sentences(prompt) if prompt.is_known and prompt.is_answered else []
         if not found:
             talk.say([Part(I_DO_NOT_KNOW, ())])
             return Told(status="refused", hint=_hint(prompt))
@@ -124,7 +122,7 @@ def _worth(asked: frozenset[str], sentences: Sequence[_Sentence]) -> dict[str, f
 
 
 def _sentences(passage: Passage) -> Iterator[_Sentence]:
-    for at, text in enumerate(_ENDS.split(passage.text)):
+    for at, text in enumerate(sentences_of(passage.text)):
         told = " ".join(_MARKUP.sub("", text).split())
         if any(char.isalnum() for char in told):
             yield _Sentence(passage, at, _cut(told), frozenset(stems(words(told))))

@@ -34,7 +34,8 @@ class Turn(NamedTuple):
 class Prompt(Struct, frozen=True, kw_only=True):
     """`instructions`: how to answer, in the words of whoever looks after the agent.
 
-    `is_known` False: by their scores the passages hardly answer the question.
+    `is_known` False: by their scores the passages hardly touch the question. `is_answered` False:
+    they do, and none seems to answer it.
     """
 
     question: str
@@ -42,6 +43,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     earlier: list[Turn] = []
     instructions: str = ""
     is_known: bool = True
+    is_answered: bool = True
 
 
 class Part(NamedTuple):

@@ -1,0 +1,79 @@
+"""A question inside a polite mail is found as if it had been asked alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbproc.search.stress import Parts
+from kbproc.text.sentences import sentences
+from tests.kit.mail import ASKING, MAIL, TEXTS
+from tests.kit.talk import Session
+
+ABSTRACT = (
+    "Backups of the archive run each night, and each backup is kept for a month. "
+    "Each night at two the backup of the archive begins. "
+    "Backups of the archive are kept at night for each month that a backup runs. "
+    "Each backup run at night is kept in the archive for a month."
+)
+
+
+@pytest.fixture
+def filled(session: Session) -> Session:
+    for title, text in TEXTS.items():
+        session.data("doc.create", title=title, text=text)
+    session.embedded()
+    return session
+
+
+def found(session: Session, query: str, **params: Any) -> tuple[dict[str, float], list[str], Any]:
+    """Scores by title, notices, and what the explanation says of stress."""
+    answer = session.ask("search", query=query, explain=True, **params)["result"]
+    hits = answer["data"]["results"]
+    told = [hit["explain"].get("stress") for hit in hits]
+    assert all(one == told[0] for one in told)
+    scores = {hit["source"]["title"]: hit["score"] for hit in hits}
+    return scores, answer["meta"].get("notice", []), told[0]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_the_sentence_that_asks_is_found_and_told(filled: Session, mode: str) -> None:
+    scores, notice, told = found(filled, MAIL, mode=mode)
+    assert max(scores, key=lambda title: scores[title]) == "Backups"
+    assert told["sentence"] == ASKING
+    assert told["others"] < 0.6 * told["worth"]
+    assert any(ASKING in said and "half" in said for said in notice)
+
+
+def test_its_share_is_the_mean_of_the_whole_and_the_sentence(
+    filled: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed, _, _ = found(filled, MAIL, mode="fts")
+    alone, _, _ = found(filled, ASKING, mode="fts")
+    monkeypatch.setattr(Parts, "best", lambda self, text: None)
+    whole, _, told = found(filled, MAIL, mode="fts")
+    assert told is None
+    for title, score in whole.items():
+        assert mixed[title] == pytest.approx((score + alone.get(title, 0.0)) / 2, abs=1e-4)
+    assert mixed["Backups"] > whole["Backups"]
+
+
+def test_an_abstract_is_searched_as_it_is(filled: Session) -> None:
+    assert len(ABSTRACT.split()) > 30
+    _, notice, told = found(filled, ABSTRACT)
+    assert told is None
+    assert not any("half" in said for said in notice)
+
+
+def test_a_short_query_has_no_sentence_that_counts_more(filled: Session) -> None:
+    _, _, told = found(filled, "Hello dear team! How long is each backup kept? Thank you so much.")
+    assert told is None
+
+
+def test_abbreviations_end_no_sentence() -> None:
+    text = (
+        "Is there any use for DDC, UDC, LC, etc. in systems, e.g. in libraries? Ask Dr. Who. Now!"
+    )
+    told = ["Is there any use for DDC, UDC, LC, etc. in systems, e.g. in libraries?"]
+    assert list(sentences(text)) == [*told, "Ask Dr. Who.", "Now!"]
