@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-long check bench bench-peers soak clean
+.PHONY: demo test test-long check types house bench bench-peers soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -15,21 +15,30 @@ $(READY): pyproject.toml
 demo: $(READY)
 	@$(BIN)/python demo/run.py
 
+# Types and the house's rules are looked at side by side.
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/house
+	$(MAKE) --jobs=2 --output-sync types house
 	$(BIN)/kbproc gen --check
 
+types: $(READY)
+	$(BIN)/mypy
+
+house: $(READY)
+	$(BIN)/python -m pytest tests/house
+
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-TESTS := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=10
+# Those of the house have run by then.
+TESTS := $(BIN)/python -m pytest --ignore tests/house -n 4 --dist loadfile --no-loadscope-reorder \
+	--durations=10
 
 test: check
 	$(TESTS)
 
+test-long: export KBPROC_TEST_PROFILE = long
 test-long: check
-	KBPROC_TEST_PROFILE=long $(TESTS)
+	$(TESTS)
 
 bench: $(READY)
 	$(BIN)/python -m bench

@@ -307,7 +307,7 @@ def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
     from kbproc.views.catalog.catalog import Catalog
 
     if bench is not None:
-        bench.reset()
+        bench.empty()
         yield bench
         return
     with contextlib.closing(Catalog(folder / "catalog.duckdb")) as made:

@@ -25,6 +25,7 @@ from kbproc.models.hashing import HashEmbedder
 from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
 from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
+from tests.kit import life
 from tests.kit.patience import PATIENCE
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "log", "is", "truth"]
@@ -128,12 +129,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def default_model(cache: Path) -> Path:
+def default_model(cache: Path, shared: Path) -> Path:
     """The default model, exported once."""
-    source = weights.locate(DEFAULT_MODEL)
     if available(ModelSpec(), cache).startswith("missing"):
         pytest.skip("the default model is not installed")
-    return export.export(source, cache)
+    exported = life.led(shared).cache if sys.platform == "linux" else cache
+    return export.export(weights.locate(DEFAULT_MODEL), exported)
 
 
 @pytest.fixture(scope="session")
@@ -205,7 +206,7 @@ def test_the_same_text_gives_the_same_bits_in_any_company(embedder: Embedder) ->
 
 
 def test_threads_do_not_disturb_each_other(embedder: Embedder) -> None:
-    texts = [f"how do i install git number {i} " * (i % 5 + 1) for i in range(24)]
+    texts = [f"how do i install git number {i} " * (i % 5 + 1) for i in range(10)]
     alone = [embedder.embed(text).tobytes() for text in texts]
     with ThreadPoolExecutor(4) as pool:
         assert [v.tobytes() for v in pool.map(embedder.embed, texts)] == alone

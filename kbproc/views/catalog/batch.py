@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 import duckdb
 
 from kbproc.events.event import Given
+from kbproc.views.catalog.tables import TYPES
 
 Row = tuple[Any, ...]
 
@@ -26,7 +27,6 @@ class Tables:
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         self._db = db
         self._parsed: dict[str, duckdb.Statement] = {}
-        self._types: dict[str, list[str]] = {}
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
         statement = self._parsed.get(sql)
@@ -38,7 +38,7 @@ class Tables:
         """Many rows by column, since executemany is ten times slower; one as it stands."""
         if not rows:
             return
-        types = self._types_of(table)
+        types = TYPES[table]
         if len(rows) == 1:
             casts = ", ".join(f"?::{kind}" for kind in types)
             values: Sequence[Any] = rows[0]
@@ -46,12 +46,6 @@ class Tables:
             casts = ", ".join(f"unnest(?::{kind}[])" for kind in types)
             values = [list(column) for column in zip(*rows, strict=True)]
         self.execute(f"insert into {table} select {casts}", values)
-
-    def _types_of(self, table: str) -> list[str]:
-        if table not in self._types:
-            described = self.execute(f"describe {table}").fetchall()
-            self._types[table] = [row[1].lower() for row in described]
-        return self._types[table]
 
 
 class Gathered(Protocol):

@@ -1,0 +1,102 @@
+"""A store's whole life, led once in a run by a process that may talk to nobody.
+
+It exports the default model on the way, which takes longer than all else: whoever needs that
+model exported takes it from here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.kit.patience import LIVES
+from tests.kit.pdfs import pdf, text_page
+from tests.kit.talk import REPO
+
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("doc.ingest", {"paths": ["docs"]}),
+    ("doc.create", {"title": "Tides", "text": "The tide is high at noon."}),
+    ("knowledge.store", {"title": "Lamp", "body": "The lamp is lit at six."}),
+    ("doc.wait", {}),
+    ("search", {"query": "when is the harbour open", "mode": "vector"}),
+    ("search", {"query": "harbour", "explain": True}),
+    ("sql.query", {"sql": "select count(*), now() from documents"}),
+    ("index.rebuild", {}),
+    ("doctor", {"deep": True}),
+    ("store.backup", {"path": "copy"}),
+    ("model.list", {}),
+    ("model.use", {"name": "all-MiniLM-L6-v2", "kind": "sentence-transformers"}),
+    ("doc.wait", {}),
+    ("search", {"query": "lamp", "mode": "vector"}),
+    ("version", {}),
+]
+
+
+class Life(msgspec.Struct, frozen=True):
+    """`answers` to what was ASKED, as far as it came; `exit` is negative after a signal."""
+
+    home: str
+    answers: list[dict[str, Any]]
+    exit: int
+    stderr: str
+
+    @property
+    def cache(self) -> Path:
+        """Where the exported model is."""
+        return Path(self.home) / ".cache/kbproc/models"
+
+
+def alone(*argv: str) -> list[str]:
+    """The command that runs `argv` so that talking to anybody ends it."""
+    return [sys.executable, "-m", "tests.kit.alone", *argv]
+
+
+def led(shared: Path) -> Life:
+    """The life that this run's workers share in the folder `shared`; whoever asks first leads it.
+
+    Raises OSError.
+    """
+    kept = shared / "life.json"
+    with (shared / "life.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_bytes(msgspec.json.encode(_lead(shared / "life")))
+    return msgspec.json.decode(kept.read_bytes(), type=Life)
+
+
+def _lead(home: Path) -> Life:
+    docs = home / "docs"
+    docs.mkdir(parents=True)
+    (docs / "harbour.pdf").write_bytes(pdf(text_page(["The harbour is open from six to nine."])))
+    (docs / "lamp.md").write_text("# Lamp\n\nThe lamp is lit when the sun sets.\n")
+    (docs / "page.html").write_text("<h1>Ships</h1><p>Two ships lie in the harbour.</p>")
+    answers: list[dict[str, Any]] = []
+    with subprocess.Popen(
+        alone(sys.executable, "-m", "kbproc", "serve"),
+        cwd=home,
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        for id, (method, params) in enumerate(ASKED):
+            asked = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.flush()
+            answer: dict[str, Any] = {}
+            while answer.get("id") != id and (line := process.stdout.readline()):
+                answer = json.loads(line)
+            if answer.get("id") != id:
+                break
+            answers.append(answer)
+        process.stdin.close()
+        exit = process.wait(LIVES)
+        stderr = process.stderr.read().decode()
+    return Life(home=str(home), answers=answers, exit=exit, stderr=stderr)
