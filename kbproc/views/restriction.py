@@ -7,11 +7,8 @@ Refuses to know: how either of them stores and searches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from kbproc.views.catalog.rows import Ids
 
 
 @dataclass(frozen=True)
@@ -24,5 +21,5 @@ class Restriction:
 
     kbs: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
-    documents: NDArray[np.int64] | None = None
-    exclude: NDArray[np.int64] | None = None
+    documents: Ids | None = None
+    exclude: Ids | None = None

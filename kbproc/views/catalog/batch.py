@@ -38,12 +38,11 @@ class Tables:
         """Many rows by column, since executemany is ten times slower; one as it stands."""
         if not rows:
             return
-        types = TYPES[table]
         if len(rows) == 1:
-            casts = ", ".join(f"?::{kind}" for kind in types)
+            casts = ", ".join(f"?::{kind}" for kind in TYPES[table])
             values: Sequence[Any] = rows[0]
         else:
-            casts = ", ".join(f"unnest(?::{kind}[])" for kind in types)
+            casts = ", ".join(f"unnest(?::{kind}[])" for kind in TYPES[table])
             values = [list(column) for column in zip(*rows, strict=True)]
         self.execute(f"insert into {table} select {casts}", values)
 

@@ -47,10 +47,9 @@ create table events(seq bigint, idx int, ts varchar, actor varchar, method varch
                     message_id bigint);
 """
 
-_COLUMNS = {
-    table: columns.replace("\n", " ").split(",")
-    for table, columns in re.findall(r"create table (\w+)\(([^;]*)\);", SCHEMA)
-}
 # Table → its columns' types, in order: asking DuckDB takes a millisecond a table.
-TYPES = {table: [column.split()[1] for column in columns] for table, columns in _COLUMNS.items()}
+TYPES = {
+    table: [column.split()[1] for column in columns.split(",")]
+    for table, columns in re.findall(r"create table (\w+)\((.*?)\);", SCHEMA, re.DOTALL)
+}
 TABLES = tuple(TYPES)
