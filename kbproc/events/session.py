@@ -60,7 +60,7 @@ class Failure(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class _OfSession(Event, frozen=True):
     """Something of one session. The catalog needs not know at once."""
 
-    stays: ClassVar[str] = "what was said stays said; session.delete hides the session"
+    stays: ClassVar[str] = "an answer goes with its question"
 
     session: int
 

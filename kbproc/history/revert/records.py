@@ -1,6 +1,6 @@
 """Undoing records of the log.
 
-Owns: the order in which documents, links, knowledge bases and agents are put back, and
+Owns: the order in which sessions, documents, links, knowledge bases and agents are put back, and
 records that changed nothing of these.
 Refuses to know: how far each can go back, params and the wire.
 
@@ -21,6 +21,8 @@ from kbproc.events.codec import KINDS
 from kbproc.events.event import Event
 from kbproc.history.revert import links, named
 from kbproc.history.revert.documents import Documents
+from kbproc.history.revert.sessions import KNOWN as OF_SESSIONS
+from kbproc.history.revert.sessions import Sessions
 from kbproc.history.revert.undoing import Undoing
 from kbproc.history.timeline import PastRecords
 from kbproc.log.interface import Log
@@ -65,7 +67,8 @@ class _Revert:
 
     def decide(self) -> Decision:
         rows = self._queries.events_of_records(sorted(self._seqs))
-        self._keep_the_rest(rows)
+        withdrawn = Sessions(self._queries, self._undoing, self._seqs).undo(rows)
+        self._keep_the_rest(rows, withdrawn)
         going = named.bring(self._here, self._records, self._undoing, self._seqs, rows)
         ids = sorted({row.document_id for row in rows if row.document_id})
         found = _rows_of(self._queries, ids, self._here.head.seq)
@@ -76,16 +79,16 @@ class _Revert:
         bulk = any(is_bulk(self._here, kb, count) for kb, count in hidden.items())
         return self._undoing.decision(self._seqs, bulk=bulk)
 
-    def _keep_the_rest(self, rows: Sequence[EventRow]) -> None:
-        """Records that changed nothing that could be put back."""
+    def _keep_the_rest(self, rows: Sequence[EventRow], withdrawn: Collection[int]) -> None:
+        """Records that changed nothing that could be put back, nor went with their question."""
         for seq in sorted(self._seqs - {row.seq for row in rows}):
             lost = self._records.events(seq) is None
             why = "it was damaged and given up" if lost else "it changed nothing"
             self._undoing.keep_record(seq, why)
         seen = set()
         for row in rows:
-            known = row.document_id or row.type in named.KNOWN
-            if known or (row.seq, row.type) in seen:
+            known = row.document_id or row.type in named.KNOWN | OF_SESSIONS
+            if known or row.message_id in withdrawn or (row.seq, row.type) in seen:
                 continue
             seen.add((row.seq, row.type))
             why = f"{row.type}: {KINDS.get(row.type, Event).stays}"

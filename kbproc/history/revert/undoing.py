@@ -39,8 +39,8 @@ class Kept(Struct, kw_only=True, frozen=True):
 
 
 class Reversal(Struct, kw_only=True, frozen=True):
-    """What was undone. `documents`, `kbs` and `agents` tell what changed; `ids` and `kept`
-    hold the first thousand."""
+    """What was undone. `documents`, `kbs`, `agents` and `sessions` tell what changed; `ids` and
+    `kept` hold the first thousand."""
 
     reverted: list[Reverted]
     documents: int
@@ -49,6 +49,7 @@ class Reversal(Struct, kw_only=True, frozen=True):
     kept: list[Kept]
     hint: str | None = None
     agents: list[str] = []
+    sessions: list[int] = []
 
 
 def by(touch: Touch) -> str:
@@ -56,7 +57,7 @@ def by(touch: Touch) -> str:
 
 
 class Undoing:
-    """Filled by what works out documents, links, knowledge bases and agents in turn."""
+    """Filled by what works out sessions, documents, links, knowledge bases and agents in turn."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -64,6 +65,7 @@ class Undoing:
         self.hidden: dict[int, str] = {}  # document → its knowledge base
         self.brought: dict[int, str] = {}
         self.names: dict[str, list[str]] = {"kb": [], "agent": []}
+        self.sessions: dict[int, None] = {}
         self.bound: list[str] = []
         self._targets: list[Target] = []
         self._changes: list[str] = []
@@ -101,6 +103,11 @@ class Undoing:
         if touches:
             self._obstacles.append(f"kept: {why}")
 
+    def keep_of_session(self, touches: Sequence[Touch], why: str) -> None:
+        self._kept += [Kept(seq=touch.seq, why=why) for touch in touches]
+        if touches:
+            self._obstacles.append(f"kept: {why}")
+
     def keep_record(self, seq: int, why: str, kb: str | None = None) -> None:
         self._kept.append(Kept(seq=seq, kb=kb, why=why))
         self._obstacles.append(f"kept: record {seq}: {why}")
@@ -113,11 +120,15 @@ class Undoing:
             ids=sorted(self.ids)[:MOST_LISTED],
             kbs=self.names["kb"],
             agents=self.names["agent"],
+            sessions=list(self.sessions),
             kept=sorted(self._kept, key=lambda kept: kept.seq)[:MOST_LISTED],
             hint=None if self.events else "There is nothing to revert; kept says why.",
         )
         total = f"undo {len(undone)} of {plural(len(seqs), 'record')}"
-        count = f"{total}: {plural(len(self.ids), 'document')} changed, {len(self._kept)} kept"
+        changed = [plural(len(self.ids), "document")]
+        if self.sessions:
+            changed.append(plural(len(self.sessions), "session"))
+        count = f"{total}: {' and '.join(changed)} changed, {len(self._kept)} kept"
         return Decision(
             events=self.events,
             data=data,
