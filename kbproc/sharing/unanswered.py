@@ -27,6 +27,7 @@ from kbproc.sharing.waiting import GRACE_MS
 from kbproc.wire.deadlines import timeout_of
 
 _SUBSCRIBE = "events.subscribe"
+_RESUME = "session.resume"
 _NEXT_OWNER = "The process that owned the store has ended; another goes on."
 
 
@@ -84,6 +85,7 @@ class Asked:
         self.cancelled: bytes | None = None
         self.given_up = False
         self.seq = 0
+        self._cursor: str | None = None
         self._next_index = 0
         self._items = 0
         self._pass_over = 0
@@ -92,7 +94,8 @@ class Asked:
     def asked_again(self, known_seq: int) -> bytes:
         """The line for the next owner; `known_seq`: the last position that was heard of."""
         self._again, self._pass_over = self._next_index > 0, self._items
-        if self.method != _SUBSCRIBE:
+        goes_on = self.method == _SUBSCRIBE or (self.method == _RESUME and self._cursor)
+        if not goes_on:
             return self.line
         self._pass_over = 0
         try:
@@ -102,9 +105,15 @@ class Asked:
         params = message.setdefault("params", {})
         if not isinstance(params, dict):
             return self.line
-        after = params.get("after_seq")
-        params["after_seq"] = max(self.seq, after if isinstance(after, int) else known_seq)
+        params.update(self._goes_on_from(params, known_seq))
         return msgspec.json.encode(message)
+
+    def _goes_on_from(self, params: dict[str, Any], known_seq: int) -> dict[str, Any]:
+        """A snapshot would not come in the same pieces again: all goes on from the last cursor."""
+        if self.method == _RESUME:
+            return {"after": self._cursor, "snapshot": False}
+        after = params.get("after_seq")
+        return {"after_seq": max(self.seq, after if isinstance(after, int) else known_seq)}
 
     @property
     def is_due(self) -> bool:
@@ -120,6 +129,7 @@ class Asked:
                 self._pass_over -= 1
                 return []
             self._items += 1
+            self._cursor = params.cursor
             if self.method == _SUBSCRIBE:
                 self.seq = max(self.seq, _item(params.item).seq)
         index = self._next_index

@@ -108,6 +108,28 @@ def test_a_stream_goes_on_unbroken_under_the_next_owner(unanswered: Unanswered) 
     assert (two["item"], two["index"]) == ("two", 3)
 
 
+@pytest.mark.parametrize("asked", [{"snapshot": True}, {"after": "a"}, {}])
+def test_a_resumed_answer_goes_on_from_its_last_cursor(
+    unanswered: Unanswered, asked: dict[str, Any]
+) -> None:
+    """A snapshot of the next owner's would hold what the client has got since its own."""
+    where = {"session_id": 1, "message_id": 1}
+    ask(unanswered, 1, "session.resume", **where, **asked)
+    event(unanswered, 1, "init", 0)
+    event(unanswered, 1, "answer", 1, cursor="b", text="One ")
+    event(unanswered, 1, "answer", 2, cursor="c", delta="two ")
+    (again,) = unanswered.to_ask_again()
+    assert json.loads(again)["params"] == {**where, "after": "c", "snapshot": False}
+    event(unanswered, 1, "init", 0)
+    assert event(unanswered, 1, "answer", 1, cursor="d", delta="three")["delta"] == "three"
+
+
+def test_a_resumed_answer_that_told_nothing_is_asked_for_as_before(unanswered: Unanswered) -> None:
+    ask(unanswered, 1, "session.resume", session_id=1, message_id=1, snapshot=True)
+    (again,) = unanswered.to_ask_again()
+    assert json.loads(again)["params"] == {"session_id": 1, "message_id": 1, "snapshot": True}
+
+
 def test_ready_is_passed_on_once(unanswered: Unanswered) -> None:
     ready = line(method="event", params={"type": "ready", "seq": 7})
     assert unanswered.from_owner(ready) == [ready]
