@@ -1,0 +1,1 @@
+"""An answer's stream in the words of other protocols."""
