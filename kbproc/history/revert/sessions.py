@@ -125,7 +125,7 @@ class Sessions:
     def _does(self, session: SessionRow, undone: Sequence[Touch], event: Event, what: str) -> None:
         targets = []
         if session.id not in self._undoing.sessions:
-            told = {"name": session.title, "revision": session.message_count}
-            targets.append(Target(kind="session", id=session.id, **told))
+            named, asked = session.title, session.message_count
+            targets.append(Target(kind="session", id=session.id, name=named, revision=asked))
         self._undoing.sessions[session.id] = None
         self._undoing.does(undone, [event], what, targets)

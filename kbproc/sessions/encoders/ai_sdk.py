@@ -80,7 +80,7 @@ def _end(end: Ended) -> Iterator[Message]:
     if end.status in {"stopped", "interrupted"}:
         yield {"type": "abort", "reason": end.status}
         return
-    told = {name: end.result[name] for name in ("status", "usage") if name in end.result}
+    told: Message = {name: end.result[name] for name in ("status", "usage") if name in end.result}
     if end.error is not None:
         yield {"type": "error", "errorText": end.error["message"]}
         told = {"status": end.status, "error": end.error["data"]["type"]}
