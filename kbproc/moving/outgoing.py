@@ -1,4 +1,4 @@
-"""A store's documents, entries, agents and notes on their way out as portable lines.
+"""A store's documents, entries, agents, notes and sessions on their way out as portable lines.
 
 Owns: making the lines from one position, in batches; a new file for them that
 appears whole or not at all.
@@ -21,7 +21,9 @@ from kbproc.agents.agent import Quotas
 from kbproc.agents.quotas import quotas_of
 from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError, is_lasting
+from kbproc.base.values import decoder
 from kbproc.documents.document import DocType
+from kbproc.events.session import AnswerEnded, Reference
 from kbproc.moving.place import exists
 from kbproc.moving.portable.file import MAX_LINE_BYTES, VERSION
 from kbproc.moving.portable.lines import (
@@ -33,23 +35,30 @@ from kbproc.moving.portable.lines import (
     Header,
     Kb,
     Line,
+    Message,
     Note,
     Origin,
+    Session,
     VectorsOf,
     encode,
 )
 from kbproc.store.state import SeenStore, StoreModel
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow
+from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow, MessageRow, SessionRow
 
 _DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200
 _BATCH_CHUNKS = 2000
+_decode_ending = decoder(list[AnswerEnded]).decode
+_decode_references = decoder(list[Reference]).decode
 
 
 class OutgoingLine(NamedTuple):
-    """A line on its way out; `line` is None for what fits none, or for a note that is lost."""
+    """A line on its way out; `line` is None for what fits none, or for a note that is lost.
+
+    `id` is a document's.
+    """
 
     line: Line | None
     data: bytes
@@ -80,14 +89,22 @@ def lines(
         yield made
     sha256 = digest.hexdigest() if hashed else None
     yield _made(
-        End(documents=counts[Document], sha256=sha256, agents=counts[Agent], notes=counts[Note])
+        End(
+            documents=counts[Document],
+            sha256=sha256,
+            agents=counts[Agent],
+            notes=counts[Note],
+            sessions=counts[Session],
+        )
     )
 
 
 def version_of(queries: Queries, wanted: DocumentFilter, vectors: VectorsOf | None) -> int:
     """The first that has a word for all that goes out."""
-    if vectors is not None:
+    if _sessions(queries, wanted):
         return VERSION
+    if vectors is not None:
+        return 3
     entries = msgspec.structs.replace(wanted, types=["knowledge"])
     return 2 if queries.count(entries) or _agents(queries, wanted) else 1
 
@@ -102,6 +119,10 @@ def vectors_of(model: StoreModel) -> VectorsOf | None:
 def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
     """They and their notes belong to the store as a whole."""
     return queries.agents() if wanted.kbs is None else []
+
+
+def _sessions(queries: Queries, wanted: DocumentFilter) -> list[SessionRow]:
+    return queries.sessions() if wanted.kbs is None else []
 
 
 def _made(line: Line, **more: Any) -> OutgoingLine:
@@ -132,6 +153,10 @@ def _before_end(
             yield _document(store, found, line, sources, most_bytes)
     for agent in agents:
         yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
+    for session in _sessions(queries, wanted):
+        made = _made(_session(session, queries.messages(session.id)), title=session.title)
+        too_long = OutgoingLine(None, b"", title=f"session {session.id}")
+        yield made if len(made.data) <= most_bytes else too_long
 
 
 def _agent(row: AgentRow) -> Agent:
@@ -143,6 +168,39 @@ def _agent(row: AgentRow) -> Agent:
         scopes=row.scopes,
         quotas=Quotas(**quotas_of(row)),
         instructions=row.instructions,
+    )
+
+
+def _session(row: SessionRow, messages: Sequence[MessageRow]) -> Session:
+    """Without what is being answered."""
+    return Session(
+        key=row.key,
+        title=row.title,
+        kbs=row.kbs,
+        agent=row.agent,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        messages=[_message(one) for one in messages if one.ending is not None],
+    )
+
+
+def _message(row: MessageRow) -> Message:
+    ending = _decode_ending(f"[{row.ending}]")[0]
+    references = _decode_references(row.references) if row.references else []
+    return Message(
+        question=row.question,
+        asked_at=row.asked_at,
+        asked_by=row.asked_by,
+        answerer=row.answerer,
+        model=row.model,
+        detail=row.detail,  # type: ignore[arg-type]
+        references=[msgspec.structs.replace(one, chunk_id=None) for one in references],
+        text=row.text,
+        status=ending.status,
+        usage=ending.usage,
+        hint=ending.hint,
+        failure=ending.failure,
+        ended_at=str(row.ended_at),
     )
 
 

@@ -251,6 +251,7 @@ def test_the_lines(session: Session, tmp_path: Path) -> None:
         "agents": 0,
         "notes": 0,
         "vectors": 0,
+        "sessions": 0,
     }
     assert (lines[0]["type"], lines[0]["version"], lines[0]["seq"]) == (
         "kbproc.export",
@@ -932,7 +933,7 @@ def test_a_bad_line_is_named(
         (b"[1]\n", "input.unsupported_type"),
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":4,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":5,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ],

@@ -1,4 +1,4 @@
-"""store.export: write documents, entries, agents, notes and sources as portable NDJSON."""
+"""store.export: write what a store holds as portable NDJSON."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class Exported(Struct, kw_only=True):
     agents: int = 0
     notes: int = 0
     vectors: int = 0
+    sessions: int = 0
 
 
 @method(
@@ -63,9 +64,9 @@ class Exported(Struct, kw_only=True):
     params=Export,
     result=Exported,
     item=lines.Line,
-    summary="Write documents, entries, agents, notes and sources as portable NDJSON.",
+    summary="Write documents, entries, agents, notes, sessions and sources as portable NDJSON.",
     when_to_use="To move them into another store, or to read them with other programs. "
-    "Without path each line is an event. Agents and notes come along unless kb is given.",
+    "Without path each line is an event. Agents, notes and sessions come along unless kb is given.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
     positional=["path"],
     examples=[
@@ -139,10 +140,12 @@ def _count(call: Call, result: Exported, made: outgoing.OutgoingLine) -> None:
         result.vectors += len(vectors) - vectors.count(None)
     result.agents += isinstance(made.line, lines.Agent)
     result.notes += isinstance(made.line, lines.Note)
+    result.sessions += isinstance(made.line, lines.Session)
     result.sources_left_out += made.lacks_source
     if made.line is None:
         result.documents_left_out += 1
-        call.emit("warning", {"message": f"Document {made.id} is lost, or too long for a line."})
+        what = f"Document {made.id}" if made.id else made.title.capitalize()
+        call.emit("warning", {"message": f"{what} is lost, or too long for a line."})
 
 
 def _left_out(result: Exported, params: Export, model: StoreModel) -> list[str] | None:

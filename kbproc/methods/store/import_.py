@@ -93,9 +93,10 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
     item=Brought,
     plan=plan,
     summary="Bring in what store.export has written.",
-    when_to_use="To bring documents, entries, agents and notes from another store; what is here "
-    "already stays as it is, so importing twice changes nothing. Documents and entries get new "
-    "ids; the answer maps them. Notes come in as files, which the next note.sync records.",
+    when_to_use="To bring documents, entries, agents, notes and sessions from another store; what "
+    "is here already stays as it is, so importing twice changes nothing. Documents, entries and "
+    "sessions get new ids; the answer maps those of documents and entries. Notes come in "
+    "as files, which the next note.sync records.",
     errors=[
         "resource.not_found",
         "path.outside_root",
@@ -153,6 +154,9 @@ def _hints(
     if params.kb is not None and contents.agents:
         many = plural(len(contents.agents), "agent and its notes", "agents and their notes")
         yield f"{many} are left out, as everything goes into {params.kb}."
+    if params.kb is not None and contents.sessions:
+        many = plural(contents.sessions, "session is", "sessions are")
+        yield f"{many} left out, as everything goes into {params.kb}."
     if contents.vectors is not None and contents.vectors.fingerprint != fingerprint:
         yield (
             f"The file's vectors are of another model ({contents.vectors.model}): what came in is "

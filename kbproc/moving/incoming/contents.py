@@ -40,6 +40,8 @@ class Imported(Struct, kw_only=True):
     notes_kept: int = 0
     folders_left: int = 0
     vectors: int = 0
+    sessions_added: int = 0
+    sessions_unchanged: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -57,7 +59,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     """What a file holds, once every line of it has been found good.
 
     `links`: from an entry to what supersedes it, by their ids in the file. `notes`: how many
-    each agent has. `vectors`: the model that made those that come along.
+    each agent has. `vectors`: the model that made those that come along. `cited`: documents that
+    answers refer to.
     """
 
     kbs: list[lines.Kb]
@@ -67,3 +70,5 @@ class Contents(Struct, frozen=True, kw_only=True):
     notes: dict[str, int]
     size: int
     vectors: lines.VectorsOf | None = None
+    sessions: int = 0
+    cited: frozenset[int] = frozenset()

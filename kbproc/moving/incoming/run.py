@@ -2,7 +2,8 @@
 
 Owns: the survey of a file, gathering documents into records, the counts, and the plan.
 Refuses to know: lines and their limits (moving/portable/), which documents are here already
-(matching.py), and what becomes of agents, links and notes (agents.py, links.py, notes.py).
+(matching.py), and what becomes of agents, links, notes and sessions (agents.py, links.py, notes.py,
+sessions.py).
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
-from kbproc.moving.incoming import notes
+from kbproc.moving.incoming import notes, sessions
 from kbproc.moving.incoming.agents import agents as agents_to_make
 from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Report
 from kbproc.moving.incoming.links import Links
 from kbproc.moving.incoming.matching import Brought, IncomingDocument, Match, Matches
+from kbproc.moving.incoming.sessions import Sessions
 from kbproc.moving.portable import lines
 from kbproc.moving.portable.file import read
 from kbproc.moving.portable.lines import Document
@@ -48,8 +50,9 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
     kbs, agents, links = [], [], {}
     vectors: lines.VectorsOf | None = None
-    documents = size = 0
+    documents = size = talks = 0
     notes = Counter[str]()
+    cited: set[int] = set()
     for _, line, size in read(file):
         check()
         report(size, plural(documents, "document"))
@@ -65,6 +68,10 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
                 links[line.id] = line.entry.superseded_by
         elif isinstance(line, lines.Note):
             notes[line.agent] += 1
+        elif isinstance(line, lines.Session):
+            talks += 1
+            references = (one for message in line.messages for one in message.references)
+            cited |= {one.document_id for one in references if one.document_id is not None}
     return Contents(
         kbs=kbs,
         agents=agents,
@@ -73,6 +80,8 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
         notes=notes,
         size=size,
         vectors=vectors,
+        sessions=talks,
+        cited=frozenset(cited),
     )
 
 
@@ -98,7 +107,7 @@ def run(
         agents_kept=agents.kept,
         folders_left=agents.left,
     )
-    links = Links(contents.links)
+    links, talks = Links(contents.links), Sessions(contents.cited)
     known, resumed = Matches(replace=work.replace), write.written()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
@@ -109,11 +118,14 @@ def run(
             outcomes = write.item(partial(_batch, store, known, batch))
             for item, outcome in zip(batch, outcomes, strict=True):
                 links.note(item.document.id, outcome)
+                talks.note(item.document.id, outcome)
                 _count(result, item.document, _resumed(outcome, resumed), emit)
             report(offset, batch[-1].document.title)
     result.links = links.write(write, check)
     if work.kb is None and contents.notes:
         notes.write_notes(store, file, result, emit, check)
+    if work.kb is None and contents.sessions:
+        talks.write(file, result, write, check)
     return result
 
 
@@ -281,6 +293,8 @@ def plan(
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
     changes += _planned_beside(store, contents, work, here)
+    if work.kb is None and contents.sessions:
+        changes += sessions.planned(here.queries, file)
     return Decision(events=[], data=None, changes=[first, *changes])
 
 

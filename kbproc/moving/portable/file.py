@@ -5,11 +5,12 @@ Refuses to know: the lines' shapes (lines.py), and stores: moving/outgoing.py ma
 and moving/incoming/ uses them.
 
 One JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
-documents by id; the notes by agent and slug; an end that counts them, with the sha256
+documents by id; the notes by agent and slug; the sessions; an end that counts them, with the sha256
 of all bytes before it, so that a file that was cut or damaged is found.
 
-Version 1 knew of no entries, agents and notes, version 2 of no vectors. A file is of the first
-version that knows of all that it holds, so that earlier versions of kbproc can read it.
+Version 1 knew of no entries, agents and notes, version 2 of no vectors, version 3 of no sessions. A
+file is of the first version that knows of all that it holds, so that earlier versions of kbproc can
+read it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ from kbproc.moving.portable.lines import (
     Kb,
     Line,
     Note,
+    Session,
     line_decoder,
     normalised,
 )
 
-VERSION, VERSIONS = 3, (1, 2, 3)
+VERSION, VERSIONS = 4, (1, 2, 3, 4)
 MAX_LINE_BYTES = 256 << 20
 _FIELD = "$.params.path"
 
@@ -168,6 +170,7 @@ class _Order:
         self._agents: dict[str, None] = {}
         self._last_id = 0
         self._last_note = ("", "")
+        self._sessions: set[str] = set()
         self._documents = self._notes = 0
         self._entries: dict[int, str] = {}
         self._links: dict[int, tuple[int, int]] = {}  # entry → its successor, and the line
@@ -188,23 +191,32 @@ class _Order:
                 self._document(number, line)
             case Note():
                 self._note(number, line)
+            case Session():
+                if line.key in self._sessions:
+                    raise bad_line(number, "it is a session that came before")
+                self._sessions.add(line.key)
             case End():
                 self._end(number, line, sha256)
 
+    @property
+    def _late(self) -> bool:
+        """Whether what comes after all documents has come."""
+        return bool(self._notes or self._sessions)
+
     def _kb(self, number: int, line: Kb) -> None:
-        if line.slug in self._kbs or self._agents or self._documents or self._notes:
+        if line.slug in self._kbs or self._agents or self._documents or self._late:
             raise bad_line(number, f"the knowledge base {line.slug} is out of order")
         self._kbs[line.slug] = None
 
     def _agent(self, number: int, line: Agent) -> None:
-        if line.slug in self._agents or self._documents or self._notes:
+        if line.slug in self._agents or self._documents or self._late:
             raise bad_line(number, f"the agent {line.slug} is out of order")
         self._agents[line.slug] = None
 
     def _note(self, number: int, line: Note) -> None:
         if line.agent not in self._agents:
             raise bad_line(number, f"no line before it names the agent {line.agent}")
-        if (line.agent, line.slug) <= self._last_note:
+        if (line.agent, line.slug) <= self._last_note or self._sessions:
             raise bad_line(number, f"the note {line.agent}/{line.slug} is out of order")
         self._last_note = line.agent, line.slug
         self._notes += 1
@@ -214,7 +226,7 @@ class _Order:
             raise bad_line(number, f"no line before it names the knowledge base {line.kb}")
         if line.id <= self._last_id:
             raise bad_line(number, f"document {line.id} comes after {self._last_id}")
-        if self._notes:
+        if self._late:
             raise bad_line(number, f"document {line.id} is out of order")
         if line.vectors is not None:
             self._check_vectors(number, line, line.vectors)
@@ -240,6 +252,7 @@ class _Order:
             (line.documents, self._documents, "document"),
             (line.agents, len(self._agents), "agent"),
             (line.notes, self._notes, "note"),
+            (line.sessions, len(self._sessions), "session"),
         ):
             if told != came:
                 counted = plural(came, what)

@@ -1,4 +1,4 @@
-"""The lines that documents, entries, notes and agents leave a store as.
+"""The lines that documents, entries, notes, agents and conversations leave a store as.
 
 Owns: their shapes and limits, and what each must meet by itself.
 Refuses to know: files, and what may come after what (file.py).
@@ -30,6 +30,7 @@ from kbproc.base.values import (
 )
 from kbproc.documents.document import DocType
 from kbproc.documents.entry import MAX_BODY, TaskId
+from kbproc.events.session import Detail, Failure, Reference, Status, Usage
 from kbproc.notefiles.file import MOST_BYTES, NotANote, require_text
 from kbproc.text.passage import Mark
 
@@ -155,6 +156,36 @@ class Note(_Line, frozen=True, tag="note"):
     updated_at: Time
 
 
+class Message(_Part, frozen=True):
+    """A question and its answer. References name documents by their ids in the file."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=8000)]
+    asked_at: Time
+    asked_by: Annotated[str, Meta(min_length=1, max_length=1000)]
+    answerer: Annotated[str, Meta(max_length=100)]
+    status: Status
+    ended_at: Time
+    model: Name | None = None
+    detail: Detail = "indexes"
+    references: list[Reference] = []
+    text: str = ""
+    usage: Usage | None = None
+    hint: str | None = None
+    failure: Failure | None = None
+
+
+class Session(_Line, frozen=True, tag="session"):
+    """A conversation with what was answered in it; `key` tells it from every other in any store."""
+
+    key: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    created_at: Time
+    created_by: Annotated[str, Meta(min_length=1, max_length=1000)]
+    title: Annotated[str, Meta(max_length=200)] = ""
+    kbs: agents.KbList | None = None
+    agent: Annotated[str, Meta(pattern=SLUG)] | None = None
+    messages: list[Message] = []
+
+
 class End(_Line, frozen=True, tag="end"):
     """Last. `sha256` is of all lines before it with their newlines; null in a stream."""
 
@@ -162,9 +193,10 @@ class End(_Line, frozen=True, tag="end"):
     sha256: Sha256 | None
     agents: Size = 0
     notes: Size = 0
+    sessions: Size = 0
 
 
-Line = Header | Kb | Agent | Document | Note | End
+Line = Header | Kb | Agent | Document | Note | Session | End
 encode = msgspec.json.Encoder().encode
 line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
 
@@ -179,6 +211,8 @@ def normalised(line: Line) -> Line:
             return _normal_agent(line)
         case Note():
             _check_note(line)
+        case Session():
+            return _normal_session(line)
     return line
 
 
@@ -188,6 +222,24 @@ def _normal_agent(line: Agent) -> Agent:
     if line.folder is not None and (not line.folder.startswith("/") or "\0" in line.folder):
         raise _wrong("folder is no absolute path")
     return line
+
+
+def _normal_session(line: Session) -> Session:
+    if line.title:
+        clean_name(line.title, field="title")
+    for by in (line.created_by, *(one.asked_by for one in line.messages)):
+        if not by.strip() or _CONTROL.search(by):
+            raise _wrong("created_by or asked_by is blank, or holds a control character")
+    messages = [
+        msgspec.structs.replace(
+            one,
+            asked_at=instant(one.asked_at, field=f"messages[{index}].asked_at"),
+            ended_at=instant(one.ended_at, field=f"messages[{index}].ended_at"),
+        )
+        for index, one in enumerate(line.messages)
+    ]
+    created_at = instant(line.created_at, field="created_at")
+    return msgspec.structs.replace(line, created_at=created_at, messages=messages)
 
 
 def _check_note(line: Note) -> None:
