@@ -25,7 +25,7 @@ def main() -> None:
         code = call(argv)
         if code is not None:
             leave(code)
-    if argv[:1] == ["serve"] and not {"-h", "--help"} & set(argv):
+    if argv[:1] in (["serve"], ["mcp"]) and not {"-h", "--help"} & set(argv):
         pipes = claim()
     from kbproc.shell.cli import main as run
 

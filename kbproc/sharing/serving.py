@@ -26,7 +26,8 @@ PROTOCOLS = ("1",)
 class Serving(Struct, frozen=True, kw_only=True):
     """The settings and the flags of one `kbproc serve`, as a person gave them.
 
-    `model`: the model of a store that is new; a person can't choose it here.
+    `surface`: what the client sees of kbproc. `model`: the model of a
+    store that is new; a person can't choose it here.
     """
 
     config: Config
@@ -37,6 +38,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     max_in_flight: int = MAX_IN_FLIGHT
     allow_private_addresses: bool = False
     model: dict[str, Any] | None = None
+    surface: str = "serve"
 
     def check(self) -> None:
         """Raises input.invalid_params for what can't be served."""
@@ -49,7 +51,7 @@ class Serving(Struct, frozen=True, kw_only=True):
         root = os.path.realpath(cwd / Path(self.root or ".").expanduser())
         return replace(
             reach.hello(self.config, cwd),
-            surface="serve",
+            surface=self.surface,
             scopes=sorted(parse_scopes(self.scopes)),
             scoped=self.scopes is not None,
             root=root,

@@ -72,7 +72,7 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         config = _settings(argv, words, value_in(argv, "--profile"))
         output = output_for(format or config.format, color=config.color)
         output.profile = config.profile
-        if words[:1] != ["serve"] and "--trust" not in argv:  # that answers them
+        if words[:1] not in (["serve"], ["mcp"]) and "--trust" not in argv:  # that answers them
             for note in config.notes:
                 output.note(note)
         return Shell(config, output, pipes).run(argv)
@@ -210,6 +210,25 @@ class Shell:
         )
         return serve.run(serving, pipes)
 
+    def mcp(self, args: list[str]) -> int:
+        """As `serve`; what is wrong with the flags is said before anything is served."""
+        from kbproc.base.pipes import claim
+        from kbproc.mcp.serve import Offering, run
+
+        parsed, options = self._parsed("mcp", args)
+        if parsed.last("--help"):
+            return self.help(["mcp"])
+        offering = Offering(
+            config=options.bound,
+            tools=parsed.last("--tools"),
+            root=parsed.last("--root"),
+            scopes=parsed.last("--scopes"),
+            allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
+        )
+        pipes = self._pipes or claim()
+        _log_notes(options.config)
+        return run(offering, pipes)
+
     def profile(self, name: str, args: list[str]) -> int:
         """`profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
@@ -283,6 +302,7 @@ def _profile_command(name: str) -> Callable[[Shell, list[str]], int]:
 _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "call": Shell.call,
     "serve": Shell.serve,
+    "mcp": Shell.mcp,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,

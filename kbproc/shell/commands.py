@@ -81,6 +81,20 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
+_MCP_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        name="--tools",
+        type="string",
+        help="sets and tools, with commas: default, minimal, notes, weknora, all, or names",
+    ),
+    *(flag for flag in _SERVE_FLAGS if flag.name in {"--root", "--allow-private-addresses"}),
+    Flag(
+        name="--scopes",
+        type="string",
+        help="what the client may do; all but admin and knowledge:write_others if left out",
+    ),
+)
+
 OWN_COMMANDS = {
     command.name: command
     for command in (
@@ -101,6 +115,14 @@ OWN_COMMANDS = {
             summary="Answer JSON-RPC requests on stdin and stdout.",
             examples=("kbproc serve --root docs --scopes doc:read,kb:read",),
             flags=_SERVE_FLAGS,
+            takes=_AROUND,
+        ),
+        Command(
+            name="mcp",
+            usage="[FLAGS]",
+            summary="Offer the methods as tools of the Model Context Protocol.",
+            examples=("kbproc mcp --tools minimal", "kbproc mcp --agent scribe"),
+            flags=_MCP_FLAGS,
             takes=_AROUND,
         ),
         Command(

@@ -1,7 +1,7 @@
 """What is derived from the declarations and kept in the repository.
 
-Owns: schemas/v1, docs/reference.md, docs/errors.md and the generated blocks of
-AGENTS.md (the house's map, the commands) and SKILL.md; `--check` regenerates and compares.
+Owns: schemas/v1, docs/reference.md, docs/errors.md, kbproc/mcp/tools.json and the generated
+blocks of AGENTS.md (the house's map, the commands) and SKILL.md; `--check` compares.
 Refuses to know: prose that people write around the blocks.
 """
 
@@ -23,6 +23,7 @@ from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.schemas.schema import all_schemas
 from kbproc.calls.typed import argv_of, usage_of
+from kbproc.mcp import declared
 from kbproc.shell import house
 from kbproc.shell.help import OF_RETRYABLE
 
@@ -39,6 +40,8 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
     }
     found[repo / "docs" / "reference.md"] = _NOTE + reference(registry)
     found[repo / "docs" / "errors.md"] = _NOTE + errors()
+    tools = json.dumps(declared.tools(registry), indent=1, ensure_ascii=False)
+    found[repo / "kbproc" / "mcp" / "tools.json"] = f"{tools}\n"
     for name, blocks in (
         ("AGENTS.md", {"house": house.house_map(), "commands": agents_md(registry)}),
         ("SKILL.md", {"commands": commands(registry), "tested": tested_against()}),

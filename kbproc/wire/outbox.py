@@ -77,11 +77,13 @@ class Outbox:
             while blocked() and not self._closed and not given_up():
                 self._changed.wait(0.1)
 
-    def flush(self, timeout_s: float) -> None:
+    def flush(self, timeout_s: float) -> bool:
+        """Whether all was written, after that time at most."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or (not self._lines and not self._writing), timeout_s
             )
+            return not (self._closed or self._lines or self._writing)
 
     def close(self) -> None:
         """Ends the thread; what is not written by now is lost."""

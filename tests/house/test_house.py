@@ -26,6 +26,7 @@ PACKAGE = REPO / "kbproc"
 BOUNDARIES = {
     "embedding/background.py",
     "library/library.py",
+    "mcp/session.py",
     "models/onnx.py",
     "agents/notes/background.py",
     "sessions/making.py",

@@ -19,6 +19,8 @@ from kbproc.base.host import Host
 from kbproc.base.pipes import claim, leave
 from kbproc.health.doctor import OPTIONAL
 from kbproc.log import file
+from kbproc.mcp.serve import Offering
+from kbproc.mcp.serve import run as run_mcp
 from kbproc.sessions import scribe
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
 from kbproc.sharing import relay, serve
@@ -128,6 +130,8 @@ def main() -> int:
     # No test relies on how long an end takes: what is in flight has all the time it needs.
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
     with leading(options.get("lead", "")):
+        if "mcp" in options:
+            return offered(Path(store), model, options, pipes)
         return served(Path(store), model, options, pipes)
 
 
@@ -143,6 +147,18 @@ def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, i
         model=model_of(model),
     )
     return serve.run(serving, pipes, host=Host() if "real" in options else FixedHost())
+
+
+def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
+    """`mcp=TOOLS`."""
+    offering = Offering(
+        config=config_of(store, options),
+        tools=options["mcp"] or None,
+        root=options.get("root"),
+        scopes=options.get("scopes"),
+        model=model_of(model),
+    )
+    return run_mcp(offering, pipes, host=Host() if "real" in options else FixedHost())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,8 @@
+"""The methods as tools of the Model Context Protocol, on stdin and stdout, in both of its eras.
+
+Refuses to know: what methods do, and which process owns the store.
+
+Offers: declared · serve
+May import: base · settings · calls · methods · wire · sharing
+Light: yes
+"""

@@ -1,0 +1,142 @@
+"""`kbproc mcp`: a client of the protocol on stdin and stdout, the wire of kbproc behind it.
+
+Owns: the pipes between the two, and the order of starting and of ending.
+Refuses to know: what is said on either side.
+
+Behind the front stands the same `serve` that any client has, over two pipes of this process: what
+owning a store, attaching, taking over, tokens and cancelling are is there, and here is none of it.
+Light: what a client asks first is answered before the store is looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from msgspec import Struct
+
+from kbproc import __version__
+from kbproc.base.host import Host
+from kbproc.mcp.front import Front
+from kbproc.mcp.inside import Inside
+from kbproc.mcp.once import Once, client_of
+from kbproc.mcp.protocol import INVALID_REQUEST, Refusal, error
+from kbproc.mcp.toolbox import Toolbox
+from kbproc.settings.config import MAX_LINE_BYTES, SCOPES, Config
+from kbproc.wire.lines import Lines, Signals
+from kbproc.wire.outbox import Outbox
+
+# Only who names them has them: what destroys is for a person to allow.
+WITHHELD = frozenset({"admin", "knowledge:write_others"})
+_END_SECONDS = 2.0
+
+
+class Offering(Struct, frozen=True, kw_only=True):
+    """The settings and flags of one `kbproc mcp`, as a person gave them.
+
+    `tools`: sets and names; None is `notes` for an agent, else `default`. `model`: the model of a
+    store that is new; a person can't choose it here.
+    """
+
+    config: Config
+    tools: str | None = None
+    root: str | None = None
+    scopes: str | None = None
+    allow_private_addresses: bool = False
+    model: dict[str, Any] | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """To an agent, which the store may know to be allowed less."""
+        return self.config.agent_named_by is not None
+
+    @property
+    def asked(self) -> str:
+        """The sets and tools."""
+        return self.tools or ("notes" if self.is_bound else "default")
+
+    @property
+    def given(self) -> str | None:
+        """The scopes for `serve`; None leaves them to the agent."""
+        if self.scopes is not None or self.is_bound:
+            return self.scopes
+        return ",".join(sorted(set(SCOPES) - WITHHELD))
+
+
+def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None) -> int:
+    """Serves until stdin ends or a signal comes; returns the exit code.
+
+    Raises input.invalid_params for tools and scopes that don't exist.
+    """
+    host = host or Host()
+    toolbox = Toolbox(offering.asked)
+    reader, writer = pipes
+    parent = os.getppid()
+    outbox = Outbox(writer)
+    to_store, from_store = os.pipe(), os.pipe()
+    inside = Inside(from_store[0], to_store[1])
+    front = Front(
+        toolbox,
+        inside,
+        _once(offering, parent),
+        scopes=_scopes(offering),
+        send=outbox.send,
+        delivered=lambda: outbox.flush(0),
+        version=host.versions({"kbproc": __version__})["kbproc"],
+    )
+    lines = Lines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
+    threading.Thread(
+        target=_listen, args=(lines, front, inside, outbox), name="client", daemon=True
+    ).start()
+    back = threading.Thread(target=inside.run, name="inside", daemon=True)
+    back.start()
+    code = _serve(offering, (to_store[0], from_store[1]), host)
+    os.close(from_store[1])
+    back.join(_END_SECONDS)
+    outbox.flush(_END_SECONDS)
+    front.end()
+    outbox.close()
+    return code
+
+
+def _scopes(offering: Offering) -> frozenset[str] | None:
+    """Raises input.invalid_params."""
+    from kbproc.sharing.serving import parse_scopes
+
+    return None if offering.is_bound else parse_scopes(offering.given)
+
+
+def _once(offering: Offering, parent: int) -> Once:
+    config = offering.config
+    where = f"{os.path.realpath(config.store)}\n{config.actor}"
+    return Once(config.runtime / "mcp", client_of(parent), where)
+
+
+def _listen(lines: Lines, front: Front, inside: Inside, outbox: Outbox) -> None:
+    """Until the client has sent its last line, or has gone."""
+    try:
+        for line in lines:
+            outbox.wait_until_not_full(lines.ended)
+            if isinstance(line, bytes):
+                front.receive(line)
+            else:
+                said = f"A line has more than {MAX_LINE_BYTES} bytes and was skipped."
+                outbox.send(error(None, Refusal(INVALID_REQUEST, said)))
+    finally:
+        inside.end()
+
+
+def _serve(offering: Offering, pipes: tuple[int, int], host: Host) -> int:
+    from kbproc.sharing import serve
+    from kbproc.sharing.serving import Serving
+
+    serving = Serving(
+        config=offering.config,
+        root=offering.root,
+        scopes=offering.given,
+        surface="mcp",
+        allow_private_addresses=offering.allow_private_addresses,
+        model=offering.model,
+    )
+    return serve.run(serving, pipes, host=host)

@@ -1,0 +1,158 @@
+"""The tools of one process: those of the sets and names that were asked for, within its scopes.
+
+Owns: reading what `kbproc gen` has kept, choosing, and what a call of a tool means as a request
+on the wire.
+Refuses to know: how requests are sent, and how tools are made (declared.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.suggest import closest, did_you_mean, nearest
+from kbproc.base.values import decoder
+
+_FOLDER = Path(__file__).parent
+ALL = "all"
+
+
+class Mistake(Exception):
+    """An argument that cannot be; the tool says so, and the model may correct itself."""
+
+
+class Wanted(Struct, frozen=True):
+    """A call as a request on the wire."""
+
+    method: str
+    params: dict[str, Any]
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """One tool, as it was kept; `tool` is what a client gets to see. See declared.py."""
+
+    method: str
+    scope: str | None
+    destructive: bool
+    arguments: dict[str, str]
+    tool: dict[str, Any]
+    preset: dict[str, Any] = {}
+    instead: dict[str, str] = {}
+
+    def is_within(self, scopes: frozenset[str]) -> bool:
+        return self.scope is None or self.scope in scopes
+
+    def wanted(self, arguments: dict[str, Any]) -> Wanted:
+        """Raises Mistake."""
+        if not self.method:
+            return _any(arguments)
+        params = {self._param(name): value for name, value in arguments.items()}
+        if "task_ref" in params and isinstance(params["task_ref"], dict):
+            params["task_ref"] = {_snake(k): v for k, v in params["task_ref"].items()}
+        if "confirm" in params:
+            raise Mistake(_NO_CONFIRM)
+        for name, method in self.instead.items():
+            if params.get(name) is not None:
+                return Wanted(method, params)
+        return Wanted(self.method, {**self.preset, **params})
+
+    def _param(self, argument: str) -> str:
+        return self.arguments.get(argument) or _snake(argument)
+
+    def argument(self, param: str) -> str:
+        """The name by which the caller knows a param."""
+        shown = {snake: name for name, snake in self.arguments.items()}
+        return shown.get(param, param)
+
+
+_NO_CONFIRM = "Only a person approves a plan: leave confirm out, and the client asks."
+
+
+def _any(arguments: dict[str, Any]) -> Wanted:
+    method, params = arguments.get("method"), arguments.get("params", {})
+    if not isinstance(method, str):
+        raise Mistake("method is required: a name that kb_describe lists, such as tag.list.")
+    if not isinstance(params, dict):
+        raise Mistake("params must be an object with the params of that method.")
+    if unknown := sorted(arguments.keys() - {"method", "params"}):
+        raise Mistake(f"{unknown[0]} belongs into params: only method and params stand outside.")
+    if "confirm" in params:
+        raise Mistake(_NO_CONFIRM)
+    return Wanted(method, params)
+
+
+def _snake(name: str) -> str:
+    """expiresAt → expires_at."""
+    if name.islower():
+        return name
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+class _Kept(Struct, frozen=True):
+    sets: dict[str, list[str]]
+    tools: dict[str, Tool]
+    writes: frozenset[str]
+
+
+@functools.cache
+def _kept() -> _Kept:
+    return decoder(_Kept).decode((_FOLDER / "tools.json").read_bytes())
+
+
+@functools.cache
+def _methods() -> dict[str, Tool]:
+    """Every method as a tool; making them takes half a second, which only they who ask wait for."""
+    from kbproc.mcp import declared
+    from kbproc.methods.all import registry
+
+    made = msgspec.json.encode(declared.methods(registry()))
+    return decoder(dict[str, Tool]).decode(made)
+
+
+def writes() -> frozenset[str]:
+    """The methods that change something."""
+    return _kept().writes
+
+
+class Toolbox:
+    """The tools that were asked for, in the order of asking."""
+
+    def __init__(self, asked: str) -> None:
+        """`asked`: names of sets and of tools, with commas. Raises input.invalid_params."""
+        self._tools: dict[str, Tool] = {}
+        for name in filter(None, (part.strip() for part in asked.split(","))):
+            for tool in _named(name):
+                self._tools.setdefault(tool.tool["name"], tool)
+
+    def within(self, scopes: frozenset[str]) -> list[dict[str, Any]]:
+        """What a client with these scopes gets to see."""
+        return [tool.tool for tool in self._tools.values() if tool.is_within(scopes)]
+
+    def find(self, name: Any, scopes: frozenset[str]) -> Tool | None:
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        return tool if tool is not None and tool.is_within(scopes) else None
+
+
+def _named(name: str) -> list[Tool]:
+    """Raises input.invalid_params for what is neither a set nor a tool."""
+    kept = _kept()
+    if name == ALL:
+        return list(_methods().values())
+    if name in kept.sets:
+        return [kept.tools[member] for member in kept.sets[name]]
+    tool = kept.tools.get(name) or _methods().get(name)
+    if tool is not None:
+        return [tool]
+    known = [*kept.sets, ALL, *kept.tools, *_methods()]
+    raise KbprocError(
+        "input.invalid_params",
+        f"There is no tool and no set of tools {name!r}.",
+        field="--tools",
+        valid_values=nearest(name, known),
+        hint=f"{did_you_mean(closest(name, known))}Sets are {', '.join([*kept.sets, ALL])}.",
+    )

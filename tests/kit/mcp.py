@@ -1,0 +1,110 @@
+"""A client of the Model Context Protocol that is made of lines, to see every byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.kit.talk import Process
+
+MODERN = "2026-07-28"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+ELICITS = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+ADMIN = (
+    "admin,doc:read,doc:write,kb:read,kb:write,knowledge:read,knowledge:write,note:read,"
+    "note:write,session:read,session:write,store:read,chunk:read,agent:read"
+)
+Message = dict[str, Any]
+
+
+class Client:
+    """`era`: the version that it initializes with, or MODERN, which has no beginning."""
+
+    def __init__(self, process: Process, era: str = MODERN, **capabilities: Any) -> None:
+        self.process = process
+        self.era = era
+        self.told: list[Message] = []  # what came beside the answers
+        self._id = 0
+        self._capabilities = capabilities
+        if era != MODERN:
+            self.introduced = self.ask(
+                "initialize",
+                protocolVersion=era,
+                capabilities=capabilities,
+                clientInfo={"name": "lines", "version": "1"},
+            )
+            self.notify("notifications/initialized")
+
+    def ask(self, method: str, /, meta: Message | None = None, **params: Any) -> Message:
+        """The whole answer; what comes before it is kept in `told`."""
+        return self.answer_to(self.send(method, meta, **params))
+
+    def send(self, method: str, /, meta: Message | None = None, **params: Any) -> int:
+        self._id += 1
+        if self.era == MODERN:
+            own = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
+            params["_meta"] = {**own, **(meta or {})}
+        elif meta:
+            params["_meta"] = meta
+        self.line({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        return self._id
+
+    def answer_to(self, id: int | str | None) -> Message:
+        while True:
+            message = self.next()
+            if "method" not in message and message.get("id") == id:
+                return message
+            self.told.append(message)
+
+    def next(self) -> Message:
+        return self.process.message()  # type: ignore[no-any-return]
+
+    def until(self, method: str) -> Message:
+        """The next notification or request of that name."""
+        while (message := self.next()).get("method") != method:
+            self.told.append(message)
+        return message
+
+    def line(self, message: Any) -> None:
+        self.process.send(json.dumps(message, ensure_ascii=False).encode())
+
+    def notify(self, method: str, **params: Any) -> None:
+        self.line({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def call(self, tool: str, /, **arguments: Any) -> Message:
+        """The result of a call that is no mistake of the protocol."""
+        answer = self.ask("tools/call", name=tool, arguments=arguments)
+        return answer["result"]  # type: ignore[no-any-return]
+
+    def data(self, tool: str, /, **arguments: Any) -> Any:
+        """What a call that succeeds returns."""
+        result = self.call(tool, **arguments)
+        assert not result["isError"], result
+        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+        return result["structuredContent"]["data"]
+
+
+@contextlib.contextmanager
+def served(folder: Path, *, tools: str = "default", **options: Any) -> Iterator[Process]:
+    """`kbproc mcp` on the store below this folder."""
+    given = {"runtime": folder / "runtime", **options}
+    process = Process(folder / "store", cwd=folder, mcp=tools, **given)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.contextmanager
+def client(
+    folder: Path, *, era: str = MODERN, can: dict[str, Any] | None = None, **options: Any
+) -> Iterator[Client]:
+    """`can`: the client's capabilities."""
+    with served(folder, **options) as process:
+        yield Client(process, era, **(can or {}))

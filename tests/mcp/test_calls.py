@@ -1,0 +1,165 @@
+"""Calls of tools: what comes back, and what a mistake teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.mcp import MODERN, Client, client
+
+ERAS = (MODERN, "2025-11-25")
+
+
+@pytest.fixture(params=ERAS)
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    with client(tmp_path, era=request.param) as one:
+        yield one
+
+
+def told(result: dict[str, Any]) -> str:
+    assert result["isError"] and "structuredContent" not in result
+    (content,) = result["content"]
+    assert content["type"] == "text"
+    return content["text"]  # type: ignore[no-any-return]
+
+
+def test_the_default_tools_do_what_they_say(found: Client, tmp_path: Path) -> None:
+    (tmp_path / "guide.md").write_text("# Install\n\nInstall git with apt.\n")
+    entry = found.data(
+        "store_knowledge",
+        title="The CI cache is keyed by the lock file",
+        body="Deleting the lock file drops the cache.",
+        expiresAt="2030-01-01",
+        taskRef={"taskId": "T-17"},
+        clientToken="t1",
+    )
+    assert entry["expires_at"] == "2030-01-01T00:00:00.000Z"
+    assert entry["task_ref"] == {"task_id": "T-17", "kind": "references"}
+    better = found.data("store_knowledge", title="The CI cache is keyed twice", body="By two.")
+    found.data("supersede_knowledge", oldId=entry["id"], newId=better["id"])
+    text = found.data("doc_add", title="Notes", text="git is installed with apt")
+    files = found.data("doc_add", paths=["guide.md"])
+    assert files["added"] == 1
+    hits = found.data("search_knowledge", query="install git", mode="fts")["results"]
+    assert {hit["source"]["type"] for hit in hits} == {"text", "markdown"}
+    all_hits = found.data("search_knowledge", query="cache", mode="fts", includeSuperseded=True)
+    assert all_hits["total_matches"] == 2
+    assert found.data("doc_view", id=text["id"])["text"] == "git is installed with apt"
+    assert len(found.data("doc_list", types=["text"])) == 1
+    assert [kb["slug"] for kb in found.data("kb_list")] == ["default"]
+    answer = found.data("chat", question="how is git installed?")
+    again = found.data("session_ask", session_id=answer["session_id"], question="and apt?")
+    assert again["session_id"] == answer["session_id"]
+    assert found.data("kb_describe", name="tag.list")["name"] == "tag.list"
+    assert "tag.list" in {line["name"] for line in found.data("kb_describe")["methods"]}
+    assert found.data("kb_call", method="tag.list") == []
+
+
+def test_a_wrong_argument_is_told_by_the_name_that_the_caller_gave(found: Client) -> None:
+    said = told(found.call("store_knowledge", title="x", body="y", expiresAt="2001-01-01"))
+    assert said.startswith("input.invalid_params: ") and "expires_at" in said
+    said = told(found.call("supersede_knowledge", oldId="one", newId=2))
+    assert "oldId" in said
+    said = told(found.call("search_knowledge", query="x", limit=1000))
+    assert "limit" in said and "100" in said and "$.params" not in said
+    said = told(found.call("search_knowledge", query="x", lmit=5))
+    assert "limit" in said.partition("Valid: ")[2]
+    said = told(found.call("search_knowledge", query="x", types=["markdwon"]))
+    assert '"types":["markdown"]' in said.partition("Try: ")[2]
+
+
+def test_a_wrong_method_of_any_names_the_right_one(found: Client) -> None:
+    result = found.call("kb_call", method="tags.list")
+    assert '{"method":"tag.list","params":{}}' in told(result)
+    assert result["_meta"]["kbproc/error"]["type"] == "input.unknown_method"
+    assert "kb_describe" in told(found.call("kb_call"))
+    assert "params" in told(found.call("kb_call", method="doc.get", id=1))
+
+
+def test_an_unknown_tool_is_a_mistake_of_the_protocol(found: Client) -> None:
+    for params in ({"name": "nope"}, {}, {"name": "kb_list", "arguments": []}):
+        assert found.ask("tools/call", **params)["error"]["code"] == -32602
+
+
+def test_nobody_confirms_a_plan_by_an_argument(found: Client) -> None:
+    assert "person" in told(found.call("kb_call", method="doc.delete", params={"confirm": "x"}))
+    assert "person" in told(found.call("doc_add", paths=["."], prune=True, confirm="x"))
+
+
+def test_what_is_not_allowed_is_not_done(found: Client) -> None:
+    found.data("doc_add", title="a", text="b")
+    said = told(found.call("kb_call", method="doc.delete", params={"ids": [1]}))
+    assert said.startswith("auth.insufficient_scope")
+    assert found.data("doc_view", id=1)["title"] == "a"
+
+
+def test_an_agent_is_served_its_notes(tmp_path: Path) -> None:
+    with client(tmp_path, scopes="admin,agent:write,agent:read,store:read") as one:
+        one.data("kb_call", method="agent.create", params={"slug": "scribe"})
+    with client(tmp_path, tools="", actor="scribe", agent_named="1") as one:
+        listed = one.ask("tools/list")["result"]
+        assert [tool["name"] for tool in listed["tools"]][:1] == ["knowledge_search"]
+        assert listed["cacheScope"] == "private"
+        one.data("knowledge_write", slug="deploys", text="# Deploys\n\nOn Fridays never.")
+        assert one.data("knowledge_read", slug="deploys")["title"] == "Deploys"
+        (hit,) = one.data("knowledge_search", query="fridays", mode="fts")
+        assert hit["slug"] == "deploys"
+        assert [note["slug"] for note in one.data("knowledge_list")] == ["deploys"]
+        read = one.ask("resources/read", uri="kb://note/scribe/deploys")["result"]
+        assert read["contents"][0]["text"].startswith("# Deploys")
+
+
+def test_progress_comes_to_those_who_ask_for_it_and_grows(found: Client, tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nText.\n")
+    name, arguments = "doc_add", {"paths": ["."]}
+    answer = found.ask("tools/call", {"progressToken": "p"}, name=name, arguments=arguments)
+    assert answer["result"]["structuredContent"]["data"]["added"] == 40
+    steps = [message["params"] for message in found.told]
+    assert steps and all(step["progressToken"] == "p" for step in steps)
+    done = [step["progress"] for step in steps]
+    assert done == sorted(set(done))
+    found.told.clear()
+    found.data("doc_add", paths=["."])
+    assert found.told == []
+
+
+def test_a_cancelled_request_gets_no_answer(found: Client) -> None:
+    wait = {"name": "kb_call", "arguments": {"method": "ping", "params": {"min_seq": 10**9}}}
+    id = found.send("tools/call", **wait)
+    found.notify("notifications/cancelled", requestId=id)
+    found.data("kb_list")
+    assert id not in [message.get("id") for message in found.told]
+    found.notify("notifications/cancelled", requestId="never was")
+    found.data("kb_list")
+
+
+def test_a_document_is_a_resource(found: Client) -> None:
+    assert found.ask("resources/list")["result"]["resources"] == []
+    found.data("doc_add", title="One", text="the text")
+    (resource,) = found.ask("resources/list")["result"]["resources"]
+    assert resource == {"uri": "kb://doc/1", "name": "One", "mimeType": "text/plain"}
+    (contents,) = found.ask("resources/read", uri="kb://doc/1")["result"]["contents"]
+    assert contents == {"uri": "kb://doc/1", "mimeType": "text/plain", "text": "the text"}
+    templates = found.ask("resources/templates/list")["result"]["resourceTemplates"]
+    assert [one["uriTemplate"] for one in templates] == [
+        "kb://doc/{id}",
+        "kb://note/{agent}/{slug}",
+    ]
+    missing = -32602 if found.era == MODERN else -32002
+    for uri in ("kb://doc/99", "kb://else/1", "file:///etc/passwd"):
+        answer = found.ask("resources/read", uri=uri)
+        assert (answer["error"]["code"], answer["error"]["data"]["uri"]) == (missing, uri)
+
+
+def test_the_list_of_resources_has_pages(found: Client) -> None:
+    documents = [{"title": f"{n}", "text": f"text {n}"} for n in range(60)]
+    found.data("kb_call", method="doc.create", params={"documents": documents})
+    first = found.ask("resources/list")["result"]
+    second = found.ask("resources/list", cursor=first["nextCursor"])["result"]
+    assert len(first["resources"] + second["resources"]) == 60
+    assert "nextCursor" not in second
+    assert found.ask("resources/list", cursor="nonsense")["error"]["code"] == -32602

@@ -1,0 +1,155 @@
+"""The tools: what they cost, what they promise, and that they are the methods."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.mcp import declared
+from kbproc.mcp.front import INSTRUCTIONS
+from kbproc.mcp.serve import WITHHELD
+from kbproc.mcp.toolbox import Toolbox, writes
+from kbproc.methods.all import registry
+from kbproc.settings.config import SCOPES
+from tests.kit.talk import REPO
+
+METHODS = registry().methods
+USUAL = frozenset(SCOPES) - WITHHELD
+SETS = (*declared.SETS, "all")
+CONTRACT = {
+    "default": "search_knowledge doc_view store_knowledge supersede_knowledge doc_add doc_list "
+    "kb_list chat session_ask kb_describe kb_call",
+    "minimal": "search_knowledge doc_view store_knowledge supersede_knowledge",
+    "notes": "knowledge_search knowledge_read knowledge_write knowledge_list search_knowledge",
+    "weknora": "kb_list kb_view doc_list doc_view doc_download chunk_list search_chunks chat "
+    "agent_list agent_invoke",
+}
+
+
+def listed(tools: str, scopes: frozenset[str] = USUAL) -> list[dict[str, Any]]:
+    return Toolbox(tools).within(scopes)
+
+
+def names(tools: str, scopes: frozenset[str] = USUAL) -> list[str]:
+    return [tool["name"] for tool in listed(tools, scopes)]
+
+
+def tokens(value: Any) -> float:
+    """Four characters each: what real tokenizers count is told by `python -m bench.mcp`."""
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return len(text) / 4
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_the_sets_are_those_of_the_contract(name: str) -> None:
+    assert names(name) == CONTRACT[name].split()
+
+
+def test_few_tools_cost_few_tokens() -> None:
+    assert len(listed("default")) <= 12
+    assert tokens(listed("default")) <= 2000
+    assert tokens(listed("minimal")) <= 700
+    assert tokens(INSTRUCTIONS) <= 300
+
+
+@pytest.mark.parametrize("tools", SETS)
+def test_every_tool_says_what_it_must(tools: str) -> None:
+    for tool in listed(tools, frozenset(SCOPES)):
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", tool["name"]) and len(tool["name"]) <= 40
+        assert 0 < len(tool["description"]) <= declared.MOST_DESCRIPTION
+        assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
+        required = tool["inputSchema"].get("required", [])
+        assert set(required) <= tool["inputSchema"]["properties"].keys()
+        assert "confirm" not in tool["inputSchema"]["properties"]
+        hints = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+        assert tool["annotations"].keys() == hints
+
+
+@pytest.mark.parametrize("tool", declared.TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_names_the_sibling_that_fits_better(tool: declared.Tool) -> None:
+    known = {other.name for other in declared.TOOLS} - {tool.name}
+    assert tool.name == "kb_call" or known & set(re.findall(r"[a-z_]+", tool.what))
+
+
+def test_every_method_is_a_tool_of_the_whole_set() -> None:
+    hidden = {"events.subscribe", "schema"}
+    expected = [name.replace(".", "_") for name in METHODS if name not in hidden]
+    assert names("all", frozenset(SCOPES)) == expected
+
+
+@pytest.mark.parametrize("tools", SETS)
+def test_nothing_destructive_is_offered_unless_somebody_said_admin(tools: str) -> None:
+    destructive = {name.replace(".", "_") for name, m in METHODS.items() if m.kind == "destructive"}
+    assert not destructive & set(names(tools))
+    if tools == "all":
+        assert destructive <= set(names(tools, frozenset(SCOPES)))
+
+
+def test_a_tool_is_offered_to_those_who_may_use_it() -> None:
+    reads = frozenset({"doc:read", "kb:read", "store:read"})
+    offered = names("default", reads)
+    assert "search_knowledge" in offered and "kb_call" in offered
+    assert not {"store_knowledge", "doc_add", "chat"} & set(offered)
+
+
+def test_sets_and_names_are_joined() -> None:
+    assert names("minimal, kb_list,minimal,tag_list") == [*names("minimal"), "kb_list", "tag_list"]
+
+
+def test_a_name_that_is_none_names_those_that_are_near() -> None:
+    with pytest.raises(KbprocError) as caught:
+        Toolbox("minimal,serch_knowledge")
+    assert caught.value.field == "--tools"
+    assert caught.value.valid_values and "search_knowledge" in caught.value.valid_values
+
+
+def test_what_is_kept_is_what_is_declared() -> None:
+    kept = json.loads((REPO / "kbproc" / "mcp" / "tools.json").read_text())
+    assert kept == declared.tools(registry())
+    assert writes() == {name for name, method in METHODS.items() if method.kind != "read"}
+
+
+@pytest.mark.parametrize("tool", declared.TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_asks_for_params_of_its_method(tool: declared.Tool) -> None:
+    kept = Toolbox(tool.name).find(tool.name, frozenset(SCOPES))
+    assert kept is not None
+    if not tool.method:
+        return
+    every = [tool.method, *tool.instead.values()]
+    fields = {name for method in every for name in METHODS[method].params.__struct_fields__}
+    shown = dict.fromkeys(kept.tool["inputSchema"]["properties"])
+    assert kept.wanted(shown).params.keys() <= fields
+    assert set(tool.preset) <= fields
+    method = METHODS[tool.method]
+    assert kept.tool["annotations"]["readOnlyHint"] == (method.kind == "read")
+    assert kept.scope in (method.scope, method.own_scope)
+
+
+def test_the_list_has_the_same_bytes_at_every_start() -> None:
+    """Whatever the hashes of strings are."""
+    code = (
+        "import msgspec, os\n"
+        "from kbproc.mcp.toolbox import Toolbox\n"
+        "from kbproc.settings.config import SCOPES\n"
+        "tools = Toolbox('default,weknora,notes,all').within(frozenset(SCOPES))\n"
+        "os.write(1, msgspec.json.encode(tools))\n"
+        "os._exit(0)\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=REPO,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(found) == 1 and len(found.pop()) > 10_000
