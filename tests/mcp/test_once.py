@@ -110,9 +110,7 @@ def test_writes_under_repeated_kills_happen_once_each(tmp_path: Path, era: str) 
             for title in left[:6]:
                 arguments = {"title": title, "body": "Text."}
                 ids[one.send("tools/call", name="store_knowledge", arguments=arguments)] = title
-            for _ in range(
-                min(3, len(ids))
-            ):  # more are done, some have not begun
+            for _ in range(min(3, len(ids))):  # more are done, some have not begun
                 done(one.next(), ids, left)
             process.process.kill()
             for line in process.stdout:  # what was answered is in the pipe
