@@ -8,7 +8,7 @@ client could find out by asking.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kbproc.mcp import protocol
@@ -19,7 +19,6 @@ from kbproc.mcp.session import Request
 
 _MOST = 256  # resources that one client watches
 _LIST = "resourcesListChanged"
-_FIELDS = {"doc.get": "revision", "note.get": "revision"}
 
 
 class _Watch:
@@ -60,21 +59,22 @@ class Changes:
         if watch.uris:
             honoured["resourceSubscriptions"] = uris[:_MOST]
         request.on_cancel = lambda: self._drop(request.id)
-        self._send(watch, "subscriptions/acknowledged", {"notifications": honoured})
-        if watch.lists or watch.uris:
-            self._add(watch)
+
+        def begun() -> None:
+            self._send(watch, "subscriptions/acknowledged", {"notifications": honoured})
+
+        self._add(watch, request, begun)
 
     def subscribe(self, request: Request) -> None:
         uri = request.params.get("uri")
         if read_of(uri) is None:
             raise Refusal(protocol.NOT_FOUND_LEGACY, f"There is no resource {uri!r}.", {"uri": uri})
         with self._lock:
-            watch = self._watches.get(None) or _Watch(None, set(), lists=True)
-            if len(watch.uris) >= _MOST:
+            known = self._watches.get(None)
+            if known is not None and len(known.uris) >= _MOST:
                 raise Refusal(protocol.INVALID_PARAMS, f"A client may watch {_MOST} resources.")
-            watch.uris.add(str(uri))
-        request.reply({})
-        self._add(watch)
+        watch = _Watch(None, {str(uri)}, lists=True)
+        self._add(watch, request, lambda: request.reply({}))
 
     def unsubscribe(self, request: Request) -> None:
         with self._lock:
@@ -83,14 +83,31 @@ class Changes:
                 watch.uris.discard(str(request.params.get("uri")))
         request.reply({})
 
-    def _add(self, watch: _Watch) -> None:
+    def _add(self, watch: _Watch, request: Request, begun: Callable[[], None]) -> None:
+        """`begun` is called once it is known how everything is now: what changes later is told."""
+        names = _names([watch])
+        left = len(names)
+
+        def seen() -> None:  # always in the thread in which answers come
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                self._begin(watch, request, begun)
+
+        for name in names:
+            self._ask(name, seen)
+        if not names:
+            begun()
+
+    def _begin(self, watch: _Watch, request: Request, begun: Callable[[], None]) -> None:
+        if not request.session.is_open(request):  # it was cancelled meanwhile
+            return
+        begun()
         with self._lock:
-            self._watches[watch.stream] = watch
-            begins, self._runs = not self._runs, True
-        if begins:
+            self._watches.setdefault(watch.stream, watch).uris.update(watch.uris)
+            runs, self._runs = self._runs, True
+        if not runs:
             self._inside.ask("ping", {}, self._moved)
-        else:
-            self._look(tell=False)
 
     def _drop(self, stream: Id) -> None:
         with self._lock:
@@ -104,34 +121,26 @@ class Changes:
             with self._lock:
                 self._runs = False
             return
-        self._look(tell=True)
+        with self._lock:
+            names = _names(self._watches.values())
+        for name in names:
+            self._ask(name, lambda: None)
         seq = response["result"]["meta"]["seq"]
         self._inside.ask("ping", {"min_seq": seq + 1}, self._moved)
 
-    def _look(self, *, tell: bool) -> None:
-        with self._lock:
-            watches = list(self._watches.values())
-        if any(watch.lists for watch in watches):
-            self._ask(_LIST, "doc.list", {"limit": 1, "fields": ["id"]}, tell=tell)
-        for uri in sorted({uri for watch in watches for uri in watch.uris}):
-            wanted = read_of(uri)
-            if wanted is not None:
-                method, params = wanted
-                params.pop("text", None)
-                self._ask(uri, method, {**params, "fields": [_FIELDS[method]]}, tell=tell)
-
-    def _ask(self, name: str, method: str, params: dict[str, Any], *, tell: bool) -> None:
+    def _ask(self, name: str, then: Callable[[], None]) -> None:
         def answer(response: Message) -> None:
             if "result" in response:
                 result = response["result"]
                 state = result["meta"].get("total"), result["data"]
             else:
                 state = None, response["error"]["data"]["type"]
-            before = self._seen.get(name)
-            self._seen[name] = state
-            if tell and before is not None and before != state:
+            before, self._seen[name] = self._seen.get(name), state
+            if before is not None and before != state:
                 self._tell(name)
+            then()
 
+        method, params = _asked(name)
         self._inside.ask(method, params, answer)
 
     def _tell(self, name: str) -> None:
@@ -146,3 +155,19 @@ class Changes:
     def _send(self, watch: _Watch, name: str, params: dict[str, Any]) -> None:
         told = watch.params(params)
         self._notify(protocol.notification(f"notifications/{name}", told))
+
+
+def _names(watches: Collection[_Watch]) -> list[str]:
+    """What is watched: addresses, and the list."""
+    found = {uri for watch in watches for uri in watch.uris}
+    return sorted(found | {_LIST for watch in watches if watch.lists})
+
+
+def _asked(name: str) -> tuple[str, dict[str, Any]]:
+    """What tells whether it has changed, at little cost."""
+    wanted = None if name == _LIST else read_of(name)
+    if wanted is None:
+        return "doc.list", {"limit": 1, "fields": ["id"]}
+    method, params = wanted
+    params.pop("text", None)
+    return method, {**params, "fields": ["revision"]}

@@ -1,0 +1,106 @@
+"""The official SDK's client: introducing itself, discovering by itself, and pinned."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ElicitResult
+
+from tests.kit.shell import environment
+from tests.kit.talk import REPO
+
+pytestmark = pytest.mark.usefixtures("executed")
+MODES = ("legacy", "auto", "2026-07-28")
+SCOPES = "admin,doc:read,doc:write,store:read,kb:read,knowledge:read,knowledge:write,session:write"
+# What each tool is called with; later ones use what earlier ones have made.
+CALLS: dict[str, dict[str, Any]] = {
+    "store_knowledge": {"title": "The cache is keyed by lock file", "body": "Of the project."},
+    "supersede_knowledge": {"oldId": 1, "newId": 2},
+    "doc_add": {"title": "Git", "text": "Install git with apt."},
+    "search_knowledge": {"query": "install git", "mode": "fts"},
+    "doc_view": {"id": 3},
+    "doc_list": {},
+    "kb_list": {},
+    "chat": {"question": "How is git installed?"},
+    "session_ask": {"session_id": 1, "question": "And with apt?"},
+    "kb_describe": {"name": "tag.list"},
+    "kb_call": {"method": "tag.list"},
+}
+
+
+def server(folder: Path, *flags: str) -> Any:
+    given = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "kbproc", "mcp", *flags],
+        env={**environment(folder), "PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
+        cwd=folder,
+    )
+    return stdio_client(given)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_tool_is_listed_and_called(tmp_path: Path, mode: str) -> None:
+    async def talk() -> None:
+        async with Client(server(tmp_path), mode=mode) as client:
+            tools = (await client.list_tools()).tools
+            assert {tool.name for tool in tools} == CALLS.keys()
+            entry = CALLS["store_knowledge"]
+            await client.call_tool("store_knowledge", {**entry, "title": "An older one"})
+            for name, arguments in CALLS.items():
+                result = await client.call_tool(name, arguments)
+                assert not result.is_error, (name, result)
+                assert result.structured_content is not None
+            assert (await client.list_resources()).resources
+            (contents,) = (await client.read_resource("kb://doc/3")).contents
+            assert getattr(contents, "text", None) == "Install git with apt."
+            assert len((await client.list_resource_templates()).resource_templates) == 2
+
+    anyio.run(talk)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("action", ["accept", "decline"])
+def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> None:
+    asked = []
+
+    async def decide(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(
+            action=action, content={"approve": True} if action == "accept" else None
+        )
+
+    async def talk() -> None:
+        process = server(tmp_path, "--scopes", SCOPES)
+        async with Client(process, mode=mode, elicitation_callback=decide) as client:
+            await client.call_tool("doc_add", {"title": "Git", "text": "Install git."})
+            delete = {"method": "doc.delete", "params": {"ids": [1]}}
+            result = await client.call_tool("kb_call", delete)
+            assert result.is_error == (action == "decline")
+            assert "Git" in asked[0]
+
+    anyio.run(talk)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_progress_comes(tmp_path: Path, mode: str) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nText.\n")
+    steps: list[tuple[float, float | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        steps.append((done, total))
+
+    async def talk() -> None:
+        async with Client(server(tmp_path), mode=mode) as client:
+            arguments = {"paths": ["."]}
+            result = await client.call_tool("doc_add", arguments, progress_callback=progress)
+            assert not result.is_error
+
+    anyio.run(talk)
+    assert steps and steps == sorted(steps)
