@@ -2,7 +2,8 @@
 
 Refuses to know: the wire, and how each channel ranks inside.
 
-Offers: hits · layout · params · search · support
-May import: base · text · models · views · store · documents
+Offers: evaluation.asking · evaluation.collection · evaluation.told ·
+    hits · layout · params · search · similar · support
+May import: base · text · sources · models · views · store · documents
 Light: yes
 """

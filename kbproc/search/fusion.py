@@ -51,6 +51,11 @@ class Fused(NamedTuple):
     fts: float | None
     vector: float | None
 
+    def times(self, factor: float) -> Fused:
+        fts = None if self.fts is None else round(self.fts * factor, PLACES)
+        vector = None if self.vector is None else round(self.vector * factor, PLACES)
+        return Fused(round((fts or 0.0) + (vector or 0.0), PLACES), fts, vector)
+
 
 def blend(
     cosine: float | None,

@@ -19,6 +19,7 @@ from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence
 from kbproc.search.stress import Stress
 from kbproc.search.support import Support
+from kbproc.search.times import Told
 from kbproc.text.passage import Mark, Passage, passage
 from kbproc.text.snippet import Snippet
 from kbproc.views.catalog.rows import IndexRow, marks_of
@@ -58,7 +59,8 @@ class Breakdown(Struct, kw_only=True, frozen=True):
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """`highlights`: character offsets into `snippet`. `explain` only on request.
 
-    `head`: of an entry that is superseded, the one that holds now.
+    `head`: of an entry that is superseded, the one that holds now. `repeated_by`: with `distinct`,
+    the chunks that were left out because they say nearly the same, by id.
     """
 
     chunk_id: int
@@ -72,6 +74,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     expires_at: str | None
     superseded_by: int | None
     head: int | msgspec.UnsetType = msgspec.UNSET
+    repeated_by: list[int] | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -93,6 +96,7 @@ def hit_of(
     short: Snippet,
     *,
     head: int | None,
+    repeated: list[int] | None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
@@ -107,6 +111,7 @@ def hit_of(
         expires_at=row.expires_at,
         superseded_by=row.superseded_by,
         head=head or msgspec.UNSET,
+        repeated_by=repeated or msgspec.UNSET,
         explain=explain,
     )
 
@@ -161,6 +166,7 @@ def explanation(
     weights: fusion.Weights,
     fluency: Fluency,
     stress: Stress | None,
+    time: Told | None,
     support: Support | None,
     fusion_name: str,
     sees_all: bool,
@@ -181,6 +187,7 @@ def explanation(
     words = [
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
+    factors = {"stress": stress, "time": time, "support": support}
     return {
         "fts": {
             "rank": candidate.fts_rank,
@@ -194,6 +201,5 @@ def explanation(
             "fluency": msgspec.to_builtins(fluency),
         },
         "formula": formula,
-        **({} if stress is None else {"stress": msgspec.to_builtins(stress)}),
-        **({} if support is None else {"support": msgspec.to_builtins(support)}),
+        **{name: msgspec.to_builtins(factor) for name, factor in factors.items() if factor},
     }

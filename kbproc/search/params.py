@@ -57,6 +57,9 @@ Fusion = Annotated[
 SnippetChars = Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")]
 Explain = Annotated[bool, Meta(description="say how each score came about")]
 Highlight = Annotated[bool, Meta(description="where the snippet matches")]
+Distinct = Annotated[
+    bool, Meta(description="leave out hits that say nearly the same as a better one")
+]
 Text = Annotated[bool, Meta(description="the whole text of each hit, beside its snippet")]
 
 
@@ -88,6 +91,7 @@ class Search(PastParams, kw_only=True, frozen=True):
     per_document: (
         Annotated[int, Meta(ge=1, le=100, description="most hits of one document")] | None
     ) = None
+    distinct: Distinct = False
     include_superseded: IncludeSuperseded = False
     include_expired: IncludeExpired = False
     min_score: MinScore | None = None
@@ -103,6 +107,11 @@ class Search(PastParams, kw_only=True, frozen=True):
 
     def left_out(self) -> frozenset[str]:
         return without_text(self.text)
+
+    @property
+    def thins(self) -> bool:
+        """True if hits are left out for others that are better."""
+        return self.distinct or self.per_document is not None
 
     @property
     def narrows(self) -> bool:

@@ -7,6 +7,7 @@ Refuses to know: the wire, how candidates are found, how each channel ranks insi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,8 +25,10 @@ from kbproc.search.params import Search
 from kbproc.search.reading import LONG, read
 from kbproc.search.stress import Parts, between, stressed
 from kbproc.search.support import Support, support
+from kbproc.search.times import Times
 from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
+from kbproc.text.likeness import unlike
 from kbproc.text.query import parse_query
 from kbproc.text.snippet import BEST_CHARS, Centre, snippet
 from kbproc.views.catalog.filters import DocumentFilter
@@ -82,11 +85,11 @@ def run(
     with state.model.searching():
         try:
             with state.reading() as snapshot:
-                return _Searching(state, snapshot, params, filter, centre).answer(supported)
+                return _Searching(state, snapshot, params, filter, now, centre).answer(supported)
         except Moved:
             with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(state, snapshot, params, filter, centre).answer(supported)
+                return _Searching(state, snapshot, params, filter, now, centre).answer(supported)
 
 
 def _model_of(state: State) -> tuple[Model, Vectors | None]:
@@ -106,6 +109,7 @@ class _Searching:
         snapshot: Snapshot,
         params: Search,
         filter: DocumentFilter,
+        now: str,
         centre: Centre,
     ) -> None:
         self.state = state
@@ -114,6 +118,8 @@ class _Searching:
         self.filter = filter
         self.centre: Centre = centre
         self.query = parse_query(params.query)
+        self.times = Times.of(params.query, now) if params.fusion == "blend" else None
+        self.repeated: dict[int, list[int]] = {}
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
         self.embedding, self.vectors = _model_of(state)
@@ -167,20 +173,31 @@ class _Searching:
     ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
         """A pool, and its candidates, best first, of each document as many as are wanted.
 
-        One document may hold the best thousand: then a larger pool is needed.
+        One document may hold the best thousand, or all say the same: then a larger pool is needed.
         """
-        size, most = pool_size(self.wanted + 1), self.params.per_document
+        size = pool_size(self.wanted + 1)
         while True:
             pool = self._pool(mode, restriction, size)
             ranked = self._ranked(pool, mode)
-            if most is None:
+            if not self.params.thins:
                 return pool, ranked
-            rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
-            owners = {id: row.document_id for id, row in rows.items()}
-            spread = list(_at_most_each(ranked, owners, most))
+            spread = self._thinned(ranked)
             if len(spread) > self.wanted or pool.whole or size > _MOST_POOLED:
                 return pool, spread
             size *= 4
+
+    def _thinned(self, ranked: list[tuple[int, fusion.Fused]]) -> list[tuple[int, fusion.Fused]]:
+        """Of each document as many as are wanted, and none that repeats a better one."""
+        rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
+        if self.params.per_document is not None:
+            owners = {id: row.document_id for id, row in rows.items()}
+            ranked = list(_at_most_each(ranked, owners, self.params.per_document))
+        if not self.params.distinct:
+            return ranked
+        self.repeated = {}
+        texts = ((id, rows[id].text) for id, _ in ranked if id in rows)
+        kept = set(islice(unlike(texts, self.repeated), self.wanted + 1))
+        return [entry for entry in ranked if entry[0] in kept]
 
     def _mode_and_vector(self) -> fusion.Mode:
         """The mode that can be served; hybrid without a model is fts, and says so.
@@ -239,7 +256,7 @@ class _Searching:
         params, snapshot = self.params, self.snapshot
         if mode == "fts" or self.vector is None or self.vectors is None:
             limit = _MOST_FETCHED if params.narrows else self.wanted + 1
-            limit = max(limit, size) if params.per_document else limit
+            limit = max(limit, size) if params.thins or self.times else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
@@ -249,7 +266,7 @@ class _Searching:
             weights=self.weights,
             restriction=restriction,
         )
-        every = params.narrows or params.per_document is not None or params.fusion == "rrf"
+        every = params.narrows or params.thins or params.fusion == "rrf" or self.times is not None
         return mixed.pool(mode, size, params.ef_search, None if every else self.wanted + 1)
 
     # -------------------------------------------------------------------- scores
@@ -258,6 +275,8 @@ class _Searching:
         """Best first."""
         candidates = self._near_enough(pool)
         fused = {c.chunk_id: self._fused(c, pool.bound, mode) for c in candidates}
+        if self.times is not None:
+            fused = self.times.weighed(self.snapshot, fused)
         least = max(self.params.min_score or 0.0, LEAST_SCORE)
         return [entry for entry in fusion.ordered(fused) if entry[1].score >= least]
 
@@ -313,6 +332,7 @@ class _Searching:
             row,
             short if self.params.highlight else short._replace(highlights=[]),
             head=heads.get(row.document_id),
+            repeated=self.repeated.get(id),
             explain=self._explanation(id, fused.score, row.text, pool)
             if self.params.explain
             else msgspec.UNSET,
@@ -344,6 +364,7 @@ class _Searching:
             weights=self.weights,
             fluency=self.fluency,
             stress=self.stress,
+            time=self.times.told(id) if self.times else None,
             support=self._support(text, score, candidate.cosine),
             fusion_name=self.params.fusion,
             sees_all=self.snapshot.sight is None,

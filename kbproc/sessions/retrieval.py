@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -22,12 +21,12 @@ from kbproc.search.params import Search
 from kbproc.search.support import ANSWERED, SURE, Support
 from kbproc.store.state import State
 from kbproc.text.analysis import words
+from kbproc.text.likeness import unlike
 from kbproc.text.query import parse_query
 
 MOST_PASSAGES = 8
 BUDGET_TOKENS = 3000
 _CANDIDATES = 24
-_ALIKE = 0.8  # of their words in common: one of the two is enough
 _LONGEST_QUERY = 2000
 _EARLIER_TURNS = 3
 _EARLIER_CHARS = 2000  # of an answer that was given before
@@ -115,24 +114,11 @@ def turns(said: Sequence[tuple[str, str]]) -> list[Turn]:
     return [Turn(asked, text[:_EARLIER_CHARS]) for asked, text in said[-_EARLIER_TURNS:] if text]
 
 
-class _Kept(NamedTuple):
-    hit: Hit
-    words: frozenset[str]
-
-
 def _unlike(hits: Sequence[Hit]) -> list[Hit]:
     """Without those that say nearly the same as a better one."""
-    kept: list[_Kept] = []
-    for hit in hits:
-        said = frozenset(words(hit.text))
-        if not any(_share(said, one.words) >= _ALIKE for one in kept):
-            kept.append(_Kept(hit, said))
-    return [one.hit for one in kept]
-
-
-def _share(one: frozenset[str], other: frozenset[str]) -> float:
-    """Of the smaller one's words, so many are in the other."""
-    return len(one & other) / max(1, min(len(one), len(other)))
+    by_chunk = {hit.chunk_id: hit for hit in hits}
+    kept = unlike(((id, hit.text) for id, hit in by_chunk.items()), {})
+    return [by_chunk[id] for id in kept]
 
 
 def _within(hits: Sequence[Hit], budget: int) -> list[Hit]:

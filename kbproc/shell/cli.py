@@ -239,6 +239,20 @@ class Shell:
         self._output.result(None, {}, COMMANDS[name](parsed, options))
         return 0
 
+    def evaluate(self, args: list[str]) -> int:
+        """`kbproc eval DIR`."""
+        parsed, options = self._parsed("eval", args)
+        if parsed.last("--help"):
+            return self.help(["eval"])
+        from kbproc.search.evaluation import told
+        from kbproc.shell.evaluation.command import evaluate
+
+        found = evaluate(parsed, options, _registry())
+        if options.output.for_people and options.output.jq is None:
+            return self._show(told.for_people(found))
+        options.output.result(None, {}, {"data": found, "meta": {"schema": "eval/1"}})
+        return 0
+
     def exit_codes(self, args: list[str]) -> int:
         parsed, _ = self._parsed("exit-codes", args)
         if parsed.last("--help"):
@@ -304,6 +318,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "serve": Shell.serve,
     "mcp": Shell.mcp,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
+    "eval": Shell.evaluate,
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,

@@ -192,6 +192,30 @@ OWN_COMMANDS = {
             takes=_CHANGES,
         ),
         Command(
+            name="eval",
+            usage="DIR [FLAGS]",
+            summary="Measure how well searches find what answers, in a collection of your own.",
+            examples=(
+                "kbproc eval ~/collections/handbook",
+                "kbproc eval ~/collections/handbook --compare fusion=rrf",
+                "kbproc eval longmemeval_s.json --questions 50",
+            ),
+            flags=(
+                Flag(
+                    name="--compare",
+                    type="string",
+                    help="settings of search to set beside mode hybrid, such as fusion=rrf",
+                ),
+                Flag(name="--questions", type="integer", help="only so many, the first", minimum=1),
+                Flag(
+                    name="--model",
+                    type="string",
+                    help="embedding model, a name or a folder as for model use; none: words alone",
+                ),
+            ),
+            takes=("--jq", "--profile"),
+        ),
+        Command(
             name="exit-codes",
             usage="",
             summary="List the exit codes and the errors behind them.",

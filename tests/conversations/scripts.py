@@ -767,6 +767,27 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(14, "chat", question="Which deploys run at night on Sundays?"),
         ]
     ),
+    "similar": Conversation(
+        [
+            *(
+                ask(
+                    n,
+                    "knowledge.store",
+                    title=f"Disk of {name}",
+                    body=f"The disk of {name} is full.",
+                )
+                for n, name in enumerate(("alpha", "beta"))
+            ),
+            ask(2, "doc.create", title="Disks", text="The disk of alpha is full."),
+            ask(3, "doc.wait"),
+            ask(4, "knowledge.store", title="Disk of alpha", body="The disk of alpha is full."),
+            ask(5, "doc.wait"),
+            ask(6, "search", query="which disk is full", distinct=True),
+            ask(
+                7, "search", query="which disk was full in 1999", limit=4, mode="fts", explain=True
+            ),
+        ]
+    ),
     "no_hits": Conversation(
         [
             *INGESTED,

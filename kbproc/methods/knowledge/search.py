@@ -30,6 +30,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     owner: entry.Owner | None = None
     created_after: selection.CreatedAfter | None = None
     created_before: selection.CreatedBefore | None = None
+    distinct: asked.Distinct = False
     include_superseded: asked.IncludeSuperseded = False
     include_expired: asked.IncludeExpired = False
     min_score: asked.MinScore | None = None

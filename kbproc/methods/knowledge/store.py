@@ -20,6 +20,7 @@ from kbproc.documents.content import content_of_text
 from kbproc.documents.entry import TaskRef
 from kbproc.events.document import DocWritten
 from kbproc.events.entry import EntryFacts
+from kbproc.search.similar import Similar, similar
 from kbproc.settings.config import DEFAULT_KB
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.state import IndexStatus
@@ -51,15 +52,21 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     ) = None
 
 
+class Stored(entry.Entry, kw_only=True, frozen=True):
+    """`similar`: at most three entries that hold now and say nearly the same, nearest first."""
+
+    similar: list[Similar] = []
+
+
 @method(
     "knowledge.store",
     kind="write",
     params=StoreEntry,
-    result=entry.Entry,
+    result=Stored,
     summary="Store what was learned, as a knowledge entry.",
     when_to_use="When something was found out that will be needed again. One fact or "
     "procedure an entry, with a title that says it. To correct an entry, store the right one "
-    "and supersede the wrong one.",
+    "and supersede the wrong one; data.similar names entries that say nearly the same.",
     errors=["resource.not_found", "quota.exceeded", "operation.failed"],
     examples=[
         Example(
@@ -93,6 +100,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
     )
     content = msgspec.structs.replace(content, doc_type="knowledge")
 
+    alike = similar(call.store, title, params.body, now=call.now)
+
     def decide(here: Here) -> Decision:
         lookup.require_kb(here, params.kb)
         _check_future(facts.expires_at, here.now)
@@ -111,7 +120,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
-        made = _made(event, facts, created_by=actor, now=here.ts, status=status)
+        made = _made(event, facts, alike, created_by=actor, now=here.ts, status=status)
         changes = [f"add “{made.title}” to {made.kb}", *change("confidence", None, made.confidence)]
         changes += change("tags", [], made.tags) + change("expires_at", None, made.expires_at)
         return Decision(events=[event], data=made, changes=changes)
@@ -131,10 +140,16 @@ def _check_future(expires_at: str | None, now: str) -> None:
 
 
 def _made(
-    event: DocWritten, facts: EntryFacts, *, created_by: str, now: str, status: IndexStatus
-) -> entry.Entry:
+    event: DocWritten,
+    facts: EntryFacts,
+    similar: list[Similar],
+    *,
+    created_by: str,
+    now: str,
+    status: IndexStatus,
+) -> Stored:
     """The entry as it will be shown once the event is committed."""
-    return entry.Entry(
+    return Stored(
         id=event.id,
         kb=event.kb,
         title=event.title,
@@ -149,6 +164,7 @@ def _made(
         superseded_by=None,
         head=event.id,
         embedding_status=status,
+        similar=similar,
     )
 
 

@@ -1,0 +1,85 @@
+"""Entries that say nearly what a new one says.
+
+Owns: how near is near, and how many are told.
+Refuses to know: who stores what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+
+from msgspec import Struct
+
+from kbproc.search.candidates import restriction_of
+from kbproc.search.fusion import PLACES
+from kbproc.search.params import Share
+from kbproc.sources.chunk import embed_text
+from kbproc.store.snapshot import Snapshot
+from kbproc.store.state import State
+from kbproc.text.likeness import likeness
+from kbproc.text.query import Query, parse_query
+from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.restriction import Restriction
+
+_MOST = 3
+# Entries on one topic have about .4, the same in other words .6 and more.
+_NEAR = 0.6
+_CANDIDATES = 10
+_WORDS = 100  # of a long entry the first ones find those that say the same
+
+
+class Similar(Struct, frozen=True, kw_only=True):
+    """`score`: 1 is the same text."""
+
+    id: int
+    title: str
+    score: Share
+
+
+def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
+    """The entries nearest to one that is not stored yet, best first, as far as they hold `now`.
+
+    The score is the mean of the cosine and of the share of words in common; without a vector it is
+    the latter.
+    """
+    with state.reading() as snapshot:
+        wanted = DocumentFilter(types=["knowledge"], hide_superseded=True, valid_at=now)
+        restriction = restriction_of(snapshot, wanted)
+        cosines = _near(state, snapshot, restriction, title, body)
+        rows = snapshot.fulltext.rows(list(cosines))
+    told: dict[int, Similar] = {}
+    for id, row in rows.items():
+        share, cosine = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}"), cosines[id]
+        score = share if cosine is None else (share + min(1.0, max(0.0, cosine))) / 2
+        had = told.get(row.document_id)
+        if score >= _NEAR and (had is None or had.score < score):
+            told[row.document_id] = Similar(
+                id=row.document_id, title=row.title, score=round(score, PLACES)
+            )
+    return sorted(told.values(), key=lambda one: (-one.score, one.id))[:_MOST]
+
+
+def _near(
+    state: State, snapshot: Snapshot, restriction: Restriction, title: str, body: str
+) -> dict[int, float | None]:
+    """Chunk id → cosine, None without a vector, of those that either channel finds."""
+    found = snapshot.fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
+    ids: Sequence[int] = found.chunk_ids
+    vectors = state.vectors
+    vector = None
+    if vectors is not None and snapshot.fulltext.num_docs:
+        vector, _ = state.model.query_vector(embed_text(title, None, body))
+    if vector is None or vectors is None:
+        return dict.fromkeys(ids)
+    shown = vectors.snapshot()
+    near, _ = shown.search(vector, _CANDIDATES, restriction=restriction)
+    both = list(dict.fromkeys([*ids, *near.tolist()]))
+    cosines = shown.cosines(vector, both).tolist()
+    return {id: None if isnan(c) else c for id, c in zip(both, cosines, strict=True)}  # pending
+
+
+def _words(title: str, body: str) -> Query:
+    terms = parse_query(f"{title} {body}").said
+    kept = tuple(dict.fromkeys(terms))[:_WORDS]
+    return Query(kept, said=kept)

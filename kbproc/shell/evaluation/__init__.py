@@ -1,0 +1,1 @@
+"""`kbproc eval`: how well searches find what answers, in a collection of one's own."""

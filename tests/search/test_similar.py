@@ -1,0 +1,102 @@
+"""What says nearly the same: entries when one is stored, and hits on request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbproc.text.likeness import likeness, unlike
+from tests.conftest import OpenSession
+from tests.kit.talk import Session
+
+CACHE = "Deleting the lock file drops the cache, and then builds take twelve minutes."
+SAME = "Deleting the lock file drops the cache; then a build takes twelve minutes."
+OTHER = "The office has two meeting rooms, and the larger one has a projector."
+
+
+def stored(session: Session, title: str, body: str, **params: Any) -> dict[str, Any]:
+    entry: dict[str, Any] = session.data("knowledge.store", title=title, body=body, **params)
+    return entry
+
+
+def test_an_entry_that_says_the_same_is_named(session: Session) -> None:
+    first = stored(session, "CI cache", CACHE)
+    assert first["similar"] == []
+    stored(session, "Rooms", OTHER)
+    session.embedded()
+    found = stored(session, "The cache of the CI", SAME)["similar"]
+    assert [one["id"] for one in found] == [first["id"]]
+    assert found[0]["title"] == "CI cache"
+    assert 0.6 <= found[0]["score"] < 1
+
+
+def test_the_same_text_scores_one_and_at_most_three_are_told(session: Session) -> None:
+    for number in range(5):
+        stored(session, "CI cache", CACHE, tags=[f"t{number}"])
+    session.embedded()
+    found = stored(session, "CI cache", CACHE)["similar"]
+    assert [one["score"] for one in found] == [1, 1, 1]
+    assert [one["id"] for one in found] == sorted(one["id"] for one in found)
+
+
+def test_only_entries_that_hold_are_told(session: Session) -> None:
+    old = stored(session, "CI cache", CACHE)["id"]
+    new = stored(session, "CI cache", SAME)["id"]
+    session.data("doc.create", title="CI cache", text=CACHE)
+    session.data("knowledge.supersede", old_id=old, new_id=new)
+    session.embedded()
+    assert [one["id"] for one in stored(session, "CI cache", CACHE)["similar"]] == [new]
+
+
+def test_without_a_model_words_tell(open_session: OpenSession) -> None:
+    session = open_session(model="none")
+    first = stored(session, "CI cache", CACHE)["id"]
+    found = stored(session, "CI cache", CACHE)["similar"]
+    assert [(one["id"], one["score"]) for one in found] == [(first, 1)]
+
+
+def test_a_dry_run_tells_nothing_is_stored_and_a_repeat_tells_the_same(session: Session) -> None:
+    stored(session, "CI cache", CACHE)
+    session.embedded()
+    told = stored(session, "CI cache", CACHE, client_token="a")
+    stored(session, "CI cache", CACHE)
+    assert stored(session, "CI cache", CACHE, client_token="a") == told
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_hits_that_repeat_a_better_one_are_left_out_on_request(session: Session, mode: str) -> None:
+    for number in range(3):
+        session.data("doc.create", title=f"Cache {number}", text=CACHE)
+    session.data("doc.create", title="Rooms", text="The cache of the office is in a room.")
+    session.embedded()
+    every = session.data("search", query="cache of the lock file", mode=mode)["results"]
+    found = session.data("search", query="cache of the lock file", mode=mode, distinct=True)
+    assert len(every) == 4
+    assert all("repeated_by" not in hit for hit in every)
+    first, second = found["results"]
+    assert first == {**every[0], "repeated_by": [hit["chunk_id"] for hit in every[1:3]]}
+    assert "repeated_by" not in second
+
+
+def test_pages_of_distinct_hits_join(session: Session) -> None:
+    texts = [CACHE, CACHE, OTHER, SAME, "The cache has rooms.", "A lock and its minutes."]
+    for number, text in enumerate(texts):
+        session.data("doc.create", title=f"Text {number}", text=text)
+    session.embedded()
+    query = "cache rooms minutes"
+
+    def ids(**params: Any) -> list[int]:
+        found = session.data("search", query=query, distinct=True, **params)["results"]
+        return [hit["chunk_id"] for hit in found]
+
+    assert [id for at in range(5) for id in ids(limit=1, offset=at)] == ids()
+
+
+def test_likeness() -> None:
+    assert likeness("The caches are dropped.", "the cache is dropping") > 0.4
+    assert likeness(CACHE, CACHE) == 1
+    assert likeness("", "") == 0
+    repeated: dict[str, list[str]] = {}
+    kept = list(unlike([("a", CACHE), ("b", OTHER), ("c", CACHE + " Mind it.")], repeated))
+    assert (kept, repeated) == (["a", "b"], {"a": ["c"]})

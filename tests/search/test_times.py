@@ -1,0 +1,98 @@
+"""Words that say when, and what they do to entries and notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbproc.search.times import ELSEWHEN, period
+from tests.kit.talk import Session
+
+NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    "query, words, since, until",
+    [
+        ("what did we decide last week?", "last week", "2026-11-16", "2026-11-23"),
+        ("Yesterday's deploy", "Yesterday", "2026-11-24", "2026-11-25"),
+        ("notes of today", "today", "2026-11-25", "2026-11-26"),
+        ("bugs in March", "in March", "2026-03-01", "2026-04-01"),
+        ("bugs in December", "in December", "2025-12-01", "2026-01-01"),
+        ("bugs in March 2024", "in March 2024", "2024-03-01", "2024-04-01"),
+        ("the December 2024 outage", "December 2024", "2024-12-01", "2025-01-01"),
+        ("outages in 2024", "in 2024", "2024-01-01", "2025-01-01"),
+        ("outage of 2026-02-28", "2026-02-28", "2026-02-28", "2026-03-01"),
+        ("two weeks ago", "two weeks ago", "2026-11-09", "2026-11-16"),
+        ("what broke 13 months ago", "13 months ago", "2025-10-01", "2025-11-01"),
+        ("the past 10 days", "past 10 days", "2026-11-15", "2026-11-26"),
+        ("said on Wednesday", "on Wednesday", "2026-11-18", "2026-11-19"),
+        ("last Tuesday", "last Tuesday", "2026-11-24", "2026-11-25"),
+        ("this month", "this month", "2026-11-01", "2026-12-01"),
+        ("last year", "last year", "2025-01-01", "2026-01-01"),
+    ],
+)
+def test_what_is_meant(query: str, words: str, since: str, until: str) -> None:
+    found = period(query, NOW)
+    assert found is not None
+    assert (found.words, found.since[:10], found.until[:10]) == (words, since, until)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "what may happen",
+        "march on",
+        "2026-02-31",
+        "version 2024.1",
+        "weekly",
+        "999 years ago in 20",
+    ],
+)
+def test_what_says_no_time(query: str) -> None:
+    assert period(query, "0500-01-01T00:00:00.000Z" if "999" in query else NOW) is None
+
+
+@pytest.fixture
+def filled(session: Session) -> Session:
+    """An entry and a document of now; both say the same."""
+    text = "The deploy failed for want of disk."
+    session.data("knowledge.store", title="Deploys", body=text)
+    session.data("doc.create", title="Deploys", text=text)
+    session.embedded()
+    return session
+
+
+def by_type(session: Session, query: str, **params: Any) -> dict[str, dict[str, Any]]:
+    hits = session.data("search", query=query, explain=True, **params)["results"]
+    return {hit["source"]["type"]: hit for hit in hits}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_an_entry_of_another_time_counts_less_and_a_document_as_ever(
+    filled: Session, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "why did the deploy fail in 1999"
+    found = by_type(filled, query, mode=mode)
+    monkeypatch.setattr("kbproc.search.times.ELSEWHEN", 1.0)
+    plain = by_type(filled, query, mode=mode)
+    for channel, part in found["knowledge"]["score_breakdown"].items():
+        was = plain["knowledge"]["score_breakdown"][channel]
+        assert part == (None if was is None else pytest.approx(ELSEWHEN * was, abs=2e-6))
+    told = found["knowledge"]["explain"]["time"]
+    assert (told["words"], told["factor"]) == ("in 1999", ELSEWHEN)
+    assert found["text"]["score"] == plain["text"]["score"]
+    assert "time" not in found["text"]["explain"]
+
+
+def test_an_entry_of_that_time_counts_in_full(filled: Session) -> None:
+    told = by_type(filled, "why did the deploy fail today")["knowledge"]["explain"]["time"]
+    assert told["factor"] == 1
+    hits = by_type(filled, "why did the deploy fail")
+    assert "time" not in hits["knowledge"]["explain"]
+
+
+def test_ranks_are_left_alone(filled: Session) -> None:
+    hits = by_type(filled, "why did the deploy fail in 1999", fusion="rrf")
+    assert "time" not in hits["knowledge"]["explain"]
