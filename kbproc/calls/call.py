@@ -64,14 +64,14 @@ class Call:
         emit: Emit,
         now: str,
         cancelled: Callable[[], bool] = lambda: False,
-        queued: Callable[[], None] = lambda: None,
         begin_turn: Callable[[], None] = lambda: None,
+        gathers: bool = False,
         crowded: Callable[[], bool] = lambda: False,
         max_line_bytes: int = sys.maxsize,
         folder: Path | None = None,
     ) -> None:
-        """`queued` is called when a short write has its place among the writers: what comes after
-        it may begin. `begin_turn` is called when it has its turn, and raises if it is too late.
+        """`begin_turn` is called when a short write has its turn, and raises if it is too late.
+        `gathers`: its answer may be asked for later, so that several writes share a commit.
 
         `crowded`, `max_line_bytes`: what the way to the client can take.
 
@@ -84,8 +84,8 @@ class Call:
         self.emit = emit
         self.now = now
         self.cancelled = cancelled
-        self.queued = queued
         self.begin_turn = begin_turn
+        self.gathers = gathers
         self.crowded = crowded
         self.max_line_bytes = max_line_bytes
         self.folder = folder

@@ -72,6 +72,15 @@ class Answer(Struct, frozen=True, kw_only=True):
     meta: Meta
 
 
+class Entered(Struct, frozen=True, kw_only=True):
+    """A write that has its place among the others; `end` waits for its turn and answers.
+
+    `end` must be called: others wait with it. Raises KbprocError.
+    """
+
+    end: Callable[[], Answer]
+
+
 class Tail(Struct, frozen=True, kw_only=True):
     """What makes a wait a stream that never ends by itself: `ready` sends and stays false.
 

@@ -28,7 +28,7 @@ from kbproc.base.values import filled
 from kbproc.calls.call import Call
 from kbproc.calls.lean import check_fields, is_lean, lean
 from kbproc.calls.method import Method
-from kbproc.calls.reply import Answer, Meta, Parked, Partial, Reply, Wait
+from kbproc.calls.reply import Answer, Entered, Meta, Parked, Partial, Reply, Wait
 from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.store import pipeline
 from kbproc.store.decision import Request
@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Struct)
 _logger = logging.getLogger(__name__)
 
 
-def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
+def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked | Entered:
     """One request, from its raw params to its answer. Raises KbprocError."""
     method = call.registry.find(name)
     _check_scope(call, method, own=call.peer.actor != DEFAULT_ACTOR)
@@ -49,7 +49,9 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked:
     _check_scope(call, method, own=call.agent is not None)
     if isinstance(params, ReadParams) and params.min_seq is not None and method.needs_store:
         return _once_reached(call, method, params, params.min_seq)
-    return _answered(call, method, params)
+    if isinstance(params, WriteParams):
+        return _write(call, method, params)
+    return _read(call, method, params)
 
 
 def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
@@ -127,19 +129,24 @@ def _once_reached(call: Call, method: Method, params: ReadParams, wanted: int) -
         )
 
     if ready():
-        return _answered(call, method, params)
+        return _read(call, method, params)
     return Parked(
         ready=ready,
-        resume=lambda: _answered(call, method, params),
+        resume=lambda: _read(call, method, params),
         timeout_ms=params.timeout_ms,
         expired=expired,
     )
 
 
-def _answered(call: Call, method: Method, params: Params) -> Answer | Parked:
+def _read(call: Call, method: Method, params: Params) -> Answer | Parked:
     started = call.host.monotonic_ms()
-    reply = _reply(call, method, params)
-    if not isinstance(reply, Wait):
+    return _told(call, method, params, method.handler(call, params), started)
+
+
+def _told(
+    call: Call, method: Method, params: Params, reply: Reply | Wait, started: float
+) -> Answer | Parked:
+    if isinstance(reply, Reply):
         return _with_meta(call, method, params, reply, started)
     return Parked(
         ready=reply.ready,
@@ -171,10 +178,8 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
     return Answer(data=data, meta=Meta(schema=method.schema, took_ms=took, **fields))
 
 
-def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
-    if not isinstance(params, WriteParams):
-        read: Reply | Wait = method.handler(call, params)
-        return read
+def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked | Entered:
+    started = call.host.monotonic_ms()
     if not params.dry_run and not method.elsewhere:
         call.library.store.check_writable()
     request = Request(
@@ -186,13 +191,20 @@ def _reply(call: Call, method: Method, params: Params) -> Reply | Wait:
         sight=call.sight,
         begin=call.begin_turn,
     )
-    if call.sight is None:  # what an agent sees depends on what its earlier writes have left
-        request = msgspec.structs.replace(request, queued=call.queued)
     if method.plan is None:
-        return reply_of(pipeline.write(call.store, request, method.handler(call, params)))
+        outcome = pipeline.enter(call.store, request, method.handler(call, params))
+
+        def end() -> Answer:
+            return _with_meta(call, method, params, reply_of(outcome()), started)
+
+        # What an agent sees depends on what its earlier writes have left.
+        may_wait = call.gathers and call.sight is None and not method.streams
+        return Entered(end=end) if may_wait else end()
     if params.dry_run:
-        return reply_of(pipeline.preview(call.store, request, method.plan(call, params)))
-    return _long(call, method, params, pipeline.LongWrite(call.store, request))
+        plan = pipeline.preview(call.store, request, method.plan(call, params))
+        return _with_meta(call, method, params, reply_of(plan), started)
+    reply = _long(call, method, params, pipeline.LongWrite(call.store, request))
+    return _told(call, method, params, reply, started)
 
 
 def _long(

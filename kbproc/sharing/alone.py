@@ -22,7 +22,7 @@ from kbproc.base.host import Host
 from kbproc.base.values import as_json
 from kbproc.calls.call import Call, Emit, Peer
 from kbproc.calls.registry import Registry
-from kbproc.calls.reply import Answer, Parked
+from kbproc.calls.reply import Answer, Entered, Parked
 from kbproc.calls.retry import led_on
 from kbproc.calls.run import run
 from kbproc.library.library import Library
@@ -204,7 +204,7 @@ class InProcess:
         while isinstance(reached, Parked):
             self._wait(call.library, reached, for_files=name.startswith("note."))
             reached = reached.resume()
-        return reached
+        return reached.end() if isinstance(reached, Entered) else reached
 
     def _wait(self, library: Library, parked: Parked, *, for_files: bool) -> None:
         """`for_files`: the request waits for files of notes, which others may be looking at.

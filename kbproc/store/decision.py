@@ -100,8 +100,7 @@ Decide = Callable[[Here], Decision]
 class Request(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
-    `queued` is called when it has its place in the lane, `begin` when it has its turn, which
-    raises if nobody waits any more.
+    `begin` is called when it has its turn, and raises if nobody waits any more.
     """
 
     method: str
@@ -110,7 +109,6 @@ class Request(Struct, frozen=True, kw_only=True):
     destructive: bool
     now: str
     sight: Sight | None = None
-    queued: Callable[[], None] = lambda: None
     begin: Callable[[], None] = lambda: None
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -26,10 +27,6 @@ from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import Head
 
 T = TypeVar("T")
-
-
-def nothing() -> None:
-    """Whoever asked needs not know."""
 
 
 class Lane:
@@ -86,13 +83,17 @@ class Lane:
 
 
 class Ticket(Generic[T]):
-    """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all."""
+    """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all.
+
+    `is_awaited`: its writer waits for it, and so may be asked to work.
+    """
 
     def __init__(self, work: Callable[[Lane], T]) -> None:
         self.work = work
         self.done = False
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.is_awaited = False
         self.woken = threading.Event()
 
 
@@ -139,29 +140,37 @@ class Turns:
         """How many writes wait for the lane."""
         return len(self._queue)
 
-    def take(self, work: Callable[[Lane], T], queued: Callable[[], None] = nothing) -> T:
-        """`queued` is called once nobody who comes later can come before it.
+    def take(self, work: Callable[[Lane], T]) -> T:
+        """Its turn, once it comes. Raises whatever `work` raised, or what `run` raised."""
+        return self.enter(work)()
 
-        Raises whatever `work` raised, or what `run` raised.
+    def enter(self, work: Callable[[Lane], T]) -> Callable[[], T]:
+        """Nobody who comes later comes before it. What is returned waits for its turn as `take`
+        does, and must be called: until somebody waits, nobody works.
         """
         ticket = Ticket(work)
         if self.lane.is_mine:  # nobody else could work for it
             self._work([ticket])
         else:
-            self._wait(ticket, queued)
+            with self._changing:
+                self._queue.append(ticket)
+        return partial(self._outcome, ticket)
+
+    def _outcome(self, ticket: Ticket[T]) -> T:
+        if not ticket.done:
+            self._wait(ticket)
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[return-value]
 
-    def _wait(self, ticket: Ticket[Any], queued: Callable[[], None]) -> None:
+    def _wait(self, ticket: Ticket[Any]) -> None:
         """Until it is done, by whoever works for all, which may be this thread."""
-        with self._changing:
-            self._queue.append(ticket)
-            if not self._is_led:
-                self._is_led = True
-                ticket.woken.set()
         try:
-            queued()
+            with self._changing:
+                ticket.is_awaited = True
+                if not self._is_led and not ticket.done:
+                    self._is_led = True
+                    ticket.woken.set()
             ticket.woken.wait()
         except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone
             self._withdraw(ticket)
@@ -170,7 +179,7 @@ class Turns:
             self._lead(ticket)
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        """Works for all who wait now, and has the first of those who came since go on."""
+        """Works for all who have come by now; the first of those who wait since goes on."""
         try:
             with self.lane:
                 with self._changing:
@@ -183,9 +192,11 @@ class Turns:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        self._is_led = bool(self._queue)
-        if self._queue:
-            self._queue[0].woken.set()
+        """Where nobody waits yet, whoever is the first to wait works for all."""
+        first = next((one for one in self._queue if one.is_awaited), None)
+        self._is_led = first is not None
+        if first is not None:
+            first.woken.set()
 
     def _withdraw(self, ticket: Ticket[Any]) -> None:
         with self._changing:

@@ -39,16 +39,36 @@ class Outcome(Struct, frozen=True, kw_only=True):
     partial: str | None = None
 
 
-def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
+def enter(store: SeenStore, request: Request, decide: Decide) -> Callable[[], Outcome]:
     """A short write: one record, whole or absent.
 
-    A decision that has a method `again` is asked, outside of the lane, whether what has
-    stopped it is out of the way now. Its place may be a later one then, so nobody is told that
-    it is queued.
+    It has its place among the writers; what is returned waits for its turn, and must be called.
+    A decision that has a method `again` is asked, outside of the lane, whether what has stopped
+    it is out of the way now: its turn is waited for here.
     """
     if request.params.dry_run:
-        return preview(store, request, decide)
+        plan = preview(store, request, decide)
+        return lambda: plan
+    turn = _turn(request, decide)
+    again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
+    if again is None:
+        return store.turns.enter(turn)
+    outcome = _written_again(store, turn, again)
+    return lambda: outcome
 
+
+def _written_again(
+    store: SeenStore, turn: Callable[[Lane], Outcome], again: Callable[[KbprocError], bool]
+) -> Outcome:
+    while True:
+        try:
+            return store.commit(turn)
+        except KbprocError as error:
+            if not again(error):
+                raise
+
+
+def _turn(request: Request, decide: Decide) -> Callable[[Lane], Outcome]:
     def turn(lane: Lane) -> Outcome:
         request.begin()
         if earlier := _earlier(lane.group.token, request):
@@ -60,15 +80,7 @@ def write(store: SeenStore, request: Request, decide: Decide) -> Outcome:
         seq = _append(lane, request, decision.events, told)
         return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 
-    again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
-    if again is None:
-        return store.commit(turn, request.queued)
-    while True:
-        try:
-            return store.commit(turn)
-        except KbprocError as error:
-            if not again(error):
-                raise
+    return turn
 
 
 def _here(lane: Lane, request: Request) -> Here:

@@ -29,7 +29,7 @@ from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
 from kbproc.store.group import Group, Unfolded
-from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, nothing, take_turn
+from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
@@ -258,14 +258,13 @@ class Store(Front):
 
     # ------------------------------------------------------------------ writing
 
-    def commit(self, work: Callable[[Lane], T], queued: Callable[[], None] = nothing) -> T:
+    def commit(self, work: Callable[[Lane], T]) -> T:
         """Runs `work` in the lane and returns once what it appended is durable and shown.
 
-        Writers that arrive meanwhile share the next fsync. `queued` is called once what is
-        committed later comes after it. Raises whatever `work` raised, or store.io with nothing
-        of it kept.
+        Writers that arrive meanwhile share the next fsync. Raises whatever `work` raised, or
+        store.io with nothing of it kept.
         """
-        return self.turns.take(work, queued)
+        return self.turns.take(work)
 
     def check_writable(self) -> None:
         """Raises store.io for a store that is only read or not its own any more.

@@ -21,7 +21,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
 from kbproc.sources.blobs import Blobs
-from kbproc.store.lane import Lane, T, nothing
+from kbproc.store.lane import Lane, T, Turns
 from kbproc.store.snapshot import Published, Readers, Snapshot
 from kbproc.store.state import Freshness, Model, SeenStore, State, StoreModel
 from kbproc.views.catalog.reader import Sight
@@ -140,8 +140,12 @@ class VisibleStore(VisibleState):
     def seq(self) -> int:
         return self._store.seq
 
-    def commit(self, work: Callable[[Lane], T], queued: Callable[[], None] = nothing) -> T:
-        return self._store.commit(work, queued)
+    def commit(self, work: Callable[[Lane], T]) -> T:
+        return self._store.commit(work)
+
+    @property
+    def turns(self) -> Turns:
+        return self._store.turns
 
     def on_change(self, tell: Callable[[], None]) -> None:
         self._store.on_change(tell)

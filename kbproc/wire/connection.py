@@ -25,7 +25,7 @@ from kbproc.wire.batch import Batch
 from kbproc.wire.in_flight import InFlight, Opening, Respond
 from kbproc.wire.lines import Lines, Stop, size_skipped
 from kbproc.wire.outbox import Outbox
-from kbproc.wire.pool import InTurn, Pool
+from kbproc.wire.pool import InTurn, Job, Pool
 from kbproc.wire.service import Service
 
 DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
@@ -55,7 +55,7 @@ class Connection:
         self._refusing = False
         self._in_flight: dict[messages.Id | InFlight, InFlight] = {}
         self._unanswered = 0
-        self._writers = InTurn(self.max_in_flight)  # short writes commit in arrival order
+        self._writers = InTurn()  # short writes commit in arrival order
         # Its own: streams that wait for a client to read must not hold up another's.
         self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
@@ -160,7 +160,6 @@ class Connection:
         self,
         emit: Emit,
         cancelled: Callable[[], bool],
-        queued: Callable[[], None],
         begin_turn: Callable[[], None],
     ) -> Call:
         """What a method may use while it answers one of this client's requests."""
@@ -168,7 +167,6 @@ class Connection:
             self.peer,
             emit,
             cancelled,
-            queued=queued,
             begin_turn=begin_turn,
             crowded=self._is_crowded,
             max_line_bytes=self.wire.max_line_bytes,
@@ -177,7 +175,7 @@ class Connection:
     def _is_crowded(self) -> bool:
         return self.outbox.congested
 
-    def submit(self, request: InFlight, job: Callable[[], None]) -> None:
+    def submit(self, request: InFlight, job: Job) -> None:
         """Reads share threads with all connections; writes and streams have this one's own."""
         method = self.service.registry.methods.get(request.method)
         if method is None or (method.kind == "read" and not method.streams):
@@ -185,7 +183,8 @@ class Connection:
         elif method.streams:
             self._streams.submit(job)
         else:
-            self._writers.submit(job, request, looks_first=method.looks_first)
+            alone = method.looks_first or request.is_long
+            self._writers.submit(job, request, alone=alone)
 
     def park(self, request: InFlight, timeout_ms: int | None) -> None:
         self.service.parking.add(request, timeout_ms)

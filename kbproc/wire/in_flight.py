@@ -13,16 +13,18 @@ from typing import Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.calls.call import Call, Emit
-from kbproc.calls.reply import Answer, Parked
+from kbproc.calls.reply import Answer, Entered, Parked
 from kbproc.calls.retry import led_on
 from kbproc.calls.run import run
 from kbproc.wire import messages
 from kbproc.wire.deadlines import timeout_of
 from kbproc.wire.outbox import Outbox
+from kbproc.wire.pool import End, Job
 from kbproc.wire.stream import Stream
 
 Respond = Callable[[bytes | None], None]
-Step = Callable[[], Answer | Parked]
+_LONG = 1 << 13  # bytes of params
+Step = Callable[[], Answer | Parked | Entered]
 
 
 class Opening:
@@ -69,13 +71,12 @@ class Client(Protocol):
         self,
         emit: Emit,
         cancelled: Callable[[], bool],
-        queued: Callable[[], None],
         begin_turn: Callable[[], None],
     ) -> Call:
         """What a method may use while it answers one of the client's requests."""
         ...
 
-    def submit(self, request: InFlight, job: Callable[[], None]) -> None:
+    def submit(self, request: InFlight, job: Job) -> None:
         """Runs `job` on a thread that suits the request's method."""
         ...
 
@@ -112,9 +113,9 @@ class InFlight:
         self.id = id
         self.key: messages.Id | InFlight = self if id is None else id
         self.method = message.method
-        self.let_next: Callable[[], None] = lambda: None  # what comes after it may begin
-        self.wait_for_those_before: Callable[[], object] = lambda: None
-        self._call = client.call(self._emit, self.is_cancelled, self._queued, self._begin_turn)
+        self.is_long = len(memoryview(message.params)) > _LONG  # what it brings may take time
+        self.end_those_before: Callable[[], None] = lambda: None
+        self._call = client.call(self._emit, self.is_cancelled, self._begin_turn)
         self.timeout_ms = timeout_of(message.params)
         self._arrived = self._call.host.monotonic_ms()
         self._stream: Stream | None = None
@@ -157,9 +158,6 @@ class InFlight:
                 return
         self._fail(late(self.method, self.timeout_ms))
 
-    def _queued(self) -> None:
-        self.let_next()
-
     def _begin_turn(self) -> None:
         """From here on a short write is done. Raises operation.timeout if it is too late."""
         with self._changing:
@@ -167,11 +165,11 @@ class InFlight:
                 raise late(self.method, self.timeout_ms)
             self._works = True
 
-    def run(self) -> None:
-        """Begins the request, on the thread that it was given."""
-        self._settle(self._begin)
+    def run(self) -> End | None:
+        """Begins the request, on the thread that it was given; what is returned ends it."""
+        return self._settle(self._begin)
 
-    def _begin(self) -> Answer | Parked:
+    def _begin(self) -> Answer | Parked | Entered:
         if not self._client.opening.wait():
             raise KbprocError(
                 "operation.cancelled", "The connection ended before the store was open."
@@ -184,23 +182,22 @@ class InFlight:
                 self._emit("init", {})
         return run(self._call, self.method, self._message.params)
 
-    def _settle(self, step: Step) -> None:
-        reached: Answer | Parked | KbprocError
-        try:
-            reached = step()
-        except KbprocError as error:
-            reached = error
-        except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
-            reached = messages.unexpected(error)
-        self.let_next()  # it may have ended before it was queued
-        self.wait_for_those_before()
+    def _settle(self, step: Step) -> End | None:
+        reached = _reached(step)
+        if isinstance(reached, Entered):
+            return lambda: self._tell(_reached(reached.end))
+        self.end_those_before()
+        self._tell(reached)
+        return None
+
+    def _tell(self, reached: Answer | Parked | Entered | KbprocError) -> None:
         if isinstance(reached, KbprocError):
             self._fail(reached)
         elif isinstance(reached, Parked):
             self._parked = reached
             since = self._call.host.monotonic_ms() - self._arrived
             self._client.park(self, _left(reached.timeout_ms, since))
-        else:
+        elif isinstance(reached, Answer):
             self._succeed(reached)
 
     # ------------------------------------------------------------------------- events
@@ -288,6 +285,15 @@ class InFlight:
         if method is not None and method.from_log and self._stream is not None:
             self._stream.begin()  # it had no time to introduce itself
         self._client.answer(self, line)
+
+
+def _reached(step: Step) -> Answer | Parked | Entered | KbprocError:
+    try:
+        return step()
+    except KbprocError as error:
+        return error
+    except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
+        return messages.unexpected(error)
 
 
 def _line(

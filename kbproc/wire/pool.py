@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -19,12 +18,12 @@ class Pool:
     """Threads that run requests; made as they are needed."""
 
     def __init__(self, size: int) -> None:
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._size = size
         self._idle = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
 
-    def submit(self, job: Callable[[], None]) -> None:
+    def submit(self, job: Callable[[], object]) -> None:
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
             thread = threading.Thread(target=self._run, name="worker", daemon=True)
             self._threads.append(thread)
@@ -45,71 +44,60 @@ class Pool:
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class Ordered(Protocol):
-    """What runs a job in its turn."""
+End = Callable[[], object]
+Job = Callable[[], End | None]
 
-    # Set before the job runs, which may call them.
-    let_next: Callable[[], None]
-    wait_for_those_before: Callable[[], object]
+
+class Ordered(Protocol):
+    """What a job is for. `end_those_before` is set before the job runs, which may call it."""
+
+    end_those_before: Callable[[], None]
 
 
 class InTurn:
-    """Jobs that begin in the order they came, each once the one before has let it or ended.
-
-    They end in that order, too, if each waits for those before it where it answers.
+    """Jobs one after the other. A job may leave its end for later: then those of all that wait are
+    begun first, and ended together, in their order.
     """
 
-    def __init__(self, size: int) -> None:
-        """`size`: most jobs that run at the same time."""
-        self._pool = Pool(size)
-        self._waiting: deque[tuple[Callable[[], None], Ordered, bool]] = deque()
-        self._running = 0
-        self._is_held = False  # the last that began has not let the next
-        self._last = threading.Event()  # whether the last that began has ended
-        self._last.set()
+    def __init__(self) -> None:
+        self._pool = Pool(1)
+        self._waiting: deque[tuple[Job, bool]] = deque()
+        self._begun: deque[End] = deque()  # their ends; the pool's thread only
+        self._runs = False
         self._changing = threading.Lock()
 
-    def submit(self, job: Callable[[], None], order: Ordered, *, looks_first: bool) -> None:
-        """`looks_first`: all that came before must have ended, not only begun."""
+    def submit(self, job: Job, order: Ordered, *, alone: bool) -> None:
+        """`alone`: all that came before must have ended, not only begun."""
+        order.end_those_before = self._end
         with self._changing:
-            self._waiting.append((job, order, looks_first))
-            self._begin_next()
+            self._waiting.append((job, alone))
+            if not self._runs:
+                self._runs = True
+                self._pool.submit(self._run)
 
-    def _begin_next(self) -> None:
-        if self._is_held or not self._waiting:
-            return
-        job, order, looks_first = self._waiting[0]
-        if self._running and looks_first:
-            return
-        self._waiting.popleft()
-        self._running += 1
-        self._is_held = True
-        ended, before = threading.Event(), self._last
-        self._last = ended
-        order.wait_for_those_before = before.wait
-        self._pool.submit(partial(self._run, job, order, ended))
+    def _run(self) -> None:
+        while (found := self._next()) is not None:
+            job, alone = found
+            if alone:
+                self._end()
+            if (end := job()) is not None:
+                self._begun.append(end)
 
-    def _run(self, job: Callable[[], None], order: Ordered, ended: threading.Event) -> None:
-        has_let = False
-
-        def let_next() -> None:
-            nonlocal has_let
+    def _next(self) -> tuple[Job, bool] | None:
+        """Once nothing waits, what was begun is ended; then something may wait again."""
+        while True:
             with self._changing:
-                if not has_let:
-                    has_let = True
-                    self._is_held = False
-                    self._begin_next()
+                if self._waiting:
+                    return self._waiting.popleft()
+                if not self._begun:
+                    self._runs = False
+                    return None
+            self._end()
 
-        order.let_next = let_next
-        try:
-            job()
-        finally:
-            ended.set()
-            let_next()
-            with self._changing:
-                self._running -= 1
-                self._begin_next()
+    def _end(self) -> None:
+        while self._begun:
+            self._begun.popleft()()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Ends the threads once they have done what was submitted, as far as time allows."""
+        """Ends the thread once it has done what was submitted, as far as time allows."""
         self._pool.close(timeout_s)

@@ -157,15 +157,59 @@ def test_one_that_is_interrupted_while_it_takes_the_lane_holds_up_nobody() -> No
     until(lambda: writer.result == 2, "the next writer's turn")
 
 
-def test_one_that_is_interrupted_once_it_is_queued_holds_up_nobody() -> None:
+def test_one_that_is_interrupted_once_it_is_queued_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk = Disk()
     disk.let_go()
     turns = Turns(disk.run)
 
-    def interrupt() -> None:
+    def interrupt(self: threading.Event, timeout: float | None = None) -> bool:
+        monkeypatch.undo()
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(threading.Event, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        turns.take(lambda lane: 1, interrupt)
+        turns.take(lambda lane: 1)
     writer = Writer(turns, 2)
     until(lambda: writer.result == 2, "the next writer's turn")
+
+
+def test_turns_that_are_entered_first_are_done_together_once_somebody_waits() -> None:
+    disk = Disk()
+    disk.let_go()
+    turns = Turns(disk.run)
+    ends = [turns.enter(lambda lane, number=number: number) for number in range(5)]
+    assert disk.runs == []
+    assert [end() for end in ends] == list(range(5))
+    assert disk.runs == [5]
+    assert [end() for end in ends] == list(range(5)), "once, however often it is asked"
+
+
+def test_whoever_waits_works_for_those_who_do_not_yet() -> None:
+    disk = Disk()
+    turns = Turns(disk.run)
+    first = Writer(turns, 0)
+    until(lambda: disk.runs == [1], "the first commit")
+    end = turns.enter(lambda lane: 1)
+    disk.let_go()
+    until(ended([first]), "the first writer, which has nobody to pass on to")
+    disk.let_go()
+    assert turns.take(lambda lane: 2) == 2
+    assert disk.runs == [1, 2]
+    assert end() == 1
+
+
+def test_one_that_waits_late_is_not_passed_over() -> None:
+    """The next to lead is the first that waits, not the first in the queue."""
+    disk = Disk()
+    turns = Turns(disk.run)
+    first = Writer(turns, 0)
+    until(lambda: disk.runs == [1], "the first commit")
+    end = turns.enter(lambda lane: 1)
+    waiting = begin(turns, range(2, 3))
+    disk.let_go()
+    disk.let_go()
+    until(ended([first, *waiting]), "who waits")
+    assert end() == 1
+    assert disk.runs == [1, 2]

@@ -50,9 +50,13 @@ def putting(slug: str) -> Decide:
     return decide
 
 
+def decided(store: Store, params: WriteParams, decide: Decide) -> Outcome:
+    return pipeline.enter(store, request(params), decide)()
+
+
 def put(store: Store, slug: str, token: str | None = None, **more: Any) -> Outcome:
     params = Put(slug=slug, client_token=token)
-    return pipeline.write(store, request(params, **more), putting(slug))
+    return pipeline.enter(store, request(params, **more), putting(slug))()
 
 
 def lines(store: Store) -> list[dict[str, Any]]:
@@ -142,9 +146,9 @@ def test_a_refused_command_leaves_nothing(session: Session, store: Store) -> Non
 def test_a_command_that_changes_nothing_keeps_its_token(store: Store) -> None:
     nothing = lambda here: Decision(events=[], data={"n": len(here.queries.kb_slugs())})  # noqa: E731
     params = Put(slug="aa", client_token="t")
-    first = pipeline.write(store, request(params), nothing)
+    first = pipeline.enter(store, request(params), nothing)()
     put(store, "bb")
-    again = pipeline.write(store, request(params), nothing)
+    again = pipeline.enter(store, request(params), nothing)()
     assert (again.data, again.duplicate) == (first.data, True)
 
 
@@ -179,7 +183,7 @@ def test_one_name_for_one_of_many(store: Store) -> None:
         return putting("aa")(here)
 
     params = Put(slug="aa")
-    jobs = [lambda: pipeline.write(store, request(params), decide) for _ in range(8)]
+    jobs = [lambda: decided(store, params, decide) for _ in range(8)]
     done = together(*jobs)
     assert sum(isinstance(outcome, Outcome) for outcome in done) == 1
     assert {d.type for d in done if isinstance(d, KbprocError)} == {"resource.already_exists"}
@@ -366,7 +370,7 @@ def test_a_plan_lists_a_hundred_events_and_tells_the_total(store: Store) -> None
         targets = [Target(kind="kb", id=f"kb-{n}", name="x", revision=n) for n in range(150)]
         return Decision(events=events, data=None, targets=targets)
 
-    plan = pipeline.write(store, request(Put(slug="aa", dry_run=True)), decide).plan
+    plan = pipeline.enter(store, request(Put(slug="aa", dry_run=True)), decide)().plan
     assert plan is not None
     assert (len(plan.events.items), plan.events.total) == (100, 150)
 
@@ -440,7 +444,7 @@ def test_a_plan_is_bound_to_actor_method_and_params(store: Store) -> None:
         return Decision(events=[KbDeleted(slug="aa")], data=None, targets=[target])
 
     def hash_of(params: Drop, **more: Any) -> str:
-        plan = pipeline.write(store, request(params, **more), decide).plan
+        plan = pipeline.enter(store, request(params, **more), decide)().plan
         assert plan is not None
         return plan.plan_hash
 
@@ -503,9 +507,7 @@ def test_a_decision_that_raises_leaves_nothing(store: Store) -> None:
     def decide(here: Here) -> Decision:
         raise ZeroDivisionError
 
-    unchanged(
-        store, lambda: pipeline.write(store, request(Put(slug="aa")), decide), ZeroDivisionError
-    )
+    unchanged(store, lambda: decided(store, Put(slug="aa"), decide), ZeroDivisionError)
 
 
 def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> None:
@@ -514,7 +516,7 @@ def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> No
 
     def fail() -> None:
         with pytest.raises(ZeroDivisionError):
-            pipeline.write(store, request(Put(slug="no")), decide)
+            pipeline.enter(store, request(Put(slug="no")), decide)()
 
     with Holding(store) as holding:
         done = holding.queue(
@@ -546,7 +548,7 @@ def test_an_effect_that_raises_leaves_nothing(store: Store) -> None:
 
         return Decision(events=[KbCreated(slug="aa", name="x")], data=None, effect=effect)
 
-    unchanged(store, lambda: pipeline.write(store, request(Put(slug="aa")), decide), OSError)
+    unchanged(store, lambda: decided(store, Put(slug="aa"), decide), OSError)
 
 
 # ------------------------------------------------------------------------ group commit

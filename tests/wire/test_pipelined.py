@@ -65,7 +65,7 @@ def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
     assert disk.reached.wait(PATIENCE)
     for id in range(1, 41):
         session.send(create(id))
-    until(lambda: session.store.turns.queued == 40, "all writes in their turn")
+    until(lambda: session.connection.in_flight == 41, "all writes in their turn")
     disk.let_go()
     found = answers(session, 41)
     assert disk.syncs == 2
@@ -82,7 +82,7 @@ def test_they_are_folded_in_together_when_somebody_looks(
     assert disk.reached.wait(PATIENCE)
     for id in range(1, 41):
         session.send(create(id, client_token=f"token {id}"))
-    until(lambda: session.store.turns.queued == 40, "all writes in their turn")
+    until(lambda: session.connection.in_flight == 41, "all writes in their turn")
     folded: list[int] = []
     real = session.store.catalog.apply
 
@@ -201,22 +201,46 @@ def test_one_that_fails_unexpectedly_is_answered_in_its_turn(
     """Its answer waits for those of the writes that came before it."""
     session = open_session()
     methods = session.service.registry.methods
-    failed = threading.Event()
 
     def fail(*arguments: Any) -> Any:
-        failed.set()
         raise RuntimeError("nobody has thought of this")
 
     broken = msgspec.structs.replace(methods["kb.create"], handler=fail)
     monkeypatch.setitem(methods, "kb.create", broken)
     disk.hold()
-    session.send(create(1))
+    session.send(create(0))
     assert disk.reached.wait(PATIENCE)
+    session.send(create(1))
     session.send(as_bytes(request(2, "kb.create", slug="books")))
-    assert failed.wait(PATIENCE)
     session.send(create(3))
-    until(lambda: session.store.turns.queued == 1, "the third in its turn")
+    until(lambda: session.connection.in_flight == 4, "all writes in their turn")
     disk.let_go()
-    found = answers(session, 3)
-    assert list(found) == [1, 2, 3]
+    found = answers(session, 4)
+    assert list(found) == [0, 1, 2, 3]
     assert found[2]["error"]["data"]["type"] == "internal.error"
+
+
+def test_one_that_may_take_long_to_read_holds_up_none_before_it(
+    open_session: OpenSession, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    read = threading.Event()
+    parsers = session.library.parsers.get()
+    real = parsers.parse
+
+    def parse(*given: Any) -> Any:
+        assert read.wait(PATIENCE)
+        return real(*given)
+
+    monkeypatch.setattr(parsers, "parse", parse)
+    disk.hold()
+    session.send(create(0))
+    assert disk.reached.wait(PATIENCE)
+    session.send(create(1))
+    text = "a long text " * 1000
+    session.send(as_bytes(request(2, "doc.create", title="Long", text=text, type="markdown")))
+    until(lambda: session.connection.in_flight == 3, "all writes in their turn")
+    disk.let_go()
+    assert list(answers(session, 2)) == [0, 1]
+    read.set()
+    assert "result" in answers(session, 1)[2]

@@ -195,7 +195,7 @@ def raced(session: Session, text: str) -> Outcome:
         content=content_of(session.library.intake, "todo", data),
         expected_revision=None,
     )
-    return pipeline.write(store, request, change)
+    return pipeline.enter(store, request, change)()
 
 
 def at(point: str, times: int, what: Callable[[int], None]) -> None:
