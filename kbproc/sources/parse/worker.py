@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar
@@ -122,14 +123,17 @@ def _receive(source: BinaryIO, decode: Callable[[bytes], _T]) -> _T | None:
 
 
 def lazy_counter(tokenizer: str | None) -> TokenCounter:
-    """The tokenizer loads with the first document that needs it."""
+    """The tokenizer loads with the first document that needs it, once: some take 300 MB."""
     if tokenizer is None:
         return count_words
     loaded: list[TokenCounter] = []
+    loading = threading.Lock()
 
     def count(text: str) -> int:
         if not loaded:
-            loaded.append(token_counter(tokenizer))
+            with loading:
+                if not loaded:
+                    loaded.append(token_counter(tokenizer))
         return loaded[0](text)
 
     return count
