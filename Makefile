@@ -48,6 +48,10 @@ bench-peers: $(READY)
 	$(BIN)/python -m bench.peers
 	$(BIN)/python -m bench.performance
 
+# How well searches find, on the collections in the folder COLLECTIONS; half an hour.
+eval: $(READY)
+	$(BIN)/python -m bench.quality $(COLLECTIONS)
+
 soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20
 

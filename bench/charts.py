@@ -48,6 +48,16 @@ class Panel(NamedTuple):
     told: Callable[[float], str]
 
 
+class Interval(NamedTuple):
+    """A share in [0, 1] with how sure it is. Rows without a `group` belong to the one above."""
+
+    group: str
+    label: str
+    mean: float
+    low: float
+    high: float
+
+
 class Line(NamedTuple):
     label: str
     points: Sequence[tuple[float, float]]
@@ -90,6 +100,35 @@ def _row(
     said = told(row.value) + (f" – {told(row.reach)}" if row.reach else "")
     parts.append(_text(max(x, end) + 10, y + 4, said, ""))
     return [*parts, "</g>"]
+
+
+def intervals(title: str, rows: Sequence[Interval]) -> str:
+    """One scale from 0 to 1, a row each; the last row of a group stands out."""
+    bottom = _TITLE + _ROW * len(rows)
+    parts = [_text(0, 18, title, "title")]
+    for tenth in range(0, 11, 2):
+        x = _LEFT + (_WIDTH - _RIGHT - _LEFT) * tenth / 10
+        parts.append(_rule(x, _TITLE, x, bottom))
+        parts.append(_text(x, bottom + 16, f"{tenth / 10:.1f}", "faint", "middle"))
+    for number, row in enumerate(rows):
+        is_last = number + 1 == len(rows) or bool(rows[number + 1].group)
+        parts += _interval(row, _TITLE + _ROW * number + _ROW // 2, is_last)
+    return _svg(bottom + _AXIS, parts, title)
+
+
+def _interval(row: Interval, y: int, stands_out: bool) -> list[str]:
+    x, low, high = (
+        _LEFT + (_WIDTH - _RIGHT - _LEFT) * value for value in (row.mean, row.low, row.high)
+    )
+    return [
+        '<g class="mine">' if stands_out else "<g>",
+        _text(0, y + 4, row.group, ""),
+        _text(_LEFT - 12, y + 4, row.label, "", "end"),
+        f'<line class="reach" x1="{low:.1f}" y1="{y}" x2="{high:.1f}" y2="{y}"/>',
+        f'<circle class="dot" cx="{x:.1f}" cy="{y}" r="4"/>',
+        _text(high + 10, y + 4, f"{row.mean:.3f}", ""),
+        "</g>",
+    ]
 
 
 def lines(

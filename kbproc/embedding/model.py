@@ -72,7 +72,9 @@ class StoredModel:
             return
         path = self._packs / f"{self.info.file_name}.pack"
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        self.pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
+        pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
+        pack.scale = self.info.scale
+        self.pack = pack
         self.state = "ready"
 
     @property
@@ -108,7 +110,7 @@ class StoredModel:
         if self.state in {"not ready", "preparing"}:
             return None, "The embedding model is being prepared."
         try:
-            return self.load().embed(text), None
+            return self.load().embed_query(text), None
         except KbprocError as error:
             return None, error.message
 

@@ -3,7 +3,7 @@ embedded once is kept and found.
 
 Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: answering.choice · answering.interface · catalogue · exact · fluency · graph ·
+Offers: answering.choice · answering.interface · calibration · catalogue · exact · fluency · graph ·
     interface · pack
 May import: base · text
 Light: no

@@ -23,7 +23,7 @@ from kbproc.models.http import OpenAiEmbedder
 from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelInfo, ModelSpec, fingerprint
 from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
 from kbproc.models.reference import SentenceTransformersEmbedder
-from kbproc.models.weights import LocalModel, file_stem, locate, require_folder
+from kbproc.models.weights import PACKED, LocalModel, file_stem, locate, require_folder
 
 _decode_spec = decoder(ModelSpec).decode
 _decode_info = decoder(ModelInfo).decode
@@ -96,6 +96,10 @@ def known_models(cache: Path) -> list[ModelInfo]:
     ]
     if DEFAULT_MODEL not in names and not available(ModelSpec(), cache).startswith("missing"):
         known.append(inspect(ModelSpec(), cache))
+    for name in PACKED:
+        spec = ModelSpec(name=name)
+        if name not in names and not available(spec, cache).startswith("missing"):
+            known.append(inspect(spec, cache))
     return sorted(known, key=lambda model: model.name)
 
 
@@ -145,6 +149,7 @@ def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
         max_tokens=meta.max_tokens,
         fingerprint=meta.fingerprint,
         tokenizer_path=str(folder / TOKENIZER),
+        scale=meta.scale,
     )
 
 
@@ -166,6 +171,7 @@ def _described(info: ModelInfo, embedder: Embedder) -> ModelInfo:
         max_tokens=embedder.max_tokens,
         fingerprint=embedder.fingerprint,
         tokenizer_path=embedder.tokenizer_path,
+        scale=embedder.scale,
     )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbproc.models.calibration import AS_IT_IS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -23,7 +25,7 @@ _WIDEST_TABLE = 1 << 24
 def cosines(
     query: NDArray[np.float32], pack: VectorPack, rows: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Cosine of the query, shape (dim,), with pack rows; shape (len(rows),).
+    """Cosine of the query, shape (dim,), with pack rows, on the model's scale; shape (len(rows),).
 
     nan for a zero query or vector. Bit for bit the same for the same query and
     row in any company: the sum runs within one row only.
@@ -34,7 +36,9 @@ def cosines(
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(np.einsum("i,i", wide, wide))
     with np.errstate(invalid="ignore", divide="ignore"):
         result: NDArray[np.float64] = np.clip(dots / norms, -1.0, 1.0)
-    return result
+    if pack.scale == AS_IT_IS:
+        return result
+    return np.clip((result - pack.scale.low) / pack.scale.span, -1.0, 1.0)
 
 
 def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,7 +28,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
+from kbproc.models.calibration import UNRELATED, Prompts, knows_scripts, scale_of
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
+from kbproc.models.packed import unpack
 from kbproc.models.weights import LocalModel, file_stem, require_folder, weights_sha256
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def export(
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=cache, ignore_cleanup_errors=True
         ) as beside:
-            job = Job(name=source.name, source=str(folder), target=beside, sha256=source.sha256)
+            place = str(source.packed or folder)
+            job = Job(name=source.name, source=place, target=beside, sha256=source.sha256)
             _run(job, cancelled)
             publish(Path(beside), target)
     except OSError as error:
@@ -110,6 +113,8 @@ def sweep(target: Path) -> None:
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """`source`: a folder, or a file of packed weights."""
+
     name: str
     source: str
     target: str
@@ -184,20 +189,24 @@ def _export(job: Job, folder: Path) -> None:
     weights = weights_sha256(Path(job.source))
     if job.sha256 and weights != job.sha256:
         raise KbprocError("model.unavailable", f"The weights in {job.source} are not {job.name}'s.")
-    model = _load(job.source)
+    model = _load_any(Path(job.source), folder)
     _save_tokenizer(model, folder)
     full = folder / "fp32.onnx"
     exporter = _save_graph(model, full)
+    prompts = Prompts.of(model)
     meta = Meta(
         name=job.name,
         dim=int(model.encode("x").shape[0]),
-        max_tokens=int(model.max_seq_length or 512),
+        max_tokens=int(model.max_seq_length or 512) - _longest(model, prompts),
+        prompts=prompts,
+        scale=scale_of(_encoded(model, prompts, UNRELATED)),
+        knows_scripts=knows_scripts(lambda text: len(model.tokenizer.tokenize(text))),
         modules=[repr(module) for module in list(model)[1:]],
         lowercase=bool(getattr(model[0], "do_lower_case", False)),
         weights_sha256=weights,
         precision=f"int8-{exporter}",
     )
-    reference = [model.encode(text, normalize_embeddings=True) for text in PARITY_TEXTS]
+    reference = _encoded(model, prompts, PARITY_TEXTS)
     _quantize(full, folder / MODEL)
     if not _agrees(meta, folder, reference):
         full.replace(folder / MODEL)
@@ -207,6 +216,24 @@ def _export(job: Job, folder: Path) -> None:
                 "model.unavailable", f"{job.name} exported to ONNX does not give its own vectors."
             )
     full.unlink(missing_ok=True)
+
+
+def _load_any(source: Path, beside: Path) -> Any:
+    if source.is_dir():
+        return _load(str(source))
+    with tempfile.TemporaryDirectory(dir=beside) as unpacked:
+        unpack(source, Path(unpacked))
+        return _load(unpacked)
+
+
+def _encoded(model: Any, prompts: Prompts, texts: Iterable[str]) -> list[NDArray[np.float32]]:
+    said = (prompts.document + text for text in texts)
+    return [model.encode(text, normalize_embeddings=True, prompt="") for text in said]
+
+
+def _longest(model: Any, prompts: Prompts) -> int:
+    """In tokens."""
+    return max(len(model.tokenizer.tokenize(p)) for p in (prompts.query, prompts.document))
 
 
 def _load(folder: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -24,6 +25,18 @@ _FIVE = 5
 LOOKED_AT = 600
 
 _WORD = re.compile(r"[A-Za-z]+|[^\W\d_]+")
+
+
+class Limits(NamedTuple):
+    """Tokens per five letters up to which a text is known, and from which on it is not."""
+
+    known_until: float
+    unknown_from: float
+
+
+# Of a tokenizer with words of one script, or of many: there five letters of Chinese are
+# three words.
+OF_FEW, OF_MANY = Limits(KNOWN, UNKNOWN), Limits(4.0, 6.0)
 
 
 class Fluency(Struct, frozen=True, kw_only=True):
@@ -44,11 +57,10 @@ def fluency(
     text: str,
     spans: Sequence[tuple[int, int]],
     unknown: Sequence[bool],
-    *,
-    known_until: float = KNOWN,
-    unknown_from: float = UNKNOWN,
+    limits: Limits = OF_FEW,
 ) -> Fluency:
     """`spans`: where in the text each token stands; `unknown`: whether the tokenizer lacks it."""
+    known_until, unknown_from = limits
     told = [
         lacking
         for (start, end), lacking in zip(spans, unknown, strict=True)

@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.models.calibration import AS_IT_IS
 from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
 
@@ -29,6 +30,7 @@ class HashEmbedder:
 
     name = "hash"
     max_tokens = _HASH_TOKENS
+    scale = AS_IT_IS
     batches = False
     tokenizer_path: str | None = None
 
@@ -47,6 +49,9 @@ class HashEmbedder:
         wide = sums.astype(np.float64)
         vector: NDArray[np.float32] = (wide / np.sqrt((wide * wide).sum())).astype(np.float32)
         return vector
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return self.embed(text)
 
     def _add(self, sums: NDArray[np.int64], feature: str, weight: int) -> None:
         code = zlib.crc32(feature.encode("utf-8", "replace"))

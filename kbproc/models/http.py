@@ -16,6 +16,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.models.calibration import AS_IT_IS
 from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
 
@@ -61,6 +62,7 @@ class OpenAiEmbedder:
     """
 
     tokenizer_path: str | None = None
+    scale = AS_IT_IS
     batches = True
 
     def __init__(
@@ -91,6 +93,9 @@ class OpenAiEmbedder:
     def embed(self, text: str) -> NDArray[np.float32]:
         """The text's vector, L2-normalised, shape (dim,); raises model.unavailable."""
         return self.embed_many([text])[0]
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return self.embed(text)
 
     def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
         """Vectors in the order of texts, 64 texts a request; raises model.unavailable."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import msgspec
 
 from kbproc.base.sandbox import stay_alone
+from kbproc.models.calibration import AS_IT_IS, Scale
 from kbproc.models.fluency import Fluency
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Embedder(Protocol):
 
     `fingerprint`: 32 bytes that change whenever a vector could. `tokenizer_path`: the
     tokenizer.json that counts as the model does, if any. `max_tokens`: the model does not
-    see what exceeds it. `batches`: many texts at once cost less than one by one. Every
-    method may raise model.unavailable.
+    see what exceeds it. `scale`: what its cosines mean. `batches`: many texts at once cost less
+    than one by one. Every method may raise model.unavailable.
     """
 
     name: str
@@ -41,9 +42,14 @@ class Embedder(Protocol):
     fingerprint: bytes
     tokenizer_path: str | None
     batches: bool
+    scale: Scale
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """The text's vector, L2-normalised, shape (dim,)."""
+        ...
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector of what is searched for: some models ask for a word before it."""
         ...
 
     def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
@@ -96,6 +102,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0
     fingerprint: bytes | None = None
     tokenizer_path: str | None = None
+    scale: Scale = AS_IT_IS
 
 
 def fingerprint(*parts: object) -> bytes:

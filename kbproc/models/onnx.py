@@ -17,7 +17,8 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.models.fluency import LOOKED_AT, Fluency, fluency
+from kbproc.models.calibration import AS_IT_IS, Prompts, Scale
+from kbproc.models.fluency import LOOKED_AT, OF_FEW, OF_MANY, Fluency, Limits, fluency
 from kbproc.models.interface import fingerprint
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ OUTPUT = "sentence_vector"
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """meta.json. `modules`: the chain inside the graph, pooling included.
 
-    `parity`: least and mean cosine with sentence-transformers at export.
+    `parity`: least and mean cosine with sentence-transformers at export. `max_tokens`: of a text,
+    beside the longer prompt. `knows_scripts`: its tokenizer has words of more than one.
     """
 
     format: int = FORMAT
@@ -46,12 +48,15 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     lowercase: bool = False
     parity: tuple[float, float] = (1.0, 1.0)
+    prompts: Prompts = Prompts()
+    scale: Scale = AS_IT_IS
+    knows_scripts: bool = False
 
     @property
     def fingerprint(self) -> bytes:
-        return fingerprint(
-            self.weights_sha256, self.precision, self.max_tokens, self.lowercase, *self.modules
-        )
+        told = (self.weights_sha256, self.precision, self.max_tokens, self.lowercase)
+        more = (self.prompts.document,) if self.prompts.document else ()
+        return fingerprint(*told, *self.modules, *more)
 
 
 _decode_meta = decoder(Meta).decode
@@ -80,14 +85,23 @@ class OnnxEmbedder:
         self.name, self.dim, self.max_tokens = meta.name, meta.dim, meta.max_tokens
         self.fingerprint = meta.fingerprint
         self.tokenizer_path: str | None = str(folder / TOKENIZER)
+        self.scale = meta.scale
+        self._prompts, self._knows_scripts = meta.prompts, meta.knows_scripts
         self._lowercase = meta.lowercase
         self._session = _session(folder)
         self._inputs = [input.name for input in self._session.get_inputs()]
-        self._tokenizer = _tokenizer(folder, self.max_tokens)
+        self._tokenizer = _tokenizer(folder)
+        self._tokenizer.enable_truncation(self.max_tokens + self._prompt_tokens())
         self._special = self._tokenizer.num_special_tokens_to_add(False)
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """The text's vector, L2-normalised, shape (dim,); what exceeds max_tokens is cut."""
+        return self._embedded(self._prompts.document + text)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return self._embedded(self._prompts.query + text)
+
+    def _embedded(self, text: str) -> NDArray[np.float32]:
         import numpy as np
 
         encoding = self._encode(text)
@@ -112,7 +126,13 @@ class OnnxEmbedder:
 
     def fluency(self, text: str) -> Fluency:
         text = text[:LOOKED_AT]
-        return tokenized(self._tokenizer, text.lower() if self._lowercase else text)
+        limits = OF_MANY if self._knows_scripts else OF_FEW
+        return tokenized(self._tokenizer, text.lower() if self._lowercase else text, limits)
+
+    def _prompt_tokens(self) -> int:
+        """Of the longer prompt: so much more than max_tokens the model reads."""
+        prompts = (self._prompts.query, self._prompts.document)
+        return max(len(self._tokenizer.encode(p, add_special_tokens=False).ids) for p in prompts)
 
     def close(self) -> None:
         self._session = None
@@ -123,12 +143,12 @@ class OnnxEmbedder:
         return self._tokenizer.encode(text.lower() if self._lowercase else text)
 
 
-def tokenized(tokenizer: Any, text: str) -> Fluency:
+def tokenized(tokenizer: Any, text: str, limits: Limits = OF_FEW) -> Fluency:
     """`tokenizer`: of the library tokenizers."""
     text = text.encode("utf-8", "replace").decode()
     encoding = tokenizer.encode(text, add_special_tokens=False)
     unknown = _unknown(tokenizer)
-    return fluency(text, encoding.offsets, [id == unknown for id in encoding.ids])
+    return fluency(text, encoding.offsets, [id == unknown for id in encoding.ids], limits)
 
 
 def _unknown(tokenizer: Any) -> int | None:
@@ -153,7 +173,7 @@ def _session(folder: Path) -> Any:
         raise _broken(folder, str(error)) from error
 
 
-def _tokenizer(folder: Path, max_tokens: int) -> Any:
+def _tokenizer(folder: Path) -> Any:
     from tokenizers import Tokenizer
 
     try:
@@ -161,7 +181,6 @@ def _tokenizer(folder: Path, max_tokens: int) -> Any:
     except Exception as error:
         raise _broken(folder, str(error)) from error
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens)
     return tokenizer
 
 

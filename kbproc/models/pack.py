@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from kbproc.base.durable import Seen, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.models.calibration import AS_IT_IS
 
 MAGIC = b"kbprocVP"
 VERSION = 1
@@ -55,6 +56,7 @@ class VectorPack:
         self.path = path
         self.dim = dim
         self.fingerprint = fingerprint
+        self.scale = AS_IT_IS  # of the model's cosines
         self.id = id
         self.set_aside: Path | None = None
         self._fd = fd

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
+from kbproc.models.calibration import AS_IT_IS, UNRELATED, Prompts, scale_of
 from kbproc.models.fluency import FLUENT, LOOKED_AT, Fluency
 from kbproc.models.interface import fingerprint
 from kbproc.models.onnx import tokenized
@@ -30,6 +31,7 @@ _OF_ODD_FILES = (
 class SentenceTransformersEmbedder:
     """The reference: slow to load (some 6 s) and to run, one text after another."""
 
+    scale = AS_IT_IS
     batches = False
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -41,17 +43,26 @@ class SentenceTransformersEmbedder:
         self._one_at_a_time = threading.Lock()
         self.name = name
         self.max_tokens = int(self._model.max_seq_length or 512)
+        self._prompts = Prompts.of(self._model)
         self.dim = len(self.embed("dimensions"))
-        modules = (repr(module) for module in self._model)
+        self.scale = scale_of(self.embed_many(list(UNRELATED)))
+        prompt = self._prompts.document
+        modules = (*map(repr, self._model), *((prompt,) if prompt else ()))
         self.fingerprint = fingerprint(weights_sha256(folder), *modules, self.max_tokens)
         own = folder / "tokenizer.json"
         self.tokenizer_path = str(own) if own.is_file() else None
 
     def embed(self, text: str) -> NDArray[np.float32]:
+        return self._embedded(self._prompts.document + text)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return self._embedded(self._prompts.query + text)
+
+    def _embedded(self, text: str) -> NDArray[np.float32]:
         text = text.encode("utf-8", "replace").decode()
         with self._one_at_a_time:
             vector: NDArray[np.float32] = self._model.encode(
-                text, normalize_embeddings=True, show_progress_bar=False
+                text, normalize_embeddings=True, show_progress_bar=False, prompt=""
             )
         return vector
 

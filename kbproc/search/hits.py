@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import Percent, Share
+from kbproc.models.calibration import AS_IT_IS, Scale
 from kbproc.models.fluency import Fluency
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
@@ -165,6 +166,7 @@ def explanation(
     bound: float,
     weights: fusion.Weights,
     fluency: Fluency,
+    scale: Scale,
     stress: Stress | None,
     time: Told | None,
     support: Support | None,
@@ -199,6 +201,7 @@ def explanation(
             "rank": candidate.vector_rank,
             "cosine": candidate.cosine,
             "fluency": msgspec.to_builtins(fluency),
+            **({} if scale == AS_IT_IS else {"scale": msgspec.to_builtins(scale)}),
         },
         "formula": formula,
         **{name: msgspec.to_builtins(factor) for name, factor in factors.items() if factor},

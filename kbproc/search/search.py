@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.documents import lookup, selection
+from kbproc.models.calibration import AS_IT_IS
 from kbproc.models.fluency import FLUENT
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
@@ -363,6 +364,7 @@ class _Searching:
             bound=pool.bound,
             weights=self.weights,
             fluency=self.fluency,
+            scale=self.vectors.pack.scale if self.vectors is not None else AS_IT_IS,
             stress=self.stress,
             time=self.times.told(id) if self.times else None,
             support=self._support(text, score, candidate.cosine),

@@ -130,6 +130,13 @@ def test_refusals_name_what_is_wrong(run: Run, tmp_path: Path) -> None:
     assert told["type"] == "input.invalid_params"
 
 
+def test_a_model_that_is_named_here_needs_no_approval(run: Run, tmp_path: Path) -> None:
+    told = refused(run, "eval", str(own(tmp_path / "good")), "--model", "no-such-model")
+    assert told["type"] == "model.unavailable"
+    assert "no-such-model" in told["message"]
+    assert "approved" not in told["message"]
+
+
 def test_measures() -> None:
     gains = {"a": 1.0, "b": 1.0}
     assert measures.ndcg(["a", "b"], gains) == 1

@@ -25,7 +25,7 @@ from kbproc.shell.arguments import Options, Parsed, usage_error
 from kbproc.store.folder import write_settings
 
 _MODES = ("hybrid", "fts", "vector")
-_KINDS = ("none", "hash")  # other names are those of models that are exported
+_KINDS = ("none", "hash")  # other names are those of model.use
 
 
 def evaluate(parsed: Parsed, options: Options, registry: Registry) -> dict[str, Any]:
@@ -61,10 +61,9 @@ def _asked(
     """The store lies in a folder for temporary files and goes at the end."""
     with tempfile.TemporaryDirectory(prefix="kbproc-eval-", ignore_cleanup_errors=True) as folder:
         store = Path(folder) / "store"
-        if model is not None:
+        if model in _KINDS:
             store.mkdir(mode=0o700)
-            kind = model if model in _KINDS else "onnx"
-            write_settings(store / "store.toml", {"kind": kind, "name": model})
+            write_settings(store / "store.toml", {"kind": model, "name": model})
         own = msgspec.structs.replace(
             options.config, store=store, kb="default", actor="eval", agent_named_by=None
         )
@@ -83,6 +82,8 @@ def _asked(
             backend.drain(0, lambda done, total: progress("embed", done, total), None)
 
         try:
+            if model is not None and model not in _KINDS:
+                ask("model.use", {"name": model})
             yield Asked(collection, ask, drain, progress)
         finally:
             backend.close()

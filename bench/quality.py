@@ -1,0 +1,172 @@
+"""`python -m bench.quality FOLDER`: how well searches find, on collections of others.
+
+Owns: which collections are asked, bench/quality.json, and the block of docs/search.md and its
+charts that are made from it. Without FOLDER only these are made; `--check` compares them.
+Refuses to know: how anything is asked: that is `kbproc eval`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.charts import Interval, intervals
+from bench.measure import ROOT
+from kbproc.shell.gen import with_blocks
+
+PAGE = ROOT / "docs" / "search.md"
+RESULTS = ROOT / "bench" / "quality.json"
+CHART = ROOT / "docs" / "search" / "quality.svg"
+SETS = (
+    "product-docs,clapnq-dev,codebase-chunks,cranfield,cisi,cacm,"
+    "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo"
+)
+_MEASURES = {"ndcg_at_10": "nDCG@10", "r_at_1": "R@1", "recall_at_100": "recall@100", "mrr": "MRR"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="where the collections lie")
+    parser.add_argument("--sets", default=SETS, help="folders in it, comma-separated")
+    parser.add_argument("--check", action="store_true", help="only tell what is out of date")
+    options = parser.parse_args()
+    for name in options.sets.split(",") if options.folder else ():
+        if (options.folder / name).is_dir():
+            _keep(name, _measured(options.folder / name))
+    stale = [path for path, text in outputs().items() if _read(path) != text]
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} {'is out of date' if options.check else 'is written'}")
+        if not options.check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(outputs()[path], encoding="utf-8")
+    return int(options.check and bool(stale))
+
+
+def _measured(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "kbproc", "eval", str(folder), "--compare", "fusion=rrf"]
+    done = subprocess.run([*command, "--format", "json"], stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)["data"]
+    for kind in ("worst", "best"):  # questions of others are not ours to keep
+        del found["compared"][kind]
+    return found
+
+
+def _keep(name: str, found: dict[str, Any]) -> None:
+    kept = {**results(), name: found}
+    RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{name}: nDCG@10 {found['modes']['hybrid']['ndcg_at_10']['mean']:.3f}", flush=True)
+
+
+def results() -> dict[str, Any]:
+    """Collection → what `kbproc eval` told of it."""
+    text = _read(RESULTS)
+    return {} if text is None else dict(json.loads(text))
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def outputs() -> dict[Path, str]:
+    """The page and the chart, with the text that each should have."""
+    kept = results()
+    in_order = {name: kept[name] for name in SETS.split(",") if name in kept}
+    block = "\n\n".join(_parts(in_order)) + "\n" if in_order else "Not measured yet: `make eval`.\n"
+    found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), {"quality": block})}
+    if in_order:
+        found[CHART] = _chart(in_order)
+    return found
+
+
+def _parts(results: dict[str, Any]) -> Sequence[str]:
+    return [
+        "![nDCG@10 of words, meaning and both, by collection](search/quality.svg)",
+        _means(results),
+        _losers(results),
+        "Mode hybrid in full:",
+        _in_full(results),
+        "With `fusion: rrf` instead of `blend`, question by question:",
+        _against(results),
+        "From which best score on an answer is likely (`data.confidence` cannot know it):",
+        _thresholds(results),
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _told(mean: dict[str, float]) -> str:
+    return f"{mean['mean']:.3f} ({mean['low']:.3f}–{mean['high']:.3f})"
+
+
+def _means(results: dict[str, Any]) -> str:
+    modes = ("fts", "vector", "hybrid")
+    rows = []
+    for name, found in results.items():
+        means = {mode: found["modes"][mode]["ndcg_at_10"] for mode in modes}
+        best = max(modes, key=lambda mode: means[mode]["mean"])
+        told = [f"**{_told(m)}**" if mode == best else _told(m) for mode, m in means.items()]
+        rows.append([name, str(found["documents"]), str(found["questions"]), *told])
+    return _table(["nDCG@10", "documents", "questions", "words", "meaning", "both"], rows)
+
+
+def _losers(results: dict[str, Any]) -> str:
+    """Where one channel alone is better than both."""
+    lost = []
+    for name, found in results.items():
+        both = found["modes"]["hybrid"]["ndcg_at_10"]["mean"]
+        for mode, told in (("fts", "words"), ("vector", "meaning")):
+            alone = found["modes"][mode]["ndcg_at_10"]["mean"]
+            if alone > both:
+                lost.append(f"{name} ({told} alone: +{alone - both:.3f})")
+    if not lost:
+        return "On none of them is one channel alone better than both."
+    return f"Both are worse than one channel alone on {', '.join(lost)}."
+
+
+def _in_full(results: dict[str, Any]) -> str:
+    rows = [
+        [name, *(_told(found["modes"]["hybrid"][measure]) for measure in _MEASURES)]
+        for name, found in results.items()
+    ]
+    return _table(["", *_MEASURES.values()], rows)
+
+
+def _against(results: dict[str, Any]) -> str:
+    rows = []
+    for name, found in results.items():
+        told = found["compared"]
+        change = told["change"]
+        said = f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})"
+        counts = f"{told['better']} / {told['worse']} / {told['same']}"
+        rows.append([name, said, counts])
+    return _table(["", "nDCG@10", "better / worse / same"], rows)
+
+
+def _thresholds(results: dict[str, Any]) -> str:
+    rows = []
+    for name, found in results.items():
+        least = found["best_scores"]["threshold"]
+        refused = "—" if least["refused"] is None else f"{least['refused']:.0%}"
+        rows.append([name, f"{least['at']:.3f}", f"{least['kept']:.0%}", refused])
+    return _table(["", "from", "of the answered", "of the others refused"], rows)
+
+
+def _chart(results: dict[str, Any]) -> str:
+    rows = [
+        Interval(name if mode == "fts" else "", label, **found["modes"][mode]["ndcg_at_10"])
+        for name, found in results.items()
+        for mode, label in (("fts", "words"), ("vector", "meaning"), ("hybrid", "both"))
+    ]
+    return intervals("nDCG@10, with intervals that hold nineteen of twenty resampled means", rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
