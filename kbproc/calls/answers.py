@@ -15,6 +15,7 @@ from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.layout import Lines
 from kbproc.calls.call import Call
 from kbproc.calls.reply import Reply, Tail, Wait
+from kbproc.events.session import SessionCreated
 from kbproc.sessions import asking, retrieval
 from kbproc.sessions import session as sessions
 from kbproc.sessions.asking import Asking
@@ -55,24 +56,37 @@ def _seen_by(call: Call, slug: str | None) -> _Sees:
 def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None) -> Wait:
     """Has the answer made, and reads it from its beginning."""
     answers = call.library.answers
+    made: list[SessionRow] = []
 
     def work(begun: Begun) -> Work:
-        with call.store.reading() as snapshot:
-            row = sessions.require(snapshot.queries, begun.session)
-            what = asking.wanted(snapshot.queries, wanted, row, before=begun.message)
-        sees = _seen_by(call, row.agent)
+        """Of a session that was just begun there is nothing that the catalog would have to tell."""
+        if made:
+            what, agent = asking.wanted_anew(wanted), wanted.agent
+        else:
+            with call.store.reading() as snapshot:
+                row = sessions.require(snapshot.queries, begun.session)
+                what = asking.wanted(snapshot.queries, wanted, row, before=begun.message)
+            agent = row.agent
+        sees = _seen_by(call, agent)
         return Work(state=sees.state, wanted=what, instructions=sees.instructions, now=call.now)
 
     def new(here: Here) -> Any:
         row = None if wanted.session is None else sessions.require(here.queries, wanted.session)
         _seen_by(call, wanted.agent if row is None else row.agent)
-        return asking.new(here, wanted, answers.answerer)
+        begins = asking.new(here, wanted, answers.answerer)
+        first = begins[0][0]
+        if isinstance(first, SessionCreated):
+            made[:] = [sessions.row_of(first, by=call.peer.actor, now=here.ts)]
+        return begins
 
     begun = answers.ask(write, new, work)
-    with call.store.reading() as snapshot:
-        row = sessions.require(snapshot.queries, begun.session)
     reader = reader_of(call, begun.message)
-    introduce(call, row, begun.message)
+    if made:
+        _introduce(call, made[0], begun.message, wanted.profile)
+    else:
+        with call.store.reading() as snapshot:
+            row = sessions.require(snapshot.queries, begun.session)
+        introduce(call, row, begun.message)
     return wait(call, reader, timeout_ms=timeout_ms, own=True, again=begun.again)
 
 
@@ -83,12 +97,16 @@ def reader_of(call: Call, message: int) -> Reader:
 def introduce(call: Call, row: SessionRow, message: int) -> None:
     with call.store.reading() as snapshot:
         asked = snapshot.queries.message(message)
+    _introduce(call, row, message, None if asked is None else asked.profile)
+
+
+def _introduce(call: Call, row: SessionRow, message: int, profile: str | None) -> None:
     told = {
         "session_id": row.id,
         "message_id": message,
         "kb": row.kbs,
         "agent": row.agent,
-        "profile": None if asked is None else asked.profile,
+        "profile": profile,
     }
     call.emit("init", told)
 

@@ -60,6 +60,11 @@ def begun(here: Here, asking: Asking) -> SessionCreated:
     return sessions.created(here, asking.key, title=title, kbs=asking.kbs, agent=asking.agent)
 
 
+def wanted_anew(asking: Asking) -> Wanted:
+    """What is looked for where nothing was said before."""
+    return _wanted(asking, asking.kbs)
+
+
 def wanted(
     queries: Queries, asking: Asking, session: SessionRow | None, *, before: int | None = None
 ) -> Wanted:
@@ -68,7 +73,7 @@ def wanted(
     `before`: the question's own message.
     """
     if session is None:
-        return _wanted(asking, asking.kbs)
+        return wanted_anew(asking)
     said = queries.messages(session.id, before=before or 2**62, limit=10)
     earlier = [(one.question, one.text) for one in said if one.status == "finished"]
     return _wanted(asking, session.kbs, earlier)

@@ -43,12 +43,14 @@ class Scribe:
     def offer(self, live: Live, *, urgent: bool) -> None:
         """It has something to be written. `urgent`: at once."""
         with self._changed:
+            is_news = not self._offered or (urgent and not self._is_urgent)
             self._offered[live] = None
             self._is_urgent = self._is_urgent or urgent
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="scribe", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
+            if is_news:  # of a hundred answers' words the thread would be woken all the time
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Once all that was offered is written."""

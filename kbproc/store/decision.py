@@ -19,7 +19,7 @@ from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import Head, Roster
+from kbproc.views.catalog.rows import Head, Roster, TokenRow
 
 
 class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -29,6 +29,9 @@ class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
     id: int | str
     name: str
     revision: int | None = None
+
+
+FindToken = Callable[[str, str, str], TokenRow | None]
 
 
 class Here:
@@ -45,12 +48,17 @@ class Here:
         head: Head,
         roster: Roster,
         sight: Sight | None = None,
+        token: FindToken | None = None,
     ) -> None:
-        """`look` gives the catalog, which costs something; `sight`: what may be seen of it."""
+        """`look` gives the catalog, which costs something; `sight`: what may be seen of it.
+
+        `token` finds what was answered under one; without it the catalog is looked at.
+        """
         self._look = look
         self._queries: Queries | None = None
         self._roster = roster
         self._sight = sight or EVERYTHING
+        self._token = token
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
@@ -61,6 +69,10 @@ class Here:
             self._queries = self._look()
             self._queries.see(self._sight)
         return self._queries
+
+    def token(self, actor: str, method: str, token: str) -> TokenRow | None:
+        """What was answered under this token last."""
+        return (self._token or self.queries.token)(actor, method, token)
 
     @property
     def kbs(self) -> list[str]:

@@ -19,13 +19,10 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.events.event import Event
 from kbproc.log.record import same_params
-from kbproc.store.decision import Decide, Decision, Here, Request
+from kbproc.store.decision import Decide, Decision, FindToken, Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.plan import Plan, confirm, plan_of
 from kbproc.store.state import SeenStore
-from kbproc.views.catalog.rows import TokenRow
-
-FindToken = Callable[[str, str, str], TokenRow | None]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -86,7 +83,8 @@ def _turn(request: Request, decide: Decide) -> Callable[[Lane], Outcome]:
 def _here(lane: Lane, request: Request) -> Here:
     """The newest state, as far as whoever asks may see it."""
     group = lane.group
-    return Here(lambda: lane.queries, lane.now, group.head, group.roster, request.sight)
+    look = lambda: lane.queries  # noqa: E731
+    return Here(look, lane.now, group.head, group.roster, request.sight, group.token)
 
 
 def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
