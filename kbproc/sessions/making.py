@@ -31,6 +31,8 @@ from kbproc.store.store import Store
 from kbproc.views.catalog.rows import PieceRow
 
 MOST_AT_ONCE = 64  # the others wait for their turn
+# A hundred that begin at once would take turns with every other writer for the interpreter.
+_BEGINNING = 2
 _SEARCHING = 2
 _logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Answers:
         self._live: dict[int, Live] = {}
         self._queue: deque[tuple[Live, Work]] = deque()
         self._threads = 0
+        self._beginning = threading.Semaphore(_BEGINNING)
         self._searching = threading.Semaphore(_SEARCHING)
         self._changing = threading.Lock()
 
@@ -91,9 +94,10 @@ class Answers:
             return decision
 
         try:
-            begun: Begun = write.item(decide)
-            for live in started:
-                self._start(live, work(begun))
+            with self._beginning:
+                begun: Begun = write.item(decide)
+                for live in started:
+                    self._start(live, work(begun))
         except BaseException:
             for live in started:
                 self._live.pop(live.asked.message, None)
