@@ -85,6 +85,9 @@ Span = tuple[datetime, datetime]
 
 def period(query: str, now: str) -> Period | None:
     """What the first words that say when mean at `now`; None: the query has none."""
+    said = _WORD.findall(query.lower())
+    if _SAY_WHEN.isdisjoint(said) and not any(word[0].isdigit() for word in said):
+        return None  # nearly all queries, in a tenth of the time
     found = _WHEN.search(query)
     if found is None or found.lastgroup is None:
         return None
@@ -149,8 +152,14 @@ def _recent(found: re.Match[str], day: datetime) -> Span:
     return day - timedelta(days=count * days), day + timedelta(days=1)
 
 
+_WORD = re.compile(r"[a-z]+|\d+")
+_UNITS = ("day", "week", "month", "year")
+_SAY_WHEN = frozenset(
+    ["today", "yesterday", *_MONTHS.split(), *_DAYS.split()]
+    + [form for unit in _UNITS for form in (unit, f"{unit}s")]
+)
 _COUNT = r"\d{1,3}|an?|one|two|three|four|few|couple"
-_UNIT = "day|week|month|year"
+_UNIT = "|".join(_UNITS)
 _WHEN = re.compile(
     rf"\b(?:(?P<today>today)|(?P<yesterday>yesterday)"
     rf"|(?P<iso>(?P<y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)(?!\d))"
