@@ -181,7 +181,7 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
 def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked | Entered:
     started = call.host.monotonic_ms()
     if not params.dry_run and not method.elsewhere:
-        call.library.store.check_writable()
+        call.library.store.check_writable(look=False)
     request = Request(
         method=method.name,
         actor=call.peer.actor,

@@ -67,7 +67,11 @@ class Lane:
         params_hash: str | None = None,
         result: bytes = b"null",
     ) -> int:
-        """One record; returns its seq. Durable when the lane is left."""
+        """One record; returns its seq. Durable when the lane is left.
+
+        Raises what `check_writable` raises, or store.io, with nothing appended.
+        """
+        self.check_writable()
         salt = self._host.salt()
         draft = Draft(
             ts=self.ts,

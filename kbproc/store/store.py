@@ -17,6 +17,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -266,12 +267,14 @@ class Store(Front):
         """
         return self.turns.take(work)
 
-    def check_writable(self) -> None:
+    def check_writable(self, *, look: bool = True) -> None:
         """Raises store.io for a store that is only read or not its own any more.
 
-        Raises store.corrupt for a damaged log.
+        Raises store.corrupt for a damaged log. Without `look` by what was found when somebody
+        looked at the folder last, as whoever works for a group of writers does first.
         """
-        self._is_exposed = is_exposed(self.origin)
+        if look or self._is_exposed:  # it may have been mended since
+            self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
         if self.log.damage is not None:
@@ -304,10 +307,12 @@ class Store(Front):
         return told
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
+        self._is_exposed = is_exposed(self.origin)
+        looked = partial(self.check_writable, look=False)
         self.mend()
         with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
             for ticket in tickets:
-                take_turn(ticket, Lane(self.host, group, self.check_writable))
+                take_turn(ticket, Lane(self.host, group, looked))
             if batch.head == self.log.head:
                 return
             self.check_writable()

@@ -20,6 +20,8 @@ Scalar = str | int | float | bool | None
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("\r\n?|[\x0c\x85\u2028\u2029]")
+# Whatever `clean_text` changes, or may.
+_UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 # Zero-width characters, bidi marks, embeddings, overrides and isolates, C1.
 _INVISIBLE = re.compile(
     "[\x80-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
@@ -58,6 +60,8 @@ def clean_text(text: str) -> str:
     Tabs stay; a NUL or another C0 control vanishes; a surrogate pair that was
     decoded apart is put together again, a lone half becomes U+FFFD.
     """
+    if not _UNCLEAN.search(text):
+        return text
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _CONTROL.sub("", _BREAK.sub("\n", text.removeprefix("\ufeff")))
