@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import http.server
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from kbproc.log.lease import identity
 from kbproc.sessions.cursor import Place, cursor_of
 from tests.kit import llm, toys
 from tests.kit.mail import MAIL, TEXTS
-from tests.kit.talk import Both, Message, Session, Step, Until, cancel, request
+from tests.kit.talk import Both, Message, Session, Step, Until, as_bytes, cancel, request
 from tests.kit.typed import COMMANDS, QUOTED
 
 # Transcripts name their folder, so it has to be the same everywhere.
@@ -241,6 +242,22 @@ def cut_off_answer(folder: Path) -> Iterator[None]:
     segment = folder / "store" / "log" / "000000000001.ndjson"
     segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[:-1]))
     shutil.rmtree(folder / "store" / "views")
+    yield
+
+
+@contextmanager
+def lost_pipe(folder: Path) -> Iterator[None]:
+    """An answer that was made though whoever had asked was gone."""
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.ingest", paths=["docs"])
+    session.embedded()
+    asking = session.another("user")
+    asking.send(as_bytes(request(1, "chat", question="How is git installed?")))
+    while json.loads(asking.receive())["params"]["type"] != "references":
+        pass
+    asking.connection.end(0.0)
+    session.data("session.resume", session_id=1, message_id=1)
+    session.close()
     yield
 
 
@@ -1191,6 +1208,29 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(13, "session.list"),
         ],
         around=a_model,
+    ),
+    "answer_lost_pipe": Conversation(
+        [
+            ask(1, "session.resume", session_id=1, message_id=1, after=cursor_of(1, Place(5, 0))),
+            ask(2, "session.resume", session_id=1, message_id=1),
+        ],
+        around=lost_pipe,
+    ),
+    "answer_purged": Conversation(
+        [
+            *INGESTED,
+            ask(2, "chat", question="How is git installed?", client_token="t"),
+            ask(3, "session.ask", session_id=1, question="What do zebras eat?"),
+            ask(4, "store.purge", document_ids=[1]),
+            confirm(5, "store.purge", document_ids=[1]),
+            ask(6, "session.resume", session_id=1, message_id=1),
+            resume_after(7, session_id=1, message_id=1),
+            ask(8, "store.purge", session_ids=[1]),
+            confirm(9, "store.purge", session_ids=[1]),
+            ask(10, "session.resume", session_id=1, message_id=1),
+            ask(11, "chat", question="How is git installed?", client_token="t"),
+            ask(12, "session.list"),
+        ],
     ),
     "answer_interrupted": Conversation(
         [

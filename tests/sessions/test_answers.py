@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbproc.base.errors import KbprocError
+from kbproc.models.answering.interface import Part, Passage, Prompt
+from kbproc.models.answering.openai import LlmSpec, OpenAi
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.patience import until
@@ -128,6 +131,7 @@ def test_every_prefix_of_a_models_answer(ask_model: Callable[..., Session]) -> N
 FAULTS: dict[str, tuple[list[llm.Step], str, bool | None]] = {
     "refused": ([llm.refuse(401)], "llm.unavailable", False),
     "busy": ([llm.refuse(503, Retry_After="2")], "llm.unavailable", True),
+    "asked too often": ([llm.refuse(429, Retry_After="2")], "llm.unavailable", True),
     "cut off": ([llm.say("a"), llm.cut], "llm.unavailable", True),
     "cut off before its first word": ([llm.cut], "llm.unavailable", True),
     "malformed": ([llm.say("a"), llm.raw(b"data: {oops\n\n")], "llm.unavailable", False),
@@ -159,6 +163,38 @@ def test_a_fault_has_a_type_and_keeps_what_was_said(
     shown = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
     assert (shown["status"], shown["text"]) == ("failed", text_of(events))
     assert stream(session, "session.resume", **of(events)) == (events, end)
+
+
+class Unheard:
+    """Whom an answerer tells, and who does not listen."""
+
+    is_over = False
+
+    def say(self, parts: Sequence[Part]) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
+
+    def when_over(self, act: Callable[[], object]) -> None:
+        pass
+
+
+def test_an_endpoint_that_falls_silent_is_given_up() -> None:
+    with llm.endpoint(lambda question: [llm.say("One "), llm.hang]) as endpoint:
+        answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=0.2))
+        prompt = Prompt(
+            question="Why?",
+            passages=[Passage(1, 1, "Git", "Git is installed by make.", 0.6)],
+            earlier=[],
+            instructions="",
+            is_known=True,
+        )
+        with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
+            answerer.answer(prompt, Unheard())
+        answerer.close()
+    assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
+    assert "timeout_s" in caught.value.hint
 
 
 def test_what_is_told_after_the_end_is_no_part_of_it(
