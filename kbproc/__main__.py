@@ -25,11 +25,17 @@ def main() -> None:
         code = call(argv)
         if code is not None:
             leave(code)
-    if argv[:1] in (["serve"], ["mcp"]) and not {"-h", "--help"} & set(argv):
+    if argv[:1] in (["serve"], ["mcp"]) and _serves(argv):
         pipes = claim()
     from kbproc.shell.cli import main as run
 
     leave(run(argv, pipes=pipes))
+
+
+def _serves(argv: list[str]) -> bool:
+    """Whether stdout is a protocol's, and not for people."""
+    named = {arg.partition("=")[0] for arg in argv}
+    return not {"-h", "--help", "install", "--print-config"} & named
 
 
 if __name__ == "__main__":

@@ -213,11 +213,15 @@ class Shell:
     def mcp(self, args: list[str]) -> int:
         """As `serve`; what is wrong with the flags is said before anything is served."""
         from kbproc.base.pipes import claim
-        from kbproc.mcp.serve import Offering, run
+        from kbproc.shell.offer import configure, serves
 
         parsed, options = self._parsed("mcp", args)
         if parsed.last("--help"):
             return self.help(["mcp"])
+        if parsed.positionals or not serves(args):
+            return configure(parsed, options, self._show)
+        from kbproc.mcp.serve import Offering, run
+
         offering = Offering(
             config=options.bound,
             tools=parsed.last("--tools"),
@@ -286,7 +290,7 @@ class Shell:
 
     def gen(self, args: list[str]) -> int:
         """For the developers of kbproc, inside its repository."""
-        from kbproc.shell import gen
+        from kbproc.shell.repo import gen
 
         parsed, _ = self._parsed("gen", args)
         if parsed.last("--help"):

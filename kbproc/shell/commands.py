@@ -93,6 +93,12 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         type="string",
         help="what the client may do; all but admin and knowledge:write_others if left out",
     ),
+    Flag(
+        name="--print-config",
+        type="string",
+        help="only print what the settings of that client must hold",
+        enum=["claude-code", "codex", "cursor", "vscode", "zed"],
+    ),
 )
 
 OWN_COMMANDS = {
@@ -119,11 +125,15 @@ OWN_COMMANDS = {
         ),
         Command(
             name="mcp",
-            usage="[FLAGS]",
+            usage="[FLAGS] | install CLIENT [--yes]",
             summary="Offer the methods as tools of the Model Context Protocol.",
-            examples=("kbproc mcp --tools minimal", "kbproc mcp --agent scribe"),
+            examples=(
+                "kbproc mcp --tools minimal",
+                "kbproc mcp --print-config cursor --agent scribe",
+                "kbproc mcp install claude-code",
+            ),
             flags=_MCP_FLAGS,
-            takes=_AROUND,
+            takes=(*_AROUND, "--yes"),
         ),
         Command(
             name="profile save",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kbproc.shell import house
+from kbproc.shell.repo import house
 from tests.kit.talk import REPO
 
 PACKAGE = REPO / "kbproc"

@@ -15,7 +15,7 @@ from kbproc.calls import method as reg
 from kbproc.calls.members import forms
 from kbproc.calls.registry import Registry
 from kbproc.methods.all import registry
-from kbproc.shell import gen
+from kbproc.shell.repo import gen
 from tests.kit.shell import Run, environment, in_process, write_docs
 
 REGISTRY = registry()

@@ -1,0 +1,1 @@
+"""The settings of programs that start servers."""

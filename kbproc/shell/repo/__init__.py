@@ -1,0 +1,1 @@
+"""For the developers of kbproc, inside its repository."""
