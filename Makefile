@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-long check types house bench bench-peers soak clean
+.PHONY: demo test test-long check types house bench bench-peers bench-mcp soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -51,6 +51,10 @@ bench-peers: $(READY)
 # How well searches find, on the collections in the folder COLLECTIONS; half an hour.
 eval: $(READY)
 	$(BIN)/python -m bench.quality $(COLLECTIONS)
+
+# The official tools against `kbproc mcp`: some 300 MB from npm into .peers/ at first.
+bench-mcp: $(READY)
+	$(BIN)/python -m bench.mcp
 
 soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20

@@ -95,7 +95,7 @@ list|--limit|many
 """.strip().splitlines()
 ]
 # These end in no answer of their own, or belong to the repository.
-WITHOUT = {"call", "serve", "gen", "completion", "help"}
+WITHOUT = {"call", "serve", "mcp", "gen", "completion", "help"}
 
 
 def in_format(format: str) -> list[list[str]]:

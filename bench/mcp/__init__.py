@@ -1,0 +1,1 @@
+"""`kbproc mcp` beside the official tools: conformance, tokens, starts. They come from npm."""
