@@ -211,27 +211,15 @@ class Shell:
         return serve.run(serving, pipes)
 
     def mcp(self, args: list[str]) -> int:
-        """As `serve`; what is wrong with the flags is said before anything is served."""
-        from kbproc.base.pipes import claim
-        from kbproc.shell.offer import configure, serves
+        """Serves, or changes the settings of a program that starts servers."""
+        from kbproc.mcp.setup.run import run
 
         parsed, options = self._parsed("mcp", args)
         if parsed.last("--help"):
             return self.help(["mcp"])
-        if parsed.positionals or not serves(args):
-            return configure(parsed, options, self._show)
-        from kbproc.mcp.serve import Offering, run
-
-        offering = Offering(
-            config=options.bound,
-            tools=parsed.last("--tools"),
-            root=parsed.last("--root"),
-            scopes=parsed.last("--scopes"),
-            allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
-        )
-        pipes = self._pipes or claim()
         _log_notes(options.config)
-        return run(offering, pipes)
+        given, agreed = parsed.given, bool(options.yes)
+        return run(options.bound, parsed.positionals, given, self._pipes, self._show, agreed=agreed)
 
     def profile(self, name: str, args: list[str]) -> int:
         """`profile …`, `link`, `unlink`."""

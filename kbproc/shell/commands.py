@@ -127,11 +127,7 @@ OWN_COMMANDS = {
             name="mcp",
             usage="[FLAGS] | install CLIENT [--yes]",
             summary="Offer the methods as tools of the Model Context Protocol.",
-            examples=(
-                "kbproc mcp --tools minimal",
-                "kbproc mcp --print-config cursor --agent scribe",
-                "kbproc mcp install claude-code",
-            ),
+            examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,
             takes=(*_AROUND, "--yes"),
         ),
