@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-long check types house bench bench-peers bench-mcp soak clean
+.PHONY: demo test test-long check types house bench bench-peers bench-mcp eval soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
