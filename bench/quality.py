@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kbproc.shell.gen import with_blocks
-
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
+from kbproc.shell.repo.gen import with_blocks
 
 PAGE = ROOT / "docs" / "search.md"
 RESULTS = ROOT / "bench" / "quality.json"
