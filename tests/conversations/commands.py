@@ -75,6 +75,8 @@ events|verify
 events|subscribe|--after-seq|0|--timeout|0
 events|revert|--seqs|2|--dry-run
 sql|query|select kb, count(*) as documents from documents group by kb order by kb
+eval|asked|--model|none
+eval|docs
 model|list
 model|use|hash|--kind|hash|--dry-run
 index|rebuild

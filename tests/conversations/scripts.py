@@ -51,6 +51,10 @@ PAGE = "<html><head><title>Wiki</title></head><body><h1>Wiki</h1><p>Deploy on Fr
 CODE = 'def install(package):\n    """Install a package."""\n    return run("pip", package)\n'
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(64)
 CHAPTERS = "\n\n".join(f"# Chapter {n}\n\n" + f"Word{n} " * 250 for n in range(1, 4))
+QUESTIONS = """\
+{"question": "how is git installed", "answers": ["install.md"]}
+{"question": "what do zebras eat", "answers": []}
+"""
 
 
 def make_files(folder: Path) -> None:
@@ -61,6 +65,11 @@ def make_files(folder: Path) -> None:
     (docs / "wiki.html").write_text(PAGE)
     (docs / "install.py").write_text(CODE)
     (docs / "picture.png").write_bytes(PICTURE)
+    asked = folder / "asked"
+    asked.mkdir()
+    (asked / "install.md").write_text("# Install\n\nFetch the archive of git and run make.\n")
+    (asked / "deploy.md").write_text("# Deploy\n\nDeploys happen on Fridays.\n")
+    (asked / "questions.jsonl").write_text(QUESTIONS)
     broken = folder / "broken"
     broken.mkdir()
     (broken / "good.md").write_text("# Good\n\nThis one can be read.\n")
