@@ -93,13 +93,17 @@ def tokens() -> bool:
 
 def inspector() -> bool:
     """The Inspector's command line lists and calls every tool of the default set."""
-    program = OFFICIAL / "inspector" / "cli" / "build" / "cli.js"
+    return all([_inspected(era) for era in ("legacy", "modern")])  # noqa: C419  each is shown
+
+
+def _inspected(era: str) -> bool:
+    program = OFFICIAL / "inspector" / "clients" / "launcher" / "build" / "index.js"
     fine = True
     with tempfile.TemporaryDirectory() as folder:
         store = ["--store", f"{folder}/kb"]
 
         def ask(*more: str) -> Any:
-            said = [NODE, program, "--cli", *KBPROC, *store, *more]
+            said = [NODE, program, "--cli", "--protocol-era", era, *more, "--", *KBPROC, *store]
             done = subprocess.run(said, cwd=REPO, capture_output=True, text=True, check=False)
             try:
                 return json.loads(done.stdout)
@@ -108,7 +112,7 @@ def inspector() -> bool:
                 return {}
 
         listed = [tool["name"] for tool in ask("--method", "tools/list").get("tools", [])]
-        print("inspector lists", ", ".join(listed))
+        print(f"inspector, {era}, lists", ", ".join(listed))
         for name in ("store_knowledge", *_ARGUMENTS):  # two entries, of which one is better
             arguments = [f"--tool-arg={item}" for item in _ARGUMENTS[name]]
             result = ask("--method", "tools/call", "--tool-name", name, *arguments)

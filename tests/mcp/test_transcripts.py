@@ -1,0 +1,107 @@
+"""Golden transcripts of both eras: raw bytes, every line of which the SDK's own models take.
+
+`pytest tests/mcp/test_transcripts.py --snapshot-update` writes them anew: read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import methods
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from tests.kit.mcp import ADMIN, MODERN, Client, served
+from tests.kit.talk import REPO
+
+Message = dict[str, Any]
+DELETE = {"method": "doc.delete", "params": {"ids": [1]}}
+APPROVED = {"action": "accept", "content": {"approve": True}}
+
+
+class Transcripts(SingleFileSnapshotExtension):
+    """One plain file a conversation, below golden/."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+    @classmethod
+    def dirname(cls, *, test_location: Any) -> str:
+        return str(REPO / "golden" / Path(test_location.filepath).stem)
+
+
+class Written(Client):
+    """A client that keeps every line of both sides."""
+
+    lines: list[str]
+
+    def line(self, message: Any) -> None:
+        said = json.dumps(message, ensure_ascii=False)
+        self.__dict__.setdefault("lines", []).append(f"> {said}")
+        self.process.send(said.encode())
+
+    def next(self) -> Message:
+        raw = self.process.receive()
+        self.lines.append(f"< {raw.decode()}")
+        return json.loads(raw)  # type: ignore[no-any-return]
+
+
+def converse(one: Written) -> None:
+    if one.era == MODERN:
+        one.ask("server/discover")
+    one.ask("tools/list")
+    one.ask("resources/templates/list")
+    calls: list[tuple[str, Message]] = [
+        ("doc_add", {"title": "Git", "text": "Install git with apt."}),
+        ("kb_call", {"method": "doc.wait", "params": {"ids": [1]}}),
+        ("search_knowledge", {"query": "install git", "mode": "fts"}),
+        ("search_knowledge", {"query": "git", "limit": 1000}),
+        ("doc_view", {"id": 1, "length": 7}),
+        ("kb_call", {"method": "tags.list"}),
+    ]
+    for name, arguments in calls:
+        one.ask("tools/call", name=name, arguments=arguments)
+    one.ask("resources/list")
+    one.ask("resources/read", uri="kb://doc/1")
+    one.ask("resources/read", uri="kb://doc/2")
+    one.ask("tools/call", name="nope")
+    one.ask("no/such/method")
+    delete(one)
+
+
+def delete(one: Written) -> None:
+    id = one.send("tools/call", name="kb_call", arguments=DELETE)
+    if one.era != MODERN:
+        asked = one.until("elicitation/create")
+        one.line({"jsonrpc": "2.0", "id": asked["id"], "result": APPROVED})
+        one.answer_to(id)
+        return
+    state = one.answer_to(id)["result"]["requestState"]
+    more = {"requestState": state, "inputResponses": {"approval": APPROVED}}
+    one.ask("tools/call", name="kb_call", arguments=DELETE, **more)
+
+
+def check(lines: list[str], era: str) -> None:
+    """Every result is one of its method, as the models made from the protocol's schema know it."""
+    asked: dict[Any, str] = {}
+    for line in lines:
+        message = json.loads(line[2:])
+        if line[0] == ">" and "method" in message and "id" in message:
+            asked[message["id"]] = message["method"]
+        elif line[0] == "<" and "result" in message:
+            methods.validate_server_result(asked[message["id"]], era, message["result"])
+        elif line[0] == "<" and "error" in message:
+            assert message.keys() == {"jsonrpc", "id", "error"}
+            assert {"code", "message"} <= message["error"].keys()
+
+
+@pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
+def test_a_conversation(era: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    with served(tmp_path, scopes=ADMIN) as process:
+        one = Written(process, era, elicitation={})
+        converse(one)
+    check(one.lines, era)
+    assert "\n".join([*one.lines, ""]) == snapshot.use_extension(Transcripts)
