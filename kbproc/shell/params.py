@@ -147,14 +147,15 @@ def fill(method: Method, params: dict[str, Any], options: Options) -> dict[str, 
 
 
 def _kb_settled(method: Method, config: Config) -> str | None:
-    """The knowledge base that additions go to; reads look at it where somebody chose one.
+    """The knowledge base that additions go to; reads and questions look at it where somebody chose
+    one.
 
     What concerns the whole store is narrowed by a flag only.
     """
     if adds(method):
         return config.kb
-    looks = method.kind == "read" and not method.whole
-    return config.kb if looks and "kb" in config.origins else None
+    looks = method.kind == "read" or method.from_log  # an answer is read from the log
+    return config.kb if looks and not method.whole and "kb" in config.origins else None
 
 
 def _of_all_kbs(method: Method, params: dict[str, Any]) -> dict[str, Any]:
