@@ -139,12 +139,13 @@ class Embedding(StoredModel, Statuses):
 
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
-        if self._threads or self.state in {"off", "missing"}:
-            return
-        for number in range(WORKERS):
-            thread = threading.Thread(target=self._run, name=f"embed-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        with self._changed:  # `close` finds all of them begun, or none
+            if self._threads or self._closing or self.state in {"off", "missing"}:
+                return
+            for number in range(WORKERS):
+                thread = threading.Thread(target=self._run, name=f"embed-{number}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
 
     def wake(self) -> None:
         with self._changed:
@@ -175,7 +176,8 @@ class Embedding(StoredModel, Statuses):
             pending = vectors.pending(limit=most) if vectors is not None else []
             ids = [id for id in pending if id not in taken]
             if not ids:
-                self._changed.wait(_RETRY_SECONDS)
+                if not self._closing:  # else nobody would wake it
+                    self._changed.wait(_RETRY_SECONDS)
                 return []
             self._claimed.update(ids[:_BATCH])
             return ids[:_BATCH]

@@ -85,13 +85,15 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
         delivered=lambda: outbox.flush(0),
         version=host.versions({"kbproc": __version__})["kbproc"],
     )
+    signals = Signals()
+    signals.install()  # before the first answer: who has it may end this process
     lines = Lines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
     threading.Thread(
         target=_listen, args=(lines, front, inside, outbox), name="client", daemon=True
     ).start()
     back = threading.Thread(target=inside.run, name="inside", daemon=True)
     back.start()
-    code = _serve(offering, (to_store[0], from_store[1]), host)
+    code = _serve(offering, (to_store[0], from_store[1]), host, signals)
     os.close(from_store[1])
     back.join(_END_SECONDS)
     outbox.flush(_END_SECONDS)
@@ -127,7 +129,7 @@ def _listen(lines: Lines, front: Front, inside: Inside, outbox: Outbox) -> None:
         inside.end()
 
 
-def _serve(offering: Offering, pipes: tuple[int, int], host: Host) -> int:
+def _serve(offering: Offering, pipes: tuple[int, int], host: Host, signals: Signals) -> int:
     from kbproc.sharing import serve
     from kbproc.sharing.serving import Serving
 
@@ -139,4 +141,4 @@ def _serve(offering: Offering, pipes: tuple[int, int], host: Host) -> int:
         allow_private_addresses=offering.allow_private_addresses,
         model=offering.model,
     )
-    return serve.run(serving, pipes, host=host)
+    return serve.run(serving, pipes, host=host, signals=signals)

@@ -22,8 +22,17 @@ from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
 
 
-def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -> int:
-    """Serves until stdin ends or a signal comes; returns the exit code."""
+def run(
+    serving: Serving,
+    pipes: tuple[int, int],
+    *,
+    host: Host | None = None,
+    signals: Signals | None = None,
+) -> int:
+    """Serves until stdin ends or a signal comes; returns the exit code.
+
+    `signals`: those that are looked out for already.
+    """
     host = host or Host()
     config = serving.config
     reader, writer = pipes
@@ -33,8 +42,9 @@ def run(serving: Serving, pipes: tuple[int, int], *, host: Host | None = None) -
         serving.check()
     except KbprocError as error:
         return _refuse(error, outbox, serving.max_line_bytes)
-    signals = Signals()
-    signals.install()
+    if signals is None:
+        signals = Signals()
+        signals.install()
     outbox.send(first_line(config, parse_scopes(serving.scopes), host))
     lines = Lines(reader, serving.max_line_bytes, signals, answers=writer, parent=parent)
     try:

@@ -26,8 +26,8 @@ class Pool:
     def submit(self, job: Callable[[], object]) -> None:
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
             thread = threading.Thread(target=self._run, name="worker", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         self._jobs.put(job)
 
     def _run(self) -> None:

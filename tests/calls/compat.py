@@ -76,7 +76,9 @@ def _alternatives(
     changed = [(i, i if i in came else came[0]) for i in gone] if came else []
     for pair in changed:
         yield from wrong[pair]
-    others = gone if who == "callers" else came
+    # Readers leave out kinds that they don't know, where a member says which kind it is.
+    tells = "discriminator" in old and "discriminator" in new
+    others = gone if who == "callers" else () if tells else came
     if before and after and not changed and others:
         yield _ANOTHER_KIND.format(path, who)
 

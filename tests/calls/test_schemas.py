@@ -108,6 +108,16 @@ def of_two_kinds(*, grown: bool) -> list[str]:
     return breaks(before, after)
 
 
+def test_items_of_another_kind_break_nobody_who_is_told_their_kind() -> None:
+    name = "store.export.item"
+    before = copy.deepcopy(SCHEMAS)
+    del before[name]["anyOf"][3]
+    assert breaks(before, SCHEMAS) == []
+    del before[name]["discriminator"]
+    assert breaks(before, SCHEMAS) == [f"{name} has not the same kinds: breaks readers"]
+    assert breaks(SCHEMAS, before) == []
+
+
 def test_an_answer_of_another_kind_comes_only_to_who_asks_for_it() -> None:
     [said] = of_two_kinds(grown=False)
     assert said == "kb.create.result.data has not the same kinds: breaks readers"

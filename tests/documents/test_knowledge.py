@@ -53,6 +53,7 @@ def test_an_entry_comes_back_as_it_was_stored(session: Session) -> None:
     )
     assert made["embedding_status"] == "pending"
     assert (made["source"], made["created_by"], made["head"]) == ("user", "user", made["id"])
+    assert made.pop("similar") == []
     session.data("doc.wait", ids=[made["id"]])
     got = session.data("knowledge.get", id=made["id"])
     assert got == {**made, "embedding_status": "ready", "body": body, "supersedes": []}
