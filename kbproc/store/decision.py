@@ -85,7 +85,9 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     `bound`: what a plan is bound to besides its targets' revisions. `destructive`: this
     needs a person's approval, even if its method as a rule does not. `counts`: the plan in
-    numbers. `hint` goes with a dry run. `partial`: some items failed, in words.
+    numbers. `hint` goes with a dry run. `partial`: some items failed, in words. `kept`: of `data`,
+    what the log keeps and tells to whoever asks again under the same token; None: all of it. What
+    others may want erased has no place there.
     """
 
     events: list[Event]
@@ -99,6 +101,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     effect: Callable[[], None] | None = None
     hint: str | None = None
     partial: str | None = None
+    kept: Any = None
 
     @property
     def deleted(self) -> frozenset[int]:

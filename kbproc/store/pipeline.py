@@ -73,7 +73,8 @@ def _turn(request: Request, decide: Decide) -> Callable[[Lane], Outcome]:
         decision = decide(_here(lane, request))
         confirm(request, decision)
         _carry_out(lane, decision)
-        told = _told(decision.data, decision.partial)
+        kept = decision.data if decision.kept is None else decision.kept
+        told = _told(kept, decision.partial)
         seq = _append(lane, request, decision.events, told)
         return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 

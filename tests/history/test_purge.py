@@ -335,6 +335,18 @@ def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path
     assert session.data("note.list", agent="gitea") == []
 
 
+def test_no_outcome_holds_the_title_of_an_entry_that_was_like_another(session: Session) -> None:
+    body = "Deleting the lock file drops the cache, and then builds take twelve minutes."
+    first = session.data("knowledge.store", title=PHRASE, body=body)["id"]
+    asked = {"title": "Harmless", "body": body, "client_token": "k"}
+    told = session.data("knowledge.store", **asked)
+    assert [one["title"] for one in told["similar"]] == [PHRASE]
+    assert session.data("knowledge.store", **asked) == {**told, "similar": []}
+    session.embedded()
+    purge(session, first)
+    assert holding(session.store.folder, *WORDS) == []
+
+
 def test_what_a_purged_entry_stood_for_holds_again(session: Session) -> None:
     store = session.store
     one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]

@@ -53,7 +53,9 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
-    """`similar`: at most three entries that hold now and say nearly the same, nearest first."""
+    """`similar`: at most three entries that hold now and say nearly the same, nearest first; told
+    once, and to nobody who asks again under the same token.
+    """
 
     similar: list[Similar] = []
 
@@ -123,7 +125,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
         made = _made(event, facts, alike, created_by=actor, now=here.ts, status=status)
         changes = [f"add “{made.title}” to {made.kb}", *change("confidence", None, made.confidence)]
         changes += change("tags", [], made.tags) + change("expires_at", None, made.expires_at)
-        return Decision(events=[event], data=made, changes=changes)
+        kept = msgspec.structs.replace(made, similar=[])  # others' titles
+        return Decision(events=[event], data=made, kept=kept, changes=changes)
 
     return decide
 
