@@ -978,6 +978,7 @@ CONVERSATIONS: dict[str, Conversation] = {
                 source="https://ci.example.org/17",
                 client_token="once",
             ),
+            WAIT,  # what the next one is like hangs on it
             ask(
                 2,
                 "knowledge.store",
