@@ -74,11 +74,16 @@ def _is_file(place: str) -> bool:
 
 
 def _each(act: Callable[[T], R], items: Collection[T]) -> list[R]:
-    """At once: a disk syncs many files in little more time than one."""
+    """At once, in any order: a disk syncs many files in little more time than one."""
     if len(items) < 2:
         return [act(item) for item in items]
-    with ThreadPoolExecutor(min(_WRITERS, len(items)), thread_name_prefix="blobs") as threads:
-        return list(threads.map(act, items))
+    listed, many = list(items), min(_WRITERS, len(items))
+
+    def some(first: int) -> list[R]:
+        return [act(item) for item in listed[first::many]]
+
+    with ThreadPoolExecutor(many, thread_name_prefix="blobs") as threads:
+        return [done for each in threads.map(some, range(many)) for done in each]
 
 
 class _Places:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby, pairwise
 
 import msgspec
@@ -129,6 +130,9 @@ def chunk(
     if max_tokens < MIN_TOKENS:
         raise ValueError(f"max_tokens is {max_tokens}: a chunk needs {MIN_TOKENS} or more")
     budget = _Budget(title, count, max_tokens)
+    if len(blocks) == 1 and budget.fits(blocks[0].section, blocks[0].text):  # most notes are so
+        [block] = blocks
+        return list(_chunks([_Piece(block.section, [_Atom(block, 0, block.text, 0)])]))
     pieces: list[_Piece] = []
     for section, run in groupby(blocks, key=lambda block: block.section):
         pieces += _pack(list(run), budget.of(section), budget, overlap)
@@ -177,7 +181,6 @@ class _Budget:
     def __init__(self, title: str | None, count: TokenCounter, max_tokens: int) -> None:
         self.title, self.max_tokens = title, max_tokens
         self._count = count
-        self._special = count("")
         self._left: dict[str | None, int] = {}
 
     def of(self, section: str | None) -> int:
@@ -193,6 +196,10 @@ class _Budget:
         if by_length > 2 * self.max_tokens:
             return by_length
         return max(by_length, self._count(text) - self._special)
+
+    @cached_property
+    def _special(self) -> int:
+        return self._count("")
 
     def fits(self, section: str | None, text: str) -> bool:
         if len(text) > CHARS_PER_TOKEN * self.max_tokens:
