@@ -99,7 +99,8 @@ class Front:
             name = request.params.get("name")
             tool = self._toolbox.find(name, scopes)
             if tool is None:
-                request.refuse(Refusal(protocol.INVALID_PARAMS, f"There is no tool {name!r}."))
+                said = self._toolbox.none_of(name, scopes)
+                request.refuse(Refusal(protocol.INVALID_PARAMS, said))
             else:
                 self._calls.call(request, tool, arguments)
 

@@ -19,6 +19,7 @@ from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import decoder
 
 _FOLDER = Path(__file__).parent
+_MOST_SHOWN = 100  # characters of what a client sent
 ALL = "all"
 
 
@@ -136,6 +137,12 @@ class Toolbox:
     def find(self, name: Any, scopes: frozenset[str]) -> Tool | None:
         tool = self._tools.get(name) if isinstance(name, str) else None
         return tool if tool is not None and tool.is_within(scopes) else None
+
+    def none_of(self, name: Any, scopes: frozenset[str]) -> str:
+        """What to say of a tool that is not there, with the one that was probably meant."""
+        there = [tool["name"] for tool in self.within(scopes)]
+        meant = closest(name, there) if isinstance(name, str) else None
+        return f"There is no tool {str(name)[:_MOST_SHOWN]!r}. {did_you_mean(meant)}".rstrip()
 
 
 def _named(name: str) -> list[Tool]:

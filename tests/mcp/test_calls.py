@@ -82,6 +82,9 @@ def test_a_wrong_method_of_any_names_the_right_one(found: Client) -> None:
 def test_an_unknown_tool_is_a_mistake_of_the_protocol(found: Client) -> None:
     for params in ({"name": "nope"}, {}, {"name": "kb_list", "arguments": []}):
         assert found.ask("tools/call", **params)["error"]["code"] == -32602
+    said = found.ask("tools/call", name="store_knowlege")["error"]["message"]
+    assert said == "There is no tool 'store_knowlege'. Did you mean store_knowledge?"
+    assert len(found.ask("tools/call", name="x" * 5000)["error"]["message"]) < 200
 
 
 def test_nobody_confirms_a_plan_by_an_argument(found: Client) -> None:
