@@ -12,7 +12,6 @@ import argparse
 import csv
 import hashlib
 import json
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from kbproc.log.record import Position
 from kbproc.models.catalogue import load
 from kbproc.models.interface import Embedder, ModelSpec
+from kbproc.search.evaluation.measures import ndcg
 from kbproc.search.fusion import Fused, blend, ordered, rrf
 from kbproc.sources.chunk import chunk, embed_text
 from kbproc.sources.parse.formats import parse
@@ -196,16 +196,6 @@ def _fused(
 
 def _documents(passages: list[Passage], fused: list[tuple[int, Fused]]) -> Ranking:
     return list(dict.fromkeys(passages[id].document for id, _ in fused))[:10]
-
-
-def ndcg(ranking: Ranking, grades: dict[str, float]) -> float:
-    """nDCG@10 with linear gains (Järvelin and Kekäläinen, 2002)."""
-
-    def gain(values: Iterable[float]) -> float:
-        return sum(value / math.log2(place + 2) for place, value in enumerate(values))
-
-    ideal = gain(sorted(grades.values(), reverse=True)[:10])
-    return gain(grades.get(document, 0.0) for document in ranking[:10]) / ideal if ideal else 0.0
 
 
 if __name__ == "__main__":

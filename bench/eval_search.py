@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from kbproc.search.evaluation.collection import Collection, Document, Question, read
+from kbproc.search.evaluation.measures import ndcg
 
 DEPTH = 10
 LEVELS = ("none", "related", "likely")
@@ -63,69 +64,46 @@ class Coprocess:
         self._process.stdout.close()
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
-
-
-def judgements(folder: Path) -> dict[str, dict[str, int]]:
-    """query → document → gain."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    path = next(p for p in (folder / "qrels.tsv", folder / "qrels-train.tsv") if p.exists())
-    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-        query, document, gain = line.split("\t")
-        found[query][document] = int(gain)
-    return found
-
-
-def ndcg(ranked: list[str], gains: dict[str, int]) -> float:
-    """Järvelin and Kekäläinen 2002, with linear gains."""
-    got = sum(gains.get(id, 0) / math.log2(i + 2) for i, id in enumerate(ranked[:DEPTH]))
-    best = sorted(gains.values(), reverse=True)[:DEPTH]
-    ideal = sum(gain / math.log2(i + 2) for i, gain in enumerate(best))
-    return got / ideal if ideal else 0.0
-
-
-def add(folder: Path, kb: Coprocess) -> dict[int, str]:
+def add(collection: Collection, kb: Coprocess) -> dict[int, str]:
     """The documents' ids in the store → in the collection, once their vectors are there."""
-    corpus = [row for row in rows(folder / "corpus.jsonl") if (row["title"] + row["text"]).strip()]
-    made = kb.ask_all("doc.create", [creation(row) for row in corpus])
-    names = {document["id"]: row["_id"] for document, row in zip(made, corpus, strict=True)}
+    corpus = [one for one in collection.documents if (one.title + one.text).strip()]
+    made = kb.ask_all("doc.create", [creation(one) for one in corpus])
+    names = {document["id"]: one.id for document, one in zip(made, corpus, strict=True)}
     kb.ask_all("doc.wait", [{}])
     return names
 
 
-def ask(folder: Path, kb: Coprocess, options: dict[str, Any]) -> dict[str, Any]:
-    """The id of each judged query → its answer."""
-    gains = judgements(folder)
-    path = next(p for p in (folder / "queries.jsonl", folder / "queries-train.jsonl") if p.exists())
-    queries = {row["_id"]: row["text"][:2000] for row in rows(path) if row["_id"] in gains}
+def judged(collection: Collection) -> list[Question]:
+    return [question for question in collection.questions if question.gains]
+
+
+def ask(collection: Collection, kb: Coprocess, options: dict[str, Any]) -> list[Any]:
+    """The answer to each judged query."""
     asked = [
-        {"query": text, "limit": DEPTH, "per_document": 1, **options} for text in queries.values()
+        {"query": question.text[:2000], "limit": DEPTH, "per_document": 1, **options}
+        for question in judged(collection)
     ]
-    return dict(zip(queries, kb.ask_all("search", asked), strict=True))
+    return kb.ask_all("search", asked)
 
 
-def quality(folder: Path, names: dict[int, str], answers: dict[str, Any]) -> float:
+def quality(collection: Collection, names: dict[int, str], answers: list[Any]) -> float:
     """Mean nDCG@10."""
-    gains = judgements(folder)
     scores = [
-        ndcg([names[hit["source"]["document_id"]] for hit in found["results"]], gains[query])
-        for query, found in answers.items()
+        ndcg([names[hit["source"]["document_id"]] for hit in found["results"]], question.gains)
+        for question, found in zip(judged(collection), answers, strict=True)
     ]
     return sum(scores) / len(scores)
 
 
-def shares(answers: dict[str, Any]) -> str:
+def shares(answers: list[Any]) -> str:
     """In per cent, which of LEVELS the answers have."""
-    found = Counter(answer["confidence"] for answer in answers.values())
+    found = Counter(answer["confidence"] for answer in answers)
     return "/".join(f"{100 * found[level] / len(answers):.0f}" for level in LEVELS)
 
 
-def creation(row: dict[str, Any]) -> dict[str, Any]:
-    title = " ".join(row["title"].split())[:300]
-    return {"title": title or "-", "text": row["text"] or row["title"], "source_id": row["_id"]}
+def creation(one: Document) -> dict[str, Any]:
+    title = " ".join(one.title.split())[:300]
+    return {"title": title or "-", "text": one.text or one.title, "source_id": one.id}
 
 
 def main() -> int:
@@ -142,11 +120,12 @@ def main() -> int:
     for name, other in zip(sets, [*sets[1:], sets[0]], strict=True):
         with tempfile.TemporaryDirectory(prefix="kbproc-eval-") as folder:
             kb = Coprocess(Path(folder) / "store")
-            names = add(arguments.folder / name, kb)
-            answers = ask(arguments.folder / name, kb, options)
-            foreign = ask(arguments.folder / other, kb, options) if other != name else {}
+            own, others = read(arguments.folder / name), read(arguments.folder / other)
+            names = add(own, kb)
+            answers = ask(own, kb, options)
+            foreign = ask(others, kb, options) if other != name else []
             kb.close()
-        score = quality(arguments.folder / name, names, answers)
+        score = quality(own, names, answers)
         told = f"{shares(foreign)} ({other})" if foreign else "-"
         print(f"{name:20} {score:8.4f} {len(answers):8} {shares(answers):>12}   {told}", flush=True)
     return 0

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from kbproc.base.errors import ERRORS
 from kbproc.calls.schemas.schema import all_schemas
@@ -34,7 +32,8 @@ from tests.conversations.transcripts import (
 )
 from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
-from tests.kit.talk import REPO, Message
+from tests.kit.golden import Transcripts
+from tests.kit.talk import Message
 
 # What the shell prints beyond one method's answer.
 SHELL = {
@@ -51,20 +50,6 @@ SHELL = {
     ],
     **{f"commands_{format}": in_format(format) for format in ("json", "ndjson", "text")},
 }
-
-
-class Transcripts(SingleFileSnapshotExtension):
-    """One plain file a conversation, below golden/."""
-
-    _write_mode = WriteMode.TEXT
-    file_extension = "txt"
-
-    @classmethod
-    def dirname(cls, *, test_location: Any) -> str:
-        return str(REPO / "golden" / Path(test_location.filepath).stem)
-
-    def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
-        """Never: a conversation that fails on its way is not one that is gone."""
 
 
 @pytest.fixture

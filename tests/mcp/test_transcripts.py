@@ -12,25 +12,13 @@ from typing import Any
 import pytest
 from mcp_types import methods
 from syrupy.assertion import SnapshotAssertion
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from tests.kit.golden import Transcripts
 from tests.kit.mcp import ADMIN, MODERN, Client, served
-from tests.kit.talk import REPO
 
 Message = dict[str, Any]
 DELETE = {"method": "doc.delete", "params": {"ids": [1]}}
 APPROVED = {"action": "accept", "content": {"approve": True}}
-
-
-class Transcripts(SingleFileSnapshotExtension):
-    """One plain file a conversation, below golden/."""
-
-    _write_mode = WriteMode.TEXT
-    file_extension = "txt"
-
-    @classmethod
-    def dirname(cls, *, test_location: Any) -> str:
-        return str(REPO / "golden" / Path(test_location.filepath).stem)
 
 
 class Written(Client):

@@ -42,10 +42,9 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class Closed(Struct, frozen=True, kw_only=True):
-    """No more comes of this text. `is_void`: another takes its place."""
+    """No more comes of this text."""
 
     n: int
-    is_void: bool
 
 
 class Warned(Struct, frozen=True, kw_only=True):
@@ -89,7 +88,7 @@ class _Reading:
             case "warning":
                 kind = told.get("kind", "degraded")
                 if kind == "restarted":
-                    yield from self._close(is_void=True)
+                    yield from self._close()
                 yield Warned(kind=kind, message=told["message"])
             case "answer":
                 yield from self._answer(told, cursor)
@@ -98,20 +97,20 @@ class _Reading:
         if "references" in told:  # a snapshot
             yield Referred(references=told["references"], cursor=cursor)
         if "text" in told:
-            yield from self._close(is_void=True)
+            yield from self._close()
         if said := told.get("text") or told.get("delta"):
             if not self._is_open:
                 self._n, self._is_open = self._n + 1, True
                 yield Opened(n=self._n)
             yield Said(n=self._n, delta=said, cursor=cursor)
 
-    def _close(self, *, is_void: bool) -> Iterator[Step]:
+    def _close(self) -> Iterator[Step]:
         if self._is_open:
             self._is_open = False
-            yield Closed(n=self._n, is_void=is_void)
+            yield Closed(n=self._n)
 
     def ended(self, response: Message) -> Iterator[Step]:
-        yield from self._close(is_void=False)
+        yield from self._close()
         error = response.get("error")
         result = response.get("result", {}).get("data", {})
         told = result if error is None else error["data"].get("detail", {})

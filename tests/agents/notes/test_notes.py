@@ -24,26 +24,9 @@ from kbproc.store import pipeline
 from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.pipeline import Outcome
-from tests.conftest import OpenSession
-from tests.kit.notes import approved, attach, get, history, put, slugs
+from tests.kit.notes import approved, get, history, put, slugs
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
-
-
-@pytest.fixture
-def session(open_session: OpenSession) -> Session:
-    made = open_session()
-    attach(made)
-    made.data("agent.create", slug="gitea")
-    return made
-
-
-@pytest.fixture
-def folder(session: Session) -> Path:
-    path: Path = session.store.folder / "notes" / "gitea"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
 
 # ------------------------------------------------------------------ put
 

@@ -35,21 +35,6 @@ from tests.kit.talk import Session, as_bytes, cancel, request
 EXAMPLES, STEPS = (300, 60) if LONG else (3, 40)
 
 
-@pytest.fixture
-def session(open_session: OpenSession) -> Session:
-    made = open_session()
-    attach(made)
-    made.data("agent.create", slug="gitea")
-    return made
-
-
-@pytest.fixture
-def folder(session: Session) -> Path:
-    path: Path = session.store.folder / "notes" / "gitea"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def sync(session: Session, **more: Any) -> dict[str, Any]:
     """What is not zero or empty in the answer."""
     done = session.data("note.sync", agent="gitea", **more)
