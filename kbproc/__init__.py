@@ -3,7 +3,7 @@
 The house: a room imports only rooms that stand above it here.
 
 Ground:           base text
-Bytes and truth:  settings log events sources models notefiles
+Bytes and truth:  settings log events sources models
 Views:            views
 The writer:       store embedding
 Ideas:            documents agents health search history moving sessions

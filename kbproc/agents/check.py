@@ -14,10 +14,10 @@ from typing import Literal
 from msgspec import Struct
 
 from kbproc.agents.folder import notes_folder, other_owner
+from kbproc.agents.notefiles import folder as notefolder
 from kbproc.agents.quotas import quotas_of
 from kbproc.base import paths
 from kbproc.base.wording import plural
-from kbproc.notefiles import folder as notefolder
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, DocumentRow

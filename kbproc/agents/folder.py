@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from kbproc.agents.notefiles import folder as notefolder
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.notefiles import folder as notefolder
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbproc.agents.folder import notes_folder
+from kbproc.agents.notefiles import edit, folder
+from kbproc.agents.notefiles.file import digest
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocWritten
 from kbproc.history.timeline import PastRecords
-from kbproc.notefiles import edit, folder
-from kbproc.notefiles.file import digest
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import NOTES

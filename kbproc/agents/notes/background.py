@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbproc.agents.folder import notes_folder
+from kbproc.agents.notefiles.watch import Watcher
 from kbproc.agents.notes.notebook import Notebook
 from kbproc.agents.notes.sync import Sync
 from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
-from kbproc.notefiles.watch import Watcher
 from kbproc.store.store import Store
 from kbproc.views.catalog.rows import AgentRow, Roster
 

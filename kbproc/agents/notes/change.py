@@ -3,13 +3,16 @@
 Owns: what a put and a delete mean, who waits for whom, and trying again after an edit that the
 log had not seen.
 Refuses to know: changes made by hand (sync.py), and how a file is replaced without losing
-anybody's text (notefiles/edit.py).
+anybody's text (agents/notefiles/edit.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from kbproc.agents.notefiles import edit
+from kbproc.agents.notefiles.file import digest
+from kbproc.agents.notefiles.folder import Unavailable
 from kbproc.agents.notes.note import DeletedNote, NoteInfo, info, require_note
 from kbproc.agents.notes.notebook import ACTOR, Notebook
 from kbproc.agents.notes.revision import note_written
@@ -17,9 +20,6 @@ from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Content, Ids
 from kbproc.events.document import DocDeleted, DocWritten
-from kbproc.notefiles import edit
-from kbproc.notefiles.file import digest
-from kbproc.notefiles.folder import Unavailable
 from kbproc.store.decision import Decision, Here, Target
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, NOTES

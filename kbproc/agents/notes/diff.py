@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from kbproc.agents.notefiles.folder import Scan, Skipped, Unavailable
 from kbproc.base.wording import plural
-from kbproc.notefiles.folder import Scan, Skipped, Unavailable
 from kbproc.views.catalog.rows import DocumentRow
 
 _MOST_LISTED = 100

@@ -11,11 +11,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from kbproc.agents.notefiles import file as notefile
+from kbproc.agents.notefiles.file import NotANote, require_text
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import SLUG
-from kbproc.notefiles import file as notefile
-from kbproc.notefiles.file import NotANote, require_text
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import AgentRow, DocumentRow, Roster
 

@@ -16,6 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbproc.agents.folder import notes_folder
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles import hidden
+from kbproc.agents.notefiles.file import digest
+from kbproc.agents.notefiles.folder import NoteFile, Unavailable
 from kbproc.agents.notes import diff as notediff
 from kbproc.agents.notes.diff import Action, Diff, HeldBack
 from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, note_written
@@ -23,10 +27,6 @@ from kbproc.base.errors import KbprocError
 from kbproc.documents.content import Intake
 from kbproc.documents.revision import Ids
 from kbproc.events.event import Event
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles import hidden
-from kbproc.notefiles.file import digest
-from kbproc.notefiles.folder import NoteFile, Unavailable
 from kbproc.store.decision import Here
 from kbproc.store.lane import Lane
 from kbproc.store.state import SeenStore

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kbproc.agents.notefiles.folder import Unavailable
 from kbproc.agents.notes.diff import Diff, held_back_warning
 from kbproc.agents.notes.notebook import Notebook
 from kbproc.base.wording import plural
 from kbproc.events.document import DocDeleted
-from kbproc.notefiles.folder import Unavailable
 from kbproc.store.decision import Decision, Target
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles.file import digest, file_name, title_of
+from kbproc.agents.notefiles.folder import Unavailable
 from kbproc.agents.notes.diff import Action, FileChange
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.documents.content import Intake, read_content
 from kbproc.documents.revision import Content, Ids, written
 from kbproc.events.document import DocWritten
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.file import digest, file_name, title_of
-from kbproc.notefiles.folder import Unavailable
 from kbproc.store.decision import Here
 from kbproc.views.catalog.reader import NOTES
 from kbproc.views.catalog.rows import DocumentRow

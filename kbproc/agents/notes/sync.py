@@ -14,6 +14,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from kbproc.agents.notefiles import edit, hidden
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles.file import digest
+from kbproc.agents.notefiles.folder import Unavailable
+from kbproc.agents.notefiles.hidden import Leftover
 from kbproc.agents.notes.diff import (
     Action,
     Diff,
@@ -28,11 +33,6 @@ from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, 
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import fills_record
 from kbproc.events.document import DocDeleted
-from kbproc.notefiles import edit, hidden
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.file import digest
-from kbproc.notefiles.folder import Unavailable
-from kbproc.notefiles.hidden import Leftover
 from kbproc.store.lane import Lane
 from kbproc.views.catalog.rows import DocumentRow
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from kbproc.agents import folder as agent
+from kbproc.agents.notefiles import edit
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
 from kbproc.moving.incoming.contents import Emit, Imported
 from kbproc.moving.portable import file as reading
 from kbproc.moving.portable import lines
-from kbproc.notefiles import edit
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import AgentRow
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.agents import agent as agents
+from kbproc.agents.notefiles.file import MOST_BYTES, NotANote, require_text
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import (
     SLUG,
@@ -31,7 +32,6 @@ from kbproc.base.values import (
 from kbproc.documents.document import DocType
 from kbproc.documents.entry import MAX_BODY, TaskId
 from kbproc.events.session import Detail, Failure, Reference, Status, Usage
-from kbproc.notefiles.file import MOST_BYTES, NotANote, require_text
 from kbproc.text.passage import Mark
 
 _MOST = 2**31 - 1

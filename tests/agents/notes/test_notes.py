@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles import hidden as notehidden
 from kbproc.agents.notes import change as notes
 from kbproc.agents.notes.notebook import Notebook
 from kbproc.agents.notes.revision import content_of, note_written
@@ -18,8 +20,6 @@ from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.documents.revision import Ids
 from kbproc.methods.note.put import PutNote
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles import hidden as notehidden
 from kbproc.store import pipeline
 from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane

@@ -16,15 +16,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles import hidden
+from kbproc.agents.notefiles.file import MOST_BYTES, digest
 from kbproc.agents.notes.background import Notebooks
 from kbproc.agents.notes.sync import Sync
 from kbproc.base import failpoints
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.health import doctor
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles import hidden
-from kbproc.notefiles.file import MOST_BYTES, digest
 from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.notefiles import watch
-from kbproc.notefiles.watch import Watcher
+from kbproc.agents.notefiles import watch
+from kbproc.agents.notefiles.watch import Watcher
 from tests.kit.patience import LIVES, PATIENCE, until
 
 

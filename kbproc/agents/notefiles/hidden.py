@@ -25,11 +25,8 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc.base import paths
-from kbproc.base.durable import write_all
-from kbproc.base.errors import KbprocError
-from kbproc.notefiles import rename
-from kbproc.notefiles.file import (
+from kbproc.agents.notefiles import rename
+from kbproc.agents.notefiles.file import (
     MOST_BYTES,
     NotANote,
     all_bytes,
@@ -39,7 +36,10 @@ from kbproc.notefiles.file import (
     require_file,
     require_text,
 )
-from kbproc.notefiles.folder import KEPT, PART, open_folder
+from kbproc.agents.notefiles.folder import KEPT, PART, open_folder
+from kbproc.base import paths
+from kbproc.base.durable import write_all
+from kbproc.base.errors import KbprocError
 
 _LOCK_SECONDS = 2.0  # whoever waits here may hold the writers' lane
 _POLL_SECONDS = 0.02

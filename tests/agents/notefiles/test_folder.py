@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.agents.notefiles import file, hidden, rename
+from kbproc.agents.notefiles import folder as notefolder
+from kbproc.agents.notefiles.edit import EditedMeanwhile, remove, write
+from kbproc.agents.notefiles.file import digest, title_of
+from kbproc.agents.notefiles.folder import Scan, Unavailable, read, scan
+from kbproc.agents.notefiles.hidden import Leftover, clear, leftovers
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import FORBIDDEN_IN_NAMES
-from kbproc.notefiles import file, hidden, rename
-from kbproc.notefiles import folder as notefolder
-from kbproc.notefiles.edit import EditedMeanwhile, remove, write
-from kbproc.notefiles.file import digest, title_of
-from kbproc.notefiles.folder import Scan, Unavailable, read, scan
-from kbproc.notefiles.hidden import Leftover, clear, leftovers
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
 
@@ -215,7 +215,7 @@ def test_a_folder_that_may_not_be_read(
         inner.chmod(0o755)
 
 
-@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.notefiles.file.all_bytes"])
+@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.agents.notefiles.file.all_bytes"])
 def test_a_file_that_the_disk_refuses(
     folder: Path, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -695,8 +695,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from kbproc.base import failpoints
-from kbproc.notefiles.edit import remove, write
-from kbproc.notefiles.file import digest
+from kbproc.agents.notefiles.edit import remove, write
+from kbproc.agents.notefiles.file import digest
 folder, point, edit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 path, before = folder / "one.md", "note.remove" if "remove" in point else "note.staged"
 def reached(name):

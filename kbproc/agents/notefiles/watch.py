@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbproc.notefiles.folder import Unavailable, open_folder
+from kbproc.agents.notefiles.folder import Unavailable, open_folder
 
 if TYPE_CHECKING:
     from watchfiles import Change

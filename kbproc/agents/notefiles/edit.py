@@ -15,11 +15,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from kbproc.base.errors import KbprocError
-from kbproc.base.failpoints import reach
-from kbproc.notefiles import rename
-from kbproc.notefiles.file import NotANote, digest, file_name, open_file, require_text
-from kbproc.notefiles.hidden import (
+from kbproc.agents.notefiles import rename
+from kbproc.agents.notefiles.file import NotANote, digest, file_name, open_file, require_text
+from kbproc.agents.notefiles.hidden import (
     FileState,
     as_store_io,
     inspect,
@@ -28,6 +26,8 @@ from kbproc.notefiles.hidden import (
     stage,
     unlink,
 )
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
 
 _ROUNDS = 20  # of putting the old text back, while an editor keeps saving
 

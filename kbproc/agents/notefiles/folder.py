@@ -20,10 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc.base import paths
-from kbproc.base.errors import KbprocError
-from kbproc.base.values import SLUG
-from kbproc.notefiles.file import (
+from kbproc.agents.notefiles.file import (
     NotANote,
     Stat,
     digest,
@@ -34,6 +31,9 @@ from kbproc.notefiles.file import (
     suggested_slug,
     unreadable,
 )
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import SLUG
 
 # Two changes of a file may bear the same time: FAT counts in two seconds. Once a stat was first
 # seen longer ago than this, the file cannot change any more without its stat changing.
