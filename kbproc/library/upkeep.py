@@ -59,6 +59,7 @@ class Upkeep:
                 self._closed.wait(RETRY_SECONDS)
 
     def once(self) -> None:
+        self._store.look()
         if self._store.broken is not None:
             self._catch_up()
         self._store.folded()
@@ -67,7 +68,6 @@ class Upkeep:
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        self._store.look()
         if not self._looked:
             self._looked = True
             self._heal()

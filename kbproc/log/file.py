@@ -262,8 +262,10 @@ class FileLog:
         return changed
 
     def close(self) -> None:
+        is_ours = not self._tail.is_open or self._tail.is_untouched()
         self._tail.close()
-        self._marks.keep(self._segments())
+        if is_ours:
+            self._marks.keep(self._segments())
 
 
 class _FileBatch:

@@ -214,6 +214,8 @@ class Store(Front):
             if not self.unfolded.records:
                 return
             try:
+                if not self.catalog.is_marked:  # DuckDB opens its second file by name at first
+                    self._place.check()
                 self.catalog.apply(self.unfolded.records)
                 self.catalog.commit()
                 self.unfolded.clear()
@@ -235,6 +237,7 @@ class Store(Front):
         with self._moving:
             if not self.published.is_indexed and self.broken is None:
                 try:
+                    self._place.check()
                     self.fulltext.commit()
                 except Exception as error:
                     _logger.exception("the full-text index could not follow the log")
@@ -273,16 +276,17 @@ class Store(Front):
         Raises store.corrupt for a damaged log. Without `look` by what was found when somebody
         looked at the folder last, as whoever works for a group of writers does first.
         """
+        self._place.check()
         if look or self._is_exposed:  # it may have been mended since
             self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
         if self.log.damage is not None:
             raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
-        self._place.check()
 
     def look(self) -> None:
-        """Sees what others have done to the folder since."""
+        """Sees what others have done to the folder since. Raises store.io if it is another now."""
+        self._place.check()
         self.log.look()
         self._is_exposed = is_exposed(self.origin)
 
@@ -307,6 +311,7 @@ class Store(Front):
         return told
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
+        self._place.check()
         self._is_exposed = is_exposed(self.origin)
         looked = partial(self.check_writable, look=False)
         self.mend()
@@ -338,6 +343,7 @@ class Store(Front):
         """
         if self.broken is None:
             return
+        self._place.check()
         with self._folding, self._moving:
             _forget(self)
             try:
@@ -422,7 +428,9 @@ def _forget(store: Store) -> None:
 def save_vectors(store: Store) -> None:
     """What is embedded by now need not be looked for again at the next start."""
     if store.vectors is not None and store.broken is None and not store.read_only:
-        _whatever_happens(store.vectors.save)
+        with contextlib.suppress(KbprocError):  # another store lies there now
+            store.look()
+            _whatever_happens(store.vectors.save)
 
 
 def _show_vectors(store: Store) -> None:

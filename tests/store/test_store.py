@@ -26,7 +26,7 @@ from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE, until
-from tests.kit.talk import REPO, Session, as_bytes, request
+from tests.kit.talk import REPO, Process, Session, as_bytes, request
 
 # --------------------------------------------------------------------------- opening
 
@@ -762,3 +762,28 @@ def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, af
     path.write_text(before)
     write_settings(path, {"kind": "none"})
     assert path.read_text() == after
+
+
+def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> None:
+    """Indexes lie by path: what an owner still has to write must not go to who is there now."""
+    moved = Session(tmp_path / "store", cwd=tmp_path)
+    moved.data("doc.create", title="before", text="words")
+    (tmp_path / "store").rename(tmp_path / "moved")
+    other = Process(tmp_path / "store", cwd=tmp_path).ready()
+    assert "result" in other.ask(1, "doc.create", title="of another", text="words")
+    other.close()
+    other.stop()
+    there = files_of(tmp_path / "store")
+    moved.data("search", query="words")
+    with pytest.raises(KbprocError, match="moved or replaced"):
+        moved.store.look()
+    told = moved.error("doc.create", title="lost?", text="words")
+    assert (told["type"], moved.store.log.damage) == ("store.io", None)
+    moved.close()
+    assert files_of(tmp_path / "store") == there
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """Each file with its size and when it was written."""
+    named = {str(path.relative_to(folder)): path.stat() for path in folder.rglob("*")}
+    return {name: (is_.st_size, is_.st_mtime_ns) for name, is_ in named.items()}

@@ -42,7 +42,7 @@ class Catalog:
         is_new = not path.exists()
         self._db = _open(path)
         self._tables = Tables(self._db)
-        self._is_marked = False
+        self.is_marked = False
         self._in_transaction = False
         try:
             if is_new or self._version() != CATALOG_VERSION:
@@ -109,9 +109,9 @@ class Catalog:
 
     def _mark(self) -> None:
         """Before the first change. Raises OSError."""
-        if not self._is_marked and durable.boot():
+        if not self.is_marked and durable.boot():
             durable.mark(self.path)
-            self._is_marked = True
+            self.is_marked = True
 
     def rollback(self) -> None:
         if self._in_transaction:
@@ -128,7 +128,7 @@ class Catalog:
         """Synced, so that the next process finds it whole whatever happens to the machine."""
         self.rollback()
         with contextlib.suppress(duckdb.Error, OSError):  # then the mark stays
-            if self._is_marked:
+            if self.is_marked:
                 self._db.execute("checkpoint")
                 self._db.close()
                 durable.sync(self.path, ".wal")
