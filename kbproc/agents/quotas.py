@@ -7,7 +7,7 @@ later takes nothing away.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -32,10 +32,15 @@ def used(queries: Queries, agent: AgentRow, scopes: Collection[str]) -> dict[str
     return counted
 
 
-def check_quota(agent: AgentRow | None, name: str, used: int, *, instead: str) -> None:
-    """For one more. Raises quota.exceeded; `instead` says how to make room."""
+def check_quota(
+    agent: AgentRow | None, name: str, count: Callable[[], int], *, instead: str
+) -> None:
+    """For one more. Raises quota.exceeded; `instead` says how to make room.
+
+    What is used is counted where there is a limit only: that takes the catalog.
+    """
     limit = None if agent is None else quotas_of(agent).get(name)
-    if agent is None or limit is None or used < limit:
+    if agent is None or limit is None or (used := count()) < limit:
         return
     raise KbprocError(
         "quota.exceeded",

@@ -94,7 +94,7 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
 
     @property
     def can_wait(self) -> bool:
-        return self.entry is None
+        return self.entry is None or (self.revision == 1 and self.entry.expires_at is None)
 
 
 class DocChanged(Event, frozen=True, tag="doc.changed"):

@@ -76,7 +76,7 @@ def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
             with contextlib.suppress(KbprocError):
                 store.log.verify()  # the log itself knows from now on, and is not written
         raise
-    store.look()
+    store.log.look()
     return Verified(
         records=count,
         segments=len(store.log.as_files(head.seq)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,17 +16,22 @@ from kbproc.search.candidates import restriction_of
 from kbproc.search.fusion import PLACES
 from kbproc.search.params import Share
 from kbproc.sources.chunk import embed_text
-from kbproc.store.snapshot import Snapshot
+from kbproc.store.snapshot import Recent, Snapshot
 from kbproc.store.state import State
 from kbproc.text.likeness import likeness
 from kbproc.text.query import Query, parse_query
 from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
+
+if TYPE_CHECKING:
+    from kbproc.views.fulltext.search import FullTextSnapshot
 
 _MOST = 3
 # Entries on one topic have about .4, the same in other words .6 and more.
 _NEAR = 0.6
 _CANDIDATES = 10
+_MOST_RECENT = 50  # entries that are looked through
 _WORDS = 100  # of a long entry the first ones find those that say the same
 
 
@@ -46,11 +52,15 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     with state.reading() as snapshot:
         wanted = DocumentFilter(types=["knowledge"], hide_superseded=True, valid_at=now)
         restriction = restriction_of(snapshot, wanted)
-        cosines = _near(state, snapshot, restriction, title, body)
-        rows = snapshot.fulltext.rows(list(cosines))
+        fulltext, recent = _as_indexed(snapshot)
+        cosines = _near(state, fulltext, restriction, title, body)
+        indexed = fulltext.rows(list(cosines)).values()
+    rows = [row for row in indexed if row.document_id not in recent.removed]
+    rows += [row for row in recent.rows if _allows(restriction, row)]
     told: dict[int, Similar] = {}
-    for id, row in rows.items():
-        share, cosine = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}"), cosines[id]
+    for row in rows:
+        share = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}")
+        cosine = cosines.get(row.chunk_id)
         score = share if cosine is None else (share + min(1.0, max(0.0, cosine))) / 2
         had = told.get(row.document_id)
         if score >= _NEAR and (had is None or had.score < score):
@@ -60,15 +70,32 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     return sorted(told.values(), key=lambda one: (-one.score, one.id))[:_MOST]
 
 
+def _as_indexed(snapshot: Snapshot) -> tuple[FullTextSnapshot, Recent]:
+    """Waiting until what was stored last is indexed would cost more than looking through it."""
+    fulltext, recent = snapshot.as_indexed
+    if sum(row.type == "knowledge" for row in recent.rows) > _MOST_RECENT:
+        return snapshot.fulltext, Recent()
+    return fulltext, recent
+
+
+def _allows(restriction: Restriction, row: IndexRow) -> bool:
+    """As the indexes understand it, of entries."""
+    if (restriction.kbs is not None and row.label not in restriction.kbs) or (
+        row.label in restriction.without
+    ):
+        return False
+    return restriction.exclude is None or row.document_id not in restriction.exclude
+
+
 def _near(
-    state: State, snapshot: Snapshot, restriction: Restriction, title: str, body: str
+    state: State, fulltext: FullTextSnapshot, restriction: Restriction, title: str, body: str
 ) -> dict[int, float | None]:
     """Chunk id → cosine, None without a vector, of those that either channel finds."""
-    found = snapshot.fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
+    found = fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
     ids: Sequence[int] = found.chunk_ids
     vectors = state.vectors
     vector = None
-    if vectors is not None and snapshot.fulltext.num_docs:
+    if vectors is not None and vectors.snapshot().live:
         vector, _ = state.model.query_vector(embed_text(title, None, body))
     if vector is None or vectors is None:
         return dict.fromkeys(ids)

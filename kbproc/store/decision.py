@@ -19,7 +19,7 @@ from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import Head, Roster, TokenRow
+from kbproc.views.catalog.rows import AgentRow, Head, Roster, TokenRow
 
 
 class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -73,6 +73,10 @@ class Here:
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """What was answered under this token last."""
         return (self._token or self.queries.token)(actor, method, token)
+
+    def agent(self, slug: str) -> AgentRow | None:
+        """A deleted one too."""
+        return self._roster.agents.get(slug)
 
     @property
     def kbs(self) -> list[str]:

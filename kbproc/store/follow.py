@@ -133,10 +133,13 @@ def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:
         follower.rebuild(all_rows(catalog), catalog.position)
 
 
-def tell(followers: Iterable[Follower], catalog: Catalog, since: int) -> None:
-    """Stages what has changed since, as the catalog's writer sees it."""
+def tell(
+    followers: Iterable[Follower], catalog: Catalog, since: int
+) -> tuple[list[int], list[IndexRow]]:
+    """Stages what has changed since, as the catalog's writer sees it: documents, and their rows."""
     queries = catalog.queries
     touched = queries.touched_since(since)
     rows = queries.index_rows(touched) if touched else []
     for follower in followers:
         follower.apply(touched, rows, catalog.position)
+    return touched, rows

@@ -12,7 +12,7 @@ are folded in before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,7 +22,8 @@ from kbproc.events.event import Event
 from kbproc.log.interface import Batch
 from kbproc.log.record import Draft, Position, Record
 from kbproc.sources.blobs import Blobs
-from kbproc.store.snapshot import Published
+from kbproc.store.snapshot import Published, Recent
+from kbproc.views.catalog.filters import labels
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow, Roster, TokenRow, marks_column
 
@@ -57,6 +58,37 @@ class Unfolded:
         """Those of the chunks that wait here. Any thread may ask."""
         rows = self._rows
         return [rows[id] for id in chunk_ids if id in rows]
+
+
+class Unindexed:
+    """What the full-text index has not committed yet. Changed by whoever changes what is shown."""
+
+    def __init__(self) -> None:
+        self._removed: set[int] = set()
+        self._rows: dict[int, IndexRow] = {}
+        self._is_known = True
+
+    def add(self, removed: Iterable[int], rows: Sequence[IndexRow]) -> None:
+        """Of the documents that are `removed` nothing counts that came before."""
+        gone = set(map(int, removed))
+        self._removed |= gone
+        if gone:
+            self._rows = {id: r for id, r in self._rows.items() if r.document_id not in gone}
+        self._is_known = self._is_known and len(self._rows) + len(rows) <= _MOST_ROWS
+        if self._is_known:
+            self._rows.update((row.chunk_id, row) for row in rows)
+        else:
+            self._rows = {}
+
+    def clear(self) -> None:
+        self._removed, self._rows, self._is_known = set(), {}, True
+
+    @property
+    def shown(self) -> Recent | None:
+        """None: too much."""
+        if not self._is_known:
+            return None
+        return Recent(frozenset(self._removed), tuple(self._rows.values()))
 
 
 class Group:
@@ -103,13 +135,17 @@ class Group:
         self._blobs.settle([event.source_sha256 for event in written])
         record = self.batch.append([draft])[-1]
         self.unfolded.append(record)
-        if all(event.can_wait for event in events):
+        if all(event.can_wait for event in events) and self._knows(written):
             self._add(record, events, written)
         else:
             self._written = None
             self.fold()
             self.head = self._catalog.queries.head()
         return record
+
+    def _knows(self, written: Sequence[DocWritten]) -> bool:
+        """Whether the roster names every knowledge base that has entries after this."""
+        return all(doc.entry is None or doc.kb in self.roster.entries for doc in written)
 
     def _add(self, record: Record, events: Sequence[Event], written: list[DocWritten]) -> None:
         given = self.head.given.and_by(*(event.gives() for event in events))
@@ -203,10 +239,12 @@ class Group:
 
 def _row(doc: DocWritten, at: int, chunk: ChunkText) -> IndexRow:
     """What the catalog's queries say of it, too."""
+    facts = doc.entry
+    (label,) = labels((doc.kb,), documents=not facts, entries=bool(facts), superseded=False)
     return IndexRow(
         chunk_id=doc.first_chunk + at,
         document_id=doc.id,
-        label=doc.kb,
+        label=label,
         title=doc.title,
         section=chunk.section,
         text=chunk.text,
@@ -218,4 +256,6 @@ def _row(doc: DocWritten, at: int, chunk: ChunkText) -> IndexRow:
         path=doc.path,
         url=doc.url,
         tags=doc.tags,
+        confidence=facts.confidence if facts else None,
+        expires_at=facts.expires_at if facts else None,
     )

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.views.catalog.queries.all import Queries
@@ -27,10 +27,20 @@ class Moved(Exception):
     """A commit came between two looks: the read begins again, pinned."""
 
 
+class Recent(NamedTuple):
+    """By what the full-text index is behind: documents of which it holds nothing that counts, and
+    rows that it does not hold.
+    """
+
+    removed: frozenset[int] = frozenset()
+    rows: tuple[IndexRow, ...] = ()
+
+
 class Published:
     """What readers see: a position, the roster at it, and the full-text index.
 
-    `fulltext_seq`: how far the index has come where it is behind; None: it is not.
+    `fulltext_seq`: how far the index has come where it is behind; None: it is not. `recent`: by
+    what; None: by too much to tell.
     """
 
     def __init__(
@@ -40,8 +50,10 @@ class Published:
         roster: Roster,
         *,
         fulltext_seq: int | None = None,
+        recent: Recent | None = Recent(),  # noqa: B008  it is never changed
     ) -> None:
         self.head = head
+        self.recent = recent
         self.fulltext = fulltext
         self.roster = roster
         self.is_indexed = fulltext_seq is None
@@ -162,6 +174,15 @@ class Snapshot:
                 raise Moved
             self._published, self._committed = published, True
         return self._published.fulltext
+
+    @property
+    def as_indexed(self) -> tuple[FullTextSnapshot, Recent]:
+        """The full-text index as it stands, and by what it is behind; nobody waits for the disk,
+        unless it is behind by much. Raises Moved.
+        """
+        if self._committed or self._published.recent is None:
+            return self.fulltext, Recent()
+        return self._published.fulltext, self._published.recent
 
     @property
     def kbs(self) -> list[str]:

@@ -29,7 +29,7 @@ from kbproc.log.interface import Batch, Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
-from kbproc.store.group import Group, Unfolded
+from kbproc.store.group import Group, Unfolded, Unindexed
 from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
@@ -91,6 +91,7 @@ class Store(Front):
         self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
         self.unfolded = Unfolded()
+        self.unindexed = Unindexed()
         self._folding = threading.RLock()  # who uses the catalog's writer; the lane goes first
         self._folded: Published
 
@@ -188,11 +189,14 @@ class Store(Front):
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
         lags = self.fulltext.staged is not None
         behind = self.fulltext.position.seq if lags else None
+        if not lags:
+            self.unindexed.clear()
         shown = Published(
             head or self.catalog.queries.head(),
             self.fulltext.snapshot(),
             self._roster,
             fulltext_seq=behind,
+            recent=self.unindexed.shown,
         )
         if head is None:
             self._folded = shown
@@ -244,6 +248,7 @@ class Store(Front):
                     self.broken = _lagging(error)
                 else:
                     shown = self.published
+                    self.unindexed.clear()
                     now = Published(shown.head, self.fulltext.snapshot(), shown.roster)
                     if self._folded is shown:
                         self._folded = now
@@ -389,12 +394,13 @@ def _group(
 
 def _tell(store: Store, group: Group) -> None:
     """The indexes what the group has changed."""
-    rows = group.rows()
-    if rows is None:
-        follow.tell(store.followers, store.catalog, store.seq)
+    told = group.rows()
+    if told is None:
+        store.unindexed.add(*follow.tell(store.followers, store.catalog, store.seq))
         return
     for follower in store.followers:
-        follower.apply(*rows, group.position)
+        follower.apply(*told, group.position)
+    store.unindexed.add(*told)
     if store.fulltext.gathered > _MOST_GATHERED:
         store.fulltext.commit()
 

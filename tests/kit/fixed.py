@@ -18,6 +18,7 @@ from kbproc.base import failpoints
 from kbproc.base.host import Host
 from kbproc.base.pipes import claim, leave
 from kbproc.health.doctor import OPTIONAL
+from kbproc.library import upkeep
 from kbproc.log import file
 from kbproc.mcp.serve import Offering
 from kbproc.mcp.serve import run as run_mcp
@@ -29,6 +30,8 @@ from kbproc.wire import connection
 
 # What is said is gathered until something must be written: so records hold the same each time.
 GATHER_SECONDS = 3600.0
+# Nor does a slow machine have an index committed, and deleted chunks counted, between two requests.
+IDLE_SECONDS = 3600.0
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
@@ -127,6 +130,7 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     if "real" not in options:
         scribe.GATHER_SECONDS = GATHER_SECONDS
+        upkeep.IDLE_SECONDS = IDLE_SECONDS
     # No test relies on how long an end takes: what is in flight has all the time it needs.
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
     with leading(options.get("lead", "")):

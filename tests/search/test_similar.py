@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
+from kbproc.base import failpoints
 from kbproc.text.likeness import likeness, unlike
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
@@ -54,6 +56,35 @@ def test_without_a_model_words_tell(open_session: OpenSession) -> None:
     first = stored(session, "CI cache", CACHE)["id"]
     found = stored(session, "CI cache", CACHE)["similar"]
     assert [(one["id"], one["score"]) for one in found] == [(first, 1)]
+
+
+def test_what_was_stored_just_now_is_told_and_nobody_waits_for_the_index(session: Session) -> None:
+    committed: list[str] = []
+
+    def note(name: str) -> None:
+        if name == "fulltext.commit":
+            committed.append(threading.current_thread().name)
+
+    stored(session, "Rooms", OTHER)
+    session.data("search", query="rooms")
+    failpoints.arm(note)
+    first = stored(session, "CI cache", CACHE)["id"]
+    found = stored(session, "The cache of the CI", SAME)
+    assert [one["id"] for one in found["similar"]] == [first]
+    session.data("knowledge.supersede", old_id=first, new_id=found["id"])
+    found = stored(session, "CI cache", CACHE)["similar"]
+    failpoints.arm(None)
+    assert first not in [one["id"] for one in found]
+    assert {*committed} <= {"upkeep"}
+
+
+def test_what_somebody_may_not_see_is_not_told_before_it_is_indexed(session: Session) -> None:
+    session.data("kb.create", slug="secret")
+    session.data("agent.create", slug="ann", kbs=["default"])
+    stored(session, "CI cache", CACHE, kb="secret")
+    assert session.store.fulltext.staged is not None
+    ann = session.another("ann", named=True)
+    assert stored(ann, "CI cache", CACHE)["similar"] == []
 
 
 def test_a_repeat_tells_what_was_stored_and_names_nobody(session: Session) -> None:

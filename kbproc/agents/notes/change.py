@@ -221,9 +221,11 @@ class Put(_Change):
 
     def _check_quota(self, here: Here) -> None:
         """Raises quota.exceeded."""
-        used = here.queries.notes_count(self.agent)
         check_quota(
-            self._owner(here), "notes_stored", used, instead="Delete notes that are not needed"
+            self._owner(here),
+            "notes_stored",
+            lambda: here.queries.notes_count(self.agent),
+            instead="Delete notes that are not needed",
         )
 
 

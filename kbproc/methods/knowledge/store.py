@@ -108,9 +108,12 @@ def store(call: Call, params: StoreEntry) -> Decide:
         lookup.require_kb(here, params.kb)
         _check_future(facts.expires_at, here.now)
         actor = call.peer.actor
-        used = here.queries.entries_owned(actor)
-        instead = "Delete entries that hold no more, with knowledge.delete"
-        check_quota(here.queries.agent(actor), "knowledge_stored", used, instead=instead)
+        check_quota(
+            here.agent(actor),
+            "knowledge_stored",
+            lambda: here.queries.entries_owned(actor),
+            instead="Delete entries that hold no more, with knowledge.delete",
+        )
         event = revision.written(
             here,
             content,
