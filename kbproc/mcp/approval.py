@@ -11,7 +11,7 @@ from typing import Any
 
 from kbproc.mcp.session import Request
 
-_KEY = "approval"
+KEY = "approval"
 _MOST_SHOWN = 20
 _SCHEMA = {
     "type": "object",
@@ -47,7 +47,7 @@ def required(plan: dict[str, Any]) -> dict[str, Any]:
     asked = {"method": "elicitation/create", "params": {"mode": "form", **question(plan)}}
     return {
         "resultType": "input_required",
-        "inputRequests": {_KEY: asked},
+        "inputRequests": {KEY: asked},
         "requestState": plan["plan_hash"],
     }
 
@@ -58,7 +58,7 @@ def given(request: Request) -> tuple[str, bool] | None:
     responses = request.params.get("inputResponses")
     if not request.is_modern or not isinstance(state, str) or not isinstance(responses, dict):
         return None
-    answer = responses.get(_KEY)
+    answer = responses.get(KEY)
     return None if not isinstance(answer, dict) else (state, is_approved(answer))
 
 

@@ -2,14 +2,15 @@
 
 Owns: the request on the wire that a call becomes, its token, its progress, its cancellation, and
 the approval of a plan.
-Refuses to know: which tools there are (toolbox.py), and how a result is worded (told.py).
+Refuses to know: which tools there are (toolbox.py), how a result is worded (told.py), and what
+long work goes on as once its request is answered (tasks/).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kbproc.mcp import approval, told
 from kbproc.mcp.inside import Inside, Message
@@ -21,7 +22,22 @@ _NO_PERSON = (
     "A person must approve this plan, and this client cannot ask one. The person can run the "
     "command in a shell, which shows the plan and asks: kbproc {command}."
 )
-_DECLINED = "The user did not approve the plan; nothing was changed. Do not ask again unasked."
+DECLINED = "The user did not approve the plan; nothing was changed. Do not ask again unasked."
+Again = Callable[[str], None]  # gets the hash of the plan that was approved
+
+
+class Asker(Protocol):
+    """Whoever a call is made for."""
+
+    def begun(self) -> None:
+        """The store has taken it on, and it may take long."""
+
+    def progress(self, done: float, total: float | None, said: str) -> None: ...
+
+    def decide(self, data: Message, again: Again) -> None:
+        """A person must decide on the plan in this error of the wire."""
+
+    def end(self, result: Message) -> None: ...
 
 
 class Calls:
@@ -35,7 +51,14 @@ class Calls:
         self._lock = threading.Lock()
         self._sent: list[Ticket] = []  # answered, and perhaps not delivered yet
 
-    def call(self, request: Request, tool: Tool, arguments: dict[str, Any]) -> None:
+    def call(
+        self,
+        request: Request,
+        tool: Tool,
+        arguments: dict[str, Any],
+        asker_of: Callable[[Caller], Asker] = lambda caller: caller,
+    ) -> None:
+        """`asker_of`: who it is made for instead of the caller."""
         try:
             wanted = tool.wanted(arguments)
         except Mistake as mistake:
@@ -46,12 +69,13 @@ class Calls:
             token = self._once.token(ticket)
             wanted = Wanted(wanted.method, {**wanted.params, "client_token": token})
         approved = approval.given(request)
-        if approved is None:
-            _Call(self, request, tool, wanted, ticket).ask()
-        elif approved[1]:
-            _Call(self, request, tool, wanted, ticket).ask(confirm=approved[0])
+        if approved is not None:
+            wanted = Wanted(wanted.method, {**wanted.params, "confirm": approved[0]})
+        caller = Caller(self, request, tool, wanted, ticket)
+        if approved is not None and not approved[1]:
+            caller.end(told.mistake(DECLINED))
         else:
-            self.end(request, told.mistake(_DECLINED), ticket)
+            request.on_cancel = self.ask(tool, wanted, asker_of(caller))
 
     def _ticket(self, wanted: Wanted) -> Ticket | None:
         """None for what changes nothing, or has a token."""
@@ -62,7 +86,13 @@ class Calls:
         with self._lock:
             return self._once.take(wanted.method, wanted.params)
 
-    def ask(
+    def ask(self, tool: Tool, wanted: Wanted, asker: Asker) -> Callable[[], None]:
+        """Returns how to cancel it."""
+        call = _Call(self, tool, wanted, asker)
+        call.ask(wanted)
+        return call.cancel
+
+    def send(
         self,
         wanted: Wanted,
         on_answer: Callable[[Message], None],
@@ -98,61 +128,93 @@ class Calls:
                 self._once.answered(ticket)
 
 
-class _Call:
-    """One call on its way."""
+class Caller:
+    """A client that waits for the result of its call."""
 
     def __init__(
         self, calls: Calls, request: Request, tool: Tool, wanted: Wanted, ticket: Ticket | None
     ) -> None:
+        self.request = request
+        self.tool = tool
+        self.wanted = wanted
         self._calls = calls
-        self._request = request
+        self._ticket = ticket
+
+    def begun(self) -> None:
+        """It waits all the same."""
+
+    def progress(self, done: float, total: float | None, said: str) -> None:
+        self.request.progress(done, total, said)
+
+    def decide(self, data: Message, again: Again) -> None:
+        if not approval.can_elicit(self.request):
+            self.end(unapproved(data, self.tool, self.wanted))
+        elif self.request.is_modern:
+            self._calls.put_off(self.request, approval.required(data["plan"]), self._ticket)
+        else:
+            self._elicit(data["plan"], again)
+
+    def _elicit(self, plan: dict[str, Any], again: Again) -> None:
+        def decided(answer: dict[str, Any]) -> None:
+            if approval.is_approved(answer):
+                again(plan["plan_hash"])
+            else:
+                self.end(told.mistake(DECLINED))
+
+        self.request.ask("elicitation/create", approval.question(plan), decided)
+
+    def end(self, result: dict[str, Any]) -> None:
+        self._calls.end(self.request, result, self._ticket)
+
+
+def unapproved(data: Message, tool: Tool, wanted: Wanted) -> dict[str, Any]:
+    """What to say of a plan that nobody at this client can approve."""
+    command = wanted.method.replace(".", " ")
+    return told.refused_plan(data, _NO_PERSON.format(command=command), tool)
+
+
+class _Call:
+    """One call on its way."""
+
+    def __init__(self, calls: Calls, tool: Tool, wanted: Wanted, asker: Asker) -> None:
+        self._calls = calls
         self._tool = tool
         self._wanted = wanted
-        self._ticket = ticket
+        self._asker = asker
+        self._id = 0
         self._base = self._last = 0.0
         self._stage = ""
 
-    def ask(self, confirm: str | None = None) -> None:
-        wanted = self._wanted
-        if confirm is not None:
-            wanted = Wanted(wanted.method, {**wanted.params, "confirm": confirm})
-        id = self._calls.ask(wanted, self._answer, self._event)
-        self._request.on_cancel = lambda: self._calls.cancel(id)
+    def ask(self, wanted: Wanted) -> None:
+        self._id = self._calls.send(wanted, self._answer, self._event)
+
+    def cancel(self) -> None:
+        self._calls.cancel(self._id)
+
+    def _again(self, confirm: str) -> None:
+        self.ask(Wanted(self._wanted.method, {**self._wanted.params, "confirm": confirm}))
 
     def _event(self, event: Message) -> None:
         """Each stage counts from where the last one ended: progress only grows."""
-        if event["type"] == "progress":
+        if event["type"] == "init":
+            self._asker.begun()
+        elif event["type"] == "progress":
             if event["stage"] != self._stage:
                 self._stage, self._base = event["stage"], self._last
             total = event["total"]
             self._last = self._base + event["current"]
             said = f"{event['stage']} {event['message']}".strip()
-            self._request.progress(self._last, None if total is None else self._base + total, said)
+            self._asker.progress(self._last, None if total is None else self._base + total, said)
         elif event["type"] == "answer" and "delta" in event:
             self._last += 1
-            self._request.progress(self._last, None, event["delta"])
+            self._asker.progress(self._last, None, event["delta"])
 
     def _answer(self, response: Message) -> None:
         if "result" in response:
-            self._calls.end(self._request, told.result(response["result"]), self._ticket)
+            self._asker.end(told.result(response["result"]))
             return
         data = response["error"]["data"]
-        if data["type"] != "input.confirmation_required" or "plan" not in data:
-            self._calls.end(self._request, told.error(data, self._tool), self._ticket)
-        elif not approval.can_elicit(self._request):
-            command = self._wanted.method.replace(".", " ")
-            why = _NO_PERSON.format(command=command)
-            self._calls.end(self._request, told.refused_plan(data, why, self._tool), self._ticket)
-        elif self._request.is_modern:
-            self._calls.put_off(self._request, approval.required(data["plan"]), self._ticket)
+        if data["type"] == "input.confirmation_required" and "plan" in data:
+            self._asker.decide(data, self._again)
         else:
-            self._elicit(data["plan"])
-
-    def _elicit(self, plan: dict[str, Any]) -> None:
-        def decided(answer: dict[str, Any]) -> None:
-            if approval.is_approved(answer):
-                self.ask(confirm=plan["plan_hash"])
-            else:
-                self._calls.end(self._request, told.mistake(_DECLINED), self._ticket)
-
-        self._request.ask("elicitation/create", approval.question(plan), decided)
+            self._asker.end(told.error(data, self._tool))

@@ -7,6 +7,7 @@ client could find out by asking.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -16,6 +17,8 @@ from kbproc.mcp.inside import Inside, Message
 from kbproc.mcp.protocol import Id, Refusal
 from kbproc.mcp.resources import read_of
 from kbproc.mcp.session import Request
+from kbproc.mcp.tasks.task import Task
+from kbproc.mcp.tasks.tasks import Scopes
 
 _MOST = 256  # resources that one client watches
 _LIST = "resourcesListChanged"
@@ -35,11 +38,16 @@ class _Watch:
         return {**found, "_meta": {protocol.SUBSCRIPTION: self.stream}}
 
 
+# Those that are there, of the ids that a client names. Raises Refusal.
+FindTasks = Callable[[Request, Any, Scopes], list[Task]]
+
+
 class Changes:
     """What one client watches. Nothing is asked of the store before something is watched."""
 
-    def __init__(self, inside: Inside, send: Callable[[bytes], None]) -> None:
+    def __init__(self, inside: Inside, send: Callable[[bytes], None], tasks: FindTasks) -> None:
         self._inside = inside
+        self._find_tasks = tasks
         self._notify = send
         self._lock = threading.Lock()
         self._watches: dict[Id | None, _Watch] = {}
@@ -48,7 +56,7 @@ class Changes:
 
     # ------------------------------------------------------------------------ watching
 
-    def listen(self, request: Request) -> None:
+    def listen(self, request: Request, scopes: Scopes) -> None:
         """The first notification says what is honoured; the answer comes when it ends."""
         wanted = request.params.get("notifications")
         if not isinstance(wanted, dict):
@@ -58,11 +66,17 @@ class Changes:
         honoured: dict[str, Any] = {_LIST: True} if watch.lists else {}
         if watch.uris:
             honoured["resourceSubscriptions"] = uris[:_MOST]
-        request.on_cancel = lambda: self._drop(request.id)
+        tasks: list[Task] = []
+        if (ids := wanted.get("taskIds")) is not None:
+            tasks = self._find_tasks(request, ids, scopes)
+            honoured["taskIds"] = [task.id for task in tasks]
 
         def begun() -> None:
             self._send(watch, "subscriptions/acknowledged", {"notifications": honoured})
+            for task in tasks:
+                task.once_known(functools.partial(self._watch, request, watch, task))
 
+        request.on_cancel = functools.partial(self._drop, request.id, tasks)
         self._add(watch, request, begun)
 
     def subscribe(self, request: Request) -> None:
@@ -109,9 +123,15 @@ class Changes:
         if not runs:
             self._inside.ask("ping", {}, self._moved)
 
-    def _drop(self, stream: Id) -> None:
+    def _watch(self, request: Request, watch: _Watch, task: Task) -> None:
+        if request.session.is_open(request):
+            task.watch(watch.stream, lambda state: self._send(watch, "tasks", state))
+
+    def _drop(self, stream: Id, tasks: list[Task]) -> None:
         with self._lock:
             self._watches.pop(stream, None)
+        for task in tasks:
+            task.unwatch(stream)
 
     # ---------------------------------------------------------------- when the log moves
 

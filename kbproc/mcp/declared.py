@@ -248,11 +248,13 @@ _SHAPE: Schema = {"type": "object", "required": ["data", "meta"]}
 
 
 def tools(registry: Registry) -> dict[str, Any]:
-    """What tools.json holds: the sets, each tool, and the methods that write."""
+    """What tools.json holds: the sets, each tool, the methods that write, and which take long."""
+    writes = [m for m in registry.methods.values() if m.kind != "read"]
     return {
         "sets": {name: list(members) for name, members in SETS.items()},
         "tools": {tool.name: _declared(registry, tool) for tool in TOOLS},
-        "writes": [m.name for m in registry.methods.values() if m.kind != "read"],
+        "writes": [method.name for method in writes],
+        "long": [method.name for method in writes if method.streams],
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kbproc.base.host import Host
 from kbproc.mcp import protocol
 from kbproc.mcp.calling import Calls
 from kbproc.mcp.changes import Changes
@@ -17,6 +18,8 @@ from kbproc.mcp.once import Once
 from kbproc.mcp.protocol import Refusal
 from kbproc.mcp.resources import Resources
 from kbproc.mcp.session import PRIVATE, PUBLIC, Handler, Request, Session
+from kbproc.mcp.tasks.handle import Handles
+from kbproc.mcp.tasks.tasks import Scopes, Tasks
 from kbproc.mcp.toolbox import Toolbox
 
 INSTRUCTIONS = (
@@ -36,7 +39,9 @@ class Front:
         toolbox: Toolbox,
         inside: Inside,
         once: Once,
+        handles: Handles,
         *,
+        host: Host,
         scopes: frozenset[str] | None,
         send: Callable[[bytes], None],
         delivered: Callable[[], bool],
@@ -49,8 +54,9 @@ class Front:
         self._inside = inside
         self._scopes = scopes
         self._calls = Calls(inside, once, delivered)
+        self._tasks = Tasks(self._calls, toolbox, handles, host)
         self._resources = Resources(inside)
-        self.changes = Changes(inside, send)
+        self.changes = Changes(inside, send, self._tasks.found)
         server = {"name": "kbproc", "version": version}
         self.session = Session(self._handlers(), send, described=_DESCRIBED, server=server)
 
@@ -63,7 +69,10 @@ class Front:
             "resources/read": self._resources.read,
             "resources/subscribe": self.changes.subscribe,
             "resources/unsubscribe": self.changes.unsubscribe,
-            "subscriptions/listen": self.changes.listen,
+            "subscriptions/listen": self._scoped(self.changes.listen),
+            "tasks/get": self._scoped(self._tasks.get),
+            "tasks/update": self._scoped(self._tasks.update),
+            "tasks/cancel": self._scoped(self._tasks.cancel),
         }
 
     def receive(self, line: bytes) -> None:
@@ -81,6 +90,20 @@ class Front:
             then(scopes)
             return
         self._inside.when_begun(lambda: then(self._inside.scopes or frozenset()))
+
+    def _scoped(self, handler: Callable[[Request, Scopes], None]) -> Handler:
+        """`handler` may raise Refusal."""
+
+        def handle(request: Request) -> None:
+            def then(scopes: frozenset[str]) -> None:
+                try:
+                    handler(request, scopes)
+                except Refusal as refusal:
+                    request.refuse(refusal)
+
+            self._with_scopes(then)
+
+        return handle
 
     def _list_tools(self, request: Request) -> None:
         if request.params.get("cursor") is not None:
@@ -102,13 +125,17 @@ class Front:
                 said = self._toolbox.none_of(name, scopes)
                 request.refuse(Refusal(protocol.INVALID_PARAMS, said))
             else:
-                self._calls.call(request, tool, arguments)
+                self._tasks.call(request, tool, arguments)
 
         self._with_scopes(call)
 
 
 # The same for every client.
 _DESCRIBED: dict[str, Any] = {
-    "capabilities": {"tools": {}, "resources": {"subscribe": True, "listChanged": True}},
+    "capabilities": {
+        "tools": {},
+        "resources": {"subscribe": True, "listChanged": True},
+        "extensions": {protocol.TASKS: {}},
+    },
     "instructions": INSTRUCTIONS,
 }

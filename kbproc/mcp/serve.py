@@ -22,6 +22,7 @@ from kbproc.mcp.front import Front
 from kbproc.mcp.inside import Inside
 from kbproc.mcp.once import Once, client_of
 from kbproc.mcp.protocol import INVALID_REQUEST, Refusal, error
+from kbproc.mcp.tasks.handle import Handles
 from kbproc.mcp.toolbox import Toolbox
 from kbproc.settings.config import MAX_LINE_BYTES, SCOPES, Config
 from kbproc.wire.lines import Lines, Signals
@@ -79,7 +80,8 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     front = Front(
         toolbox,
         inside,
-        _once(offering, parent),
+        *_kept(offering, parent),
+        host=host,
         scopes=_scopes(offering),
         send=outbox.send,
         delivered=lambda: outbox.flush(0),
@@ -109,10 +111,11 @@ def _scopes(offering: Offering) -> frozenset[str] | None:
     return None if offering.is_bound else parse_scopes(offering.given)
 
 
-def _once(offering: Offering, parent: int) -> Once:
+def _kept(offering: Offering, parent: int) -> tuple[Once, Handles]:
     config = offering.config
+    folder = config.runtime / "mcp"
     where = f"{os.path.realpath(config.store)}\n{config.actor}"
-    return Once(config.runtime / "mcp", client_of(parent), where)
+    return Once(folder, client_of(parent), where), Handles(folder, where)
 
 
 def _listen(lines: Lines, front: Front, inside: Inside, outbox: Outbox) -> None:

@@ -23,6 +23,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _FIRST = frozenset({"initialize", "ping"})
 _REMOVED = frozenset({*_FIRST, "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _ADDED = frozenset({"server/discover", "subscriptions/listen"})
+_OLD_LACKS = _ADDED | {"tasks/get", "tasks/update", "tasks/cancel"}
 
 Answered = Callable[[dict[str, Any]], None]
 
@@ -188,7 +189,7 @@ class Session:
             raise Refusal(protocol.INVALID_PARAMS, said)
         if is_modern:
             protocol.check_envelope(meta)
-        if method not in self._handlers or method in (_REMOVED if is_modern else _ADDED):
+        if method not in self._handlers or method in (_REMOVED if is_modern else _OLD_LACKS):
             raise Refusal(protocol.METHOD_NOT_FOUND, f"There is no method {method!r}.")
         version = protocol.MODERN if is_modern else self.version or protocol.LEGACY[-1]
         capabilities = meta[protocol.CAPABILITIES] if is_modern else self.capabilities

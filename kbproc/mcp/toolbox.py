@@ -98,6 +98,7 @@ class _Kept(Struct, frozen=True):
     sets: dict[str, list[str]]
     tools: dict[str, Tool]
     writes: frozenset[str]
+    long: frozenset[str]
 
 
 @functools.cache
@@ -118,6 +119,11 @@ def _methods() -> dict[str, Tool]:
 def writes() -> frozenset[str]:
     """The methods that change something."""
     return _kept().writes
+
+
+def long_ones() -> frozenset[str]:
+    """The methods that may take long and, under a token, go on where they were cut off."""
+    return _kept().long
 
 
 class Toolbox:

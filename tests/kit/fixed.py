@@ -22,6 +22,7 @@ from kbproc.library import upkeep
 from kbproc.log import file
 from kbproc.mcp.serve import Offering
 from kbproc.mcp.serve import run as run_mcp
+from kbproc.mcp.tasks import task
 from kbproc.sessions import scribe
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
 from kbproc.sharing import relay, serve
@@ -115,6 +116,7 @@ def config_of(store: Path, options: dict[str, str]) -> Config:
 def main() -> int:
     """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are Serving's.
 
+    `grace`: seconds after which a call of `kbproc mcp` becomes a task.
     `real=1`: with the clocks, pids and salts of every day. `drain_seconds`: how long it waits
     at its end for what is in flight; in a test for ever, so that what hangs there is seen.
     """
@@ -132,6 +134,7 @@ def main() -> int:
         scribe.GATHER_SECONDS = GATHER_SECONDS
         upkeep.IDLE_SECONDS = IDLE_SECONDS
     # No test relies on how long an end takes: what is in flight has all the time it needs.
+    task.GRACE_SECONDS = float(options.get("grace", task.GRACE_SECONDS))
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
     with leading(options.get("lead", "")):
         if "mcp" in options:

@@ -34,7 +34,7 @@ def test_discover_tells_versions_capabilities_and_instructions(modern: Client) -
     found = modern.ask("server/discover")["result"]
     assert found["supportedVersions"] == [MODERN]
     assert found["instructions"] == INSTRUCTIONS
-    assert found["capabilities"].keys() == {"tools", "resources"}
+    assert found["capabilities"].keys() == {"tools", "resources", "extensions"}
     assert found["resultType"] == "complete"
     assert (found["ttlMs"], found["cacheScope"]) == (3_600_000, "public")
     server = {"name": "kbproc", "version": "1.0.0"}

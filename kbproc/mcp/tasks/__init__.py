@@ -1,0 +1,1 @@
+"""Long work that goes on once its request is answered: the protocol's extension for tasks."""

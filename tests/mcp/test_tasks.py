@@ -1,0 +1,227 @@
+"""Long work as tasks: handles that outlive the server, and are told of when asked and unasked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import llm
+from tests.kit.mcp import Client, Message, client
+from tests.kit.patience import LIVES, LONG
+
+TASKS = "io.modelcontextprotocol/tasks"
+KNOWS = {"extensions": {TASKS: {}}}
+STREAM = "io.modelcontextprotocol/subscriptionId"
+QUESTION = "How is git installed with apt?"
+FILES = 200 if LONG else 60
+
+
+class Slow:
+    """An endpoint that says one word, and the rest when it may."""
+
+    def __init__(self, endpoint: llm.Endpoint, may: threading.Event) -> None:
+        self.endpoint = endpoint
+        self.may = may
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        return {"llm": self.endpoint.url, "can": KNOWS, "grace": 0, **more}
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    may = threading.Event()
+
+    def wait(reply: llm.Reply) -> None:
+        may.wait(LIVES)
+
+    steps = [llm.say("One "), wait, llm.say("two."), llm.finish()]
+    with llm.endpoint(lambda question: steps) as endpoint:
+        yield Slow(endpoint, may)
+        may.set()
+
+
+def begun(one: Client, tool: str, **arguments: Any) -> str:
+    """The id of the task that the call has become."""
+    result = one.call(tool, **arguments)
+    assert result["resultType"] == "task" and result["status"] == "working", result
+    assert not {"result", "error", "inputRequests"} & result.keys()
+    assert result["ttlMs"] is None and result["createdAt"] <= result["lastUpdatedAt"]
+    return result["taskId"]  # type: ignore[no-any-return]
+
+
+def asked(one: Client) -> str:
+    """The id of a question's task."""
+    one.data("doc_add", title="Git", text="How git is installed: with apt, as root.")
+    return begun(one, "chat", question=QUESTION)
+
+
+def state(one: Client, id: str) -> Message:
+    found = one.ask("tasks/get", taskId=id)["result"]
+    assert (found["resultType"], found["taskId"]) == ("complete", id)
+    return found  # type: ignore[no-any-return]
+
+
+def ended(one: Client, id: str) -> Message:
+    """Polls, as clients do; what it did is on the wire, and no clock is looked at."""
+    while (found := state(one, id))["status"] == "working":
+        pass
+    return found
+
+
+def data(found: Message) -> Any:
+    assert found["status"] == "completed" and not found["result"]["isError"], found
+    return found["result"]["structuredContent"]["data"]
+
+
+def test_an_answer_that_takes_long_is_a_task(tmp_path: Path, slow: Slow) -> None:
+    with client(tmp_path, **slow.options()) as one:
+        assert one.ask("server/discover")["result"]["capabilities"]["extensions"] == {TASKS: {}}
+        id = asked(one)
+        assert state(one, id)["status"] == "working"
+        slow.may.set()
+        found = ended(one, id)
+        assert data(found)["text"] == "One two."
+        assert data(found)["status"] == "finished"
+        assert state(one, id) == found
+
+
+def test_a_task_outlives_its_server(tmp_path: Path, slow: Slow) -> None:
+    """Killed while it works: it goes on in the same message. Killed once it is done: it is done."""
+    with client(tmp_path, **slow.options()) as one:
+        id = asked(one)
+        one.process.process.kill()
+    slow.may.set()
+    with client(tmp_path, **slow.options()) as one:
+        found = ended(one, id)
+        assert data(found)["text"] == "One two."
+        one.process.process.kill()
+    before = len(slow.endpoint.asked)
+    with client(tmp_path, **slow.options(grace=LIVES)) as one:
+        again = state(one, id)
+        assert data(again) == data(found)
+        assert again["createdAt"] == found["createdAt"]
+        (session,) = one.data("kb_call", method="session.list")
+        assert session["message_count"] == 1
+    assert len(slow.endpoint.asked) == before  # what is in the log is not asked for once more
+
+
+def test_an_ingest_that_was_killed_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for number in range(FILES):
+        (tmp_path / "docs" / f"{number}.md").write_text(f"# Page {number}\n\nText {number}.\n")
+    with client(tmp_path, can=KNOWS, grace=0) as one:
+        id = begun(one, "doc_add", paths=["docs"])
+        one.process.process.kill()
+    with client(tmp_path, can=KNOWS, grace=0) as one:
+        assert data(ended(one, id))["added"] == FILES
+        assert one.data("kb_call", method="status")["documents"]["markdown"] == FILES
+
+
+def test_what_is_done_soon_is_no_task(tmp_path: Path) -> None:
+    with client(tmp_path, can=KNOWS, grace=LIVES) as one:
+        result = one.call("chat", question=QUESTION)
+        assert result["resultType"] == "complete" and "taskId" not in result
+
+
+def test_who_does_not_know_tasks_gets_none(tmp_path: Path, slow: Slow) -> None:
+    slow.may.set()
+    with client(tmp_path, **slow.options(can={})) as one:
+        assert one.call("chat", question=QUESTION)["resultType"] == "complete"
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            error = one.ask(method, taskId="x", inputResponses={})["error"]
+            assert error["code"] == -32021
+            assert error["data"] == {"requiredCapabilities": KNOWS}
+        listens = {"taskIds": []}
+        assert one.ask("subscriptions/listen", notifications=listens)["error"]["code"] == -32021
+
+
+def test_the_older_era_has_none(tmp_path: Path) -> None:
+    with client(tmp_path, era="2025-11-25", can=KNOWS) as one:
+        assert "extensions" not in one.introduced["result"]["capabilities"]
+        assert one.ask("tasks/get", taskId="x")["error"]["code"] == -32601
+
+
+def test_what_is_no_task_is_told(tmp_path: Path, slow: Slow) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with client(tmp_path, **slow.options()) as one:
+        id = asked(one)
+        for wrong in ("x", "", f"{id}A", id[:-4], f"A{id[1:]}", "é", 7, None):
+            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                answer = one.ask(method, taskId=wrong, inputResponses={})
+                assert answer["error"]["code"] == -32602, wrong
+        assert one.ask("tasks/result", taskId=id)["error"]["code"] == -32601
+        assert one.ask("tasks/update", taskId=id, inputResponses={"x": {}})["result"]
+        assert one.ask("tasks/update", taskId=id)["error"]["code"] == -32602
+        assert state(one, id)["status"] == "working"
+    with client(elsewhere, can=KNOWS) as one:
+        assert one.ask("tasks/get", taskId=id)["error"]["code"] == -32602
+
+
+def test_cancelled_is_cancelled_for_ever(tmp_path: Path, slow: Slow) -> None:
+    with client(tmp_path, **slow.options()) as one:
+        id = asked(one)
+        acknowledged = one.ask("tasks/cancel", taskId=id)["result"]
+        assert acknowledged.keys() == {"resultType", "_meta"}
+        assert ended(one, id)["status"] == "cancelled"
+        assert one.ask("tasks/cancel", taskId=id)["result"]["resultType"] == "complete"
+        one.process.process.kill()
+    with client(tmp_path, **slow.options()) as one:
+        found = state(one, id)
+        assert found["status"] == "cancelled" and "result" not in found
+
+
+def test_whoever_listens_is_told(tmp_path: Path, slow: Slow) -> None:
+    with client(tmp_path, **slow.options()) as one:
+        id = asked(one)
+        stream = one.send("subscriptions/listen", notifications={"taskIds": [id, "x"]})
+        first = one.next()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        assert first["params"]["notifications"] == {"taskIds": [id]}
+        now = one.next()
+        assert now["method"] == "notifications/tasks"
+        assert now["params"]["_meta"] == {STREAM: stream}
+        slow.may.set()
+        while (told := one.until("notifications/tasks")["params"])["status"] == "working":
+            pass
+        told.pop("_meta")
+        found = state(one, id)
+        assert told == {k: v for k, v in found.items() if k not in ("resultType", "_meta")}
+
+
+PURGE = {"method": "store.purge", "params": {"document_ids": [1]}}
+APPROVED = {"approval": {"action": "accept", "content": {"approve": True}}}
+
+
+def test_a_plan_is_approved_before_there_is_a_task(tmp_path: Path) -> None:
+    can = {**KNOWS, "elicitation": {}}
+    with client(tmp_path, can=can, grace=LIVES, scopes="admin,doc:write") as one:
+        one.data("doc_add", title="Git", text="Install git.")
+        plan = one.call("kb_call", **PURGE)
+        assert plan["resultType"] == "input_required"
+        more = {"requestState": plan["requestState"], "inputResponses": APPROVED}
+        answer = one.ask("tools/call", name="kb_call", arguments=PURGE, **more)["result"]
+        assert answer["resultType"] == "complete" and not answer["isError"]
+
+
+@pytest.mark.parametrize("action", ["accept", "decline"])
+def test_a_task_can_wait_for_a_person(tmp_path: Path, action: str) -> None:
+    """A plan that takes longer to make than a call may take."""
+    responses = {"approval": {**APPROVED["approval"], "action": action}}
+    can = {**KNOWS, "elicitation": {}}
+    with client(tmp_path, can=can, grace=0, scopes="admin,doc:write,doc:read") as one:
+        one.data("doc_add", title="Git", text="Install git.")
+        id = begun(one, "kb_call", **PURGE)
+        waiting = ended(one, id)
+        assert waiting["status"] == "input_required"
+        assert "Git" in waiting["inputRequests"]["approval"]["params"]["message"]
+        one.ask("tasks/update", taskId=id, inputResponses=responses)
+        found = ended(one, id)
+        assert found["status"] == "completed" and "inputRequests" not in found
+        assert found["result"]["isError"] == (action == "decline")
+        left = one.data("doc_list")
+        assert len(left) == (action == "decline")
