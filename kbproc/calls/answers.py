@@ -128,8 +128,8 @@ def wait(
             detail = {"session_id": data.session_id, "status": "stopped", **_detail(reader)}
             raise KbprocError(
                 "operation.cancelled",
-                "The client cancelled the request, and the answer was stopped.",
-                hint="What was said by then stays: session.resume shows it.",
+                "The request was cancelled, and so the answer was stopped.",
+                hint="What was said by then stays: session.resume shows it; session.ask asks on.",
                 seq=seq,
                 retry=Retry(
                     method="session.resume",

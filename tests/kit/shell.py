@@ -68,9 +68,16 @@ def refused(run: Run, *argv: str) -> dict[str, Any]:
 
 
 def on_terminal(
-    folder: Path, *argv: str, typed: str = "", env: dict[str, str] | None = None
+    folder: Path,
+    *argv: str,
+    typed: str = "",
+    env: dict[str, str] | None = None,
+    once: tuple[str, Callable[[], str]] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command on a terminal of its own; `typed` is typed ahead."""
+    """Runs a command on a terminal of its own; `typed` is typed ahead.
+
+    `once`: what is to be seen, and then called: what it returns is typed.
+    """
     master, slave = pty.openpty()
     surroundings = {
         "PATH": os.environ["PATH"],
@@ -85,12 +92,16 @@ def on_terminal(
         stderr=slave,
         env=surroundings,
         cwd=folder,
+        start_new_session=True,
     )
     os.close(slave)
     os.write(master, typed.encode())
     seen = b""
     while block := _read(master):
         seen += block
+        if once is not None and once[0].encode() in seen:
+            os.write(master, once[1]().encode())
+            once = None
     os.close(master)
     return process.wait(PATIENCE), seen.decode().replace("\r\n", "\n")
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.patience import LONG, PATIENCE
+from tests.kit.template import own_terminal
 
 REPO = Path(__file__).parents[2]
 MODULES = {"kbproc", "tests.kit.fixed"}
@@ -54,11 +55,12 @@ def executing() -> Iterator[None]:
 def start(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], **given: Any
 ) -> subprocess.Popen[Any]:
-    """`python ARGV...`; `given` as for Popen."""
+    """`python ARGV...`; `given` as for Popen. A new session has stdin's terminal for its own."""
     command, folder = [sys.executable, *argv], str(cwd)
     if _may_be_forked(argv, env, given):
         return _Forked(command, cwd=folder, env=env, **given)
-    return subprocess.Popen(command, cwd=folder, env=env, **given)
+    own = own_terminal if given.get("start_new_session") else None
+    return subprocess.Popen(command, cwd=folder, env=env, preexec_fn=own, **given)  # noqa: PLW1509
 
 
 def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], given: Mapping[str, Any]) -> bool:
@@ -67,7 +69,7 @@ def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], given: Mapping[s
         and (argv[0] == "-c" or (argv[0] == "-m" and argv[1] in MODULES))
         and {name for name in env if name.startswith(_BEGINS)} <= _BUT
         and env.get("PYTHONPATH") == str(REPO)
-        and given.keys() <= {"stdin", "stdout", "stderr", "text"}
+        and given.keys() <= {"stdin", "stdout", "stderr", "text", "start_new_session"}
         and sum(map(len, [*argv, *env, *env.values()])) < _MOST // 8
     )
 

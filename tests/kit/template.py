@@ -8,12 +8,14 @@ asked, as if that one had started it.
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import gc
 import importlib
 import json
 import os
 import socket
 import sys
+import termios
 import time
 import types
 from pathlib import Path
@@ -113,6 +115,7 @@ def become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
     if asked["start_new_session"]:
         os.setsid()
+        own_terminal()
     os.umask(asked["umask"])
     os.chdir(asked["cwd"])
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
@@ -133,6 +136,12 @@ def become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
             print(end.code, file=sys.stderr)
         leave(end.code if isinstance(end.code, int) else int(end.code is not None))
     leave(0)
+
+
+def own_terminal() -> None:
+    """What is typed at the terminal of stdin reaches this process as signals, too."""
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _fail(*error: Any) -> NoReturn:
