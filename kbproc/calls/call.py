@@ -32,8 +32,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     """Who is at the other end of a connection, and what it may do.
 
     `named_by`: what said that `actor` is the slug of an agent, which must be there; None for a
-    mere name. `scoped`: somebody said which scopes it has. `profiles`: the names that
-    `describe` lists.
+    mere name. `scoped`: somebody said which scopes it has. `profile`: its settings, by name.
+    `profiles`: the names that `describe` lists.
     """
 
     actor: str
@@ -44,6 +44,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     surface: str = "serve"
     named_by: str | None = None
     scoped: bool = False
+    profile: str | None = None
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
 

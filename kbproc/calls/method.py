@@ -61,6 +61,7 @@ class Method(Struct, frozen=True, kw_only=True):
     looks_first: bool
     shown: Shown | None
     from_log: bool
+    looks_at_kb: bool
 
     @property
     def schema(self) -> str:
@@ -111,6 +112,7 @@ def method(
     item: Any = None,
     shown: Shown | None = None,
     from_log: bool = False,
+    looks_at_kb: bool | None = None,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
@@ -127,7 +129,8 @@ def method(
     short write reads the state before it has its turn, so that it waits for all writes that the
     same client has sent before. `shown`: what people see of the result, if not simply all of it.
     `from_log`: its stream is kept in the log. It introduces itself, and the same token reads it
-    once more.
+    once more. `looks_at_kb`: a knowledge base that was chosen narrows it; reads are, writes are not
+    unless it is said.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -156,6 +159,7 @@ def method(
         "looks_first": looks_first,
         "shown": shown,
         "from_log": from_log,
+        "looks_at_kb": kind == "read" if looks_at_kb is None else looks_at_kb,
     }
 
     def declare(handler: F) -> F:

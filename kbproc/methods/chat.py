@@ -30,6 +30,7 @@ def _asking(call: Call, params: Chat) -> Asking:
         agent=None if call.agent is None else call.agent.slug,
         detail=params.references,
         budget_tokens=params.budget_tokens,
+        profile=call.peer.profile,
         key="" if params.dry_run else call.host.salt(),
     )
 
@@ -43,6 +44,7 @@ def plan(call: Call, params: Chat) -> Decide:
     kind="write",
     streams=True,
     from_log=True,
+    looks_at_kb=True,
     scope="session:write",
     params=Chat,
     result=Answered,

@@ -30,6 +30,7 @@ _CANDIDATES = 24
 _LONGEST_QUERY = 2000
 _EARLIER_TURNS = 3
 _EARLIER_CHARS = 2000  # of an answer that was given before
+_MOST_WORDS = 20  # of earlier questions
 _FEW = 3
 # A question with one of these is about what was said before.
 _POINTS_BACK = frozenset(
@@ -59,7 +60,7 @@ class Found(Struct, frozen=True, kw_only=True):
         return Prompt(
             question=wanted.question,
             passages=self.passages,
-            earlier=list(wanted.earlier),
+            earlier=[turn for turn in wanted.earlier if turn.answer],
             instructions=instructions,
             is_known=self.is_known,
             is_answered=self.is_answered,
@@ -71,7 +72,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     question: str
     kbs: list[str] | None
-    earlier: Sequence[Turn] = ()
+    earlier: Sequence[Turn] = ()  # what was asked before, and the beginnings of the last answers
     detail: Detail = "indexes"
     budget_tokens: int = BUDGET_TOKENS
 
@@ -98,20 +99,34 @@ def _doubt(support: Support | None) -> str | None:
 
 
 def resolved(question: str, earlier: Sequence[Turn]) -> str:
-    """The question, and where it points back or says little, the words of the one before."""
+    """The question, and where it points back or says little, the words of those before.
+
+    Where the one before points back, too, the words are sought further back.
+    """
     query = _SPACES.sub(" ", question).strip()
-    said = words(query)
-    points_back = not _POINTS_BACK.isdisjoint(said) or len(parse_query(query).terms) < _FEW
-    if earlier and points_back:
-        known = set(said)
-        more = [word for word in parse_query(earlier[-1].question).terms if word not in known]
-        query = f"{query} {' '.join(dict.fromkeys(more))}"
-    return query[:_LONGEST_QUERY]
+    known = set(words(query))
+    more: list[str] = []
+    back = list(earlier)
+    asked = question
+    while back and _points_back(asked):
+        asked = back.pop().question
+        before = parse_query(asked)
+        more += [word for word in before.terms if before.tells and word not in known]
+        known.update(more)
+    told = list(dict.fromkeys(more))[:_MOST_WORDS]
+    return " ".join([query, *told])[:_LONGEST_QUERY]
+
+
+def _points_back(question: str) -> bool:
+    query = parse_query(question)
+    says_little = not query.tells or len(query.terms) < _FEW
+    return says_little or not _POINTS_BACK.isdisjoint(query.said)
 
 
 def turns(said: Sequence[tuple[str, str]]) -> list[Turn]:
-    """The last questions with the beginnings of their answers."""
-    return [Turn(asked, text[:_EARLIER_CHARS]) for asked, text in said[-_EARLIER_TURNS:] if text]
+    """The last questions; the very last with the beginnings of their answers."""
+    told = [Turn(asked, text[:_EARLIER_CHARS]) for asked, text in said if text]
+    return [Turn(asked, "") for asked, _ in told[:-_EARLIER_TURNS]] + told[-_EARLIER_TURNS:]
 
 
 def _unlike(hits: Sequence[Hit]) -> list[Hit]:

@@ -88,6 +88,7 @@ class InProcess:
             root=None,
             kb=config.kb,
             surface="call",
+            profile=config.profile,
             profiles=config.profile_names,
         )
 

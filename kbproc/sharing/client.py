@@ -70,6 +70,7 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
         surface=hello.surface,
         named_by=hello.named_by,
         scoped=hello.scoped,
+        profile=hello.profile,
         profiles=profiles,
         allow_private_addresses=hello.allow_private_addresses,
     )

@@ -64,6 +64,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     named_by: str | None = None  # what said that `actor` is an agent's, which must be there
     scoped: bool = False  # somebody said which scopes it has
+    profile: str | None = None
     odd_cwd: bytes | None = None
     odd_root: bytes | None = None
 
@@ -106,6 +107,7 @@ def hello(config: Config, cwd: Path) -> Hello:
         max_line_bytes=_MAX_LINE_BYTES,
         max_in_flight=MAX_IN_FLIGHT,
         named_by=config.agent_named_by,
+        profile=config.profile,
     )
 
 

@@ -154,8 +154,8 @@ def _kb_settled(method: Method, config: Config) -> str | None:
     """
     if adds(method):
         return config.kb
-    looks = method.kind == "read" or method.from_log  # an answer is read from the log
-    return config.kb if looks and not method.whole and "kb" in config.origins else None
+    looks = method.looks_at_kb and not method.whole
+    return config.kb if looks and "kb" in config.origins else None
 
 
 def _of_all_kbs(method: Method, params: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class Query:
     the phrases are among them. `phrases`: every one must match, word by word.
     `excluded`: none may match. `options`: those of the excluded that may be options of a
     command, as they were typed. `reason`: why nothing can match, else None. `said`: all that
-    is not excluded, stop words too. `names`: those with dots or dashes, as one word each.
+    is not excluded, stop words too. `tells` False: nothing but stop words. `names`: those with
+    dots or dashes, as one word each.
 
     As it is read against an index: `instead`: for words that no text holds, ones that are spelt
     nearly so. `joined`: neighbours among the words that texts write as one. `stress`: how much
@@ -42,6 +43,7 @@ class Query:
     reason: str | None = None
     options: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+    tells: bool = True
     names: tuple[str, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
     joined: tuple[str, ...] = ()
@@ -127,7 +129,8 @@ def parse_query(text: str) -> Query:
         if phrase and found:
             phrases.append(found)
     small = STOP_WORDS | SMALL_WORDS if is_foreign(said) else STOP_WORDS
-    terms = [word for word in sought if word not in small] or said
+    telling = [word for word in sought if word not in small]
+    terms = telling or said
     return Query(
         tuple(terms),
         tuple(phrases),
@@ -135,6 +138,7 @@ def parse_query(text: str) -> Query:
         reason=_reason(terms, excluded),
         options=tuple(options),
         said=tuple(said),
+        tells=bool(telling),
         names=tuple(wholes),
     )
 

@@ -47,6 +47,9 @@ SHELL = {
         ["link", "--kb", "default"],
         ["kb", "list", "--jq", ".data[].slug"],
         ["unlink"],
+        ["profile", "save", "reading", "--kb", "default"],
+        ["chat", "What do zebras eat?", "--profile", "reading", "--format", "ndjson"],
+        ["session", "create", "Zebras", "--profile", "reading", "--jq", ".data.kb"],
     ],
     **{f"commands_{format}": in_format(format) for format in ("json", "ndjson", "text")},
 }

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.answering.interface import Part, Passage, Prompt
+from kbproc.models.answering.interface import Part, Passage, Prompt, Turn
 from kbproc.models.answering.openai import LlmSpec, OpenAi
+from kbproc.sessions.retrieval import resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.patience import until
@@ -203,6 +204,36 @@ def test_what_is_told_after_the_end_is_no_part_of_it(
     session = ask_model(lambda question: [llm.say("All."), llm.finish(), llm.say(" More.")])
     _, end = stream(session, "chat", question=QUESTIONS[0])
     assert end["result"]["data"]["text"] == "All."
+
+
+BACKUPS = Turn("How long are backups kept?", "Each is kept for a month.")
+WHY = Turn("And why?", "To find what was lost.")
+
+
+@pytest.mark.parametrize(
+    ("question", "earlier", "query"),
+    [
+        ("And why?", [BACKUPS], "And why? long backups kept"),
+        ("And how about when?", [BACKUPS], "And how about when? long backups kept"),
+        ("What about it?", [BACKUPS, WHY], "What about it? long backups kept"),
+        ("And how long does it take?", [BACKUPS, WHY], "And how long does it take? backups kept"),
+        ("Where do deploys happen on Fridays?", [BACKUPS], "Where do deploys happen on Fridays?"),
+        ("And why?", [], "And why?"),
+    ],
+)
+def test_what_points_back_is_sought_with_the_words_before(
+    question: str, earlier: list[Turn], query: str
+) -> None:
+    assert resolved(question, earlier) == query
+
+
+def test_small_words_alone_ask_on(session: Session) -> None:
+    """However often: the words are those of the question that has some."""
+    fill(session)
+    first = session.data("chat", question="How long is a backup kept?")
+    for question in ("And why?", "What about it?", "And how?", "But then why?", "And how so?"):
+        told = session.data("session.ask", session_id=first["session_id"], question=question)
+        assert "Backups" in {one["cite"] for one in told["references"]}, question
 
 
 def test_a_lost_pipe_stops_nothing(ask_model: Callable[..., Session]) -> None:

@@ -93,3 +93,20 @@ def test_ctrl_c_at_a_resume_says_how_to_read_on(told: Told) -> None:
     told.may.set()
     assert told.typed(*shlex.split(retry[1])) == (0, f"Second. [1]\n{SOURCES}")
     owner.stop()
+
+
+def test_a_stream_tells_of_the_profile_that_is_used(told: Told) -> None:
+    """Also where another process, which has none, owns the store; and whoever resumes it."""
+    told.may.set()
+    assert told.typed("profile", "save", "work", "--kb", "default")[0] == 0
+    store = Path(environment(told.folder)["KBPROC_STORE"])
+    owner = Process(store, cwd=told.folder, llm=told.url, real=1).ready()
+    for flags in (("--profile", "work"), ()):
+        _, seen = told.typed("chat", QUESTION, "--format", "ndjson", *flags)
+        begins = json.loads(seen.splitlines()[0])
+        assert begins["profile"] == ("work" if flags else None)
+        assert begins["kb"] == (["default"] if flags else None)
+        where = (f"{begins['session_id']}", f"{begins['message_id']}")
+        _, again = told.typed("session", "resume", *where, "--format", "ndjson")
+        assert json.loads(again.splitlines()[0])["profile"] == begins["profile"]
+    owner.stop()

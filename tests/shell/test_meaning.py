@@ -159,9 +159,10 @@ def test_the_chosen_one_is_added_to_and_looked_at(
     assert all(seen == {"games"} for seen in _seen(filled).values())
     asked = ("chat", "Which one?", "--format", "json")
     for flags, kb in (((), ["games"]), (("--kb", "books"), ["books"]), (("--kb", "*"), None)):
-        filled(*asked, *flags)
-        _, out, _ = filled("session", "list", "--jq", ".data[-1].kb")
-        assert json.loads(out) == kb
+        for command in (asked, ("session", "create", "Which ones")):
+            filled(*command, *flags)
+            _, out, _ = filled("session", "list", "--jq", ".data[-1].kb")
+            assert json.loads(out) == kb
     assert all(seen == {"books"} for seen in _seen(filled, "--kb", "books").values())
     assert all(seen == BOTH for seen in _seen(filled, "--kb", "*").values())
     made = filled("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")[1]

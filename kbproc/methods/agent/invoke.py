@@ -44,6 +44,7 @@ def _asking(call: Call, params: InvokeAgent) -> Asking:
         agent=row.slug,
         detail=params.references,
         budget_tokens=params.budget_tokens,
+        profile=call.peer.profile,
         key="" if params.dry_run or params.session_id else call.host.salt(),
     )
 

@@ -28,6 +28,7 @@ def _asking(call: Call, params: AskSession) -> Asking:
         question=params.question,
         detail=params.references,
         budget_tokens=params.budget_tokens,
+        profile=call.peer.profile,
         key="",
     )
 
