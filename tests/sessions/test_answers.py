@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kbproc.models.answering.openai import LlmSpec, OpenAi
 from kbproc.sessions.retrieval import resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
-from tests.kit.patience import until
+from tests.kit.patience import LIVES, LONG, until
 from tests.kit.talk import Message, Session, as_bytes, cancel, request
 
 TEXTS = {
@@ -181,9 +182,10 @@ class Unheard:
         pass
 
 
-def test_an_endpoint_that_falls_silent_is_given_up() -> None:
-    with llm.endpoint(lambda question: [llm.say("One "), llm.hang]) as endpoint:
-        answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=0.2))
+def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> None:
+    """What an endpoint says to nobody. Raises what goes wrong with it."""
+    with llm.endpoint(lambda question: steps) as endpoint:
+        answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=timeout_s))
         prompt = Prompt(
             question="Why?",
             passages=[Passage(1, 1, "Git", "Git is installed by make.", 0.6)],
@@ -191,11 +193,89 @@ def test_an_endpoint_that_falls_silent_is_given_up() -> None:
             instructions="",
             is_known=True,
         )
-        with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
+        try:
             answerer.answer(prompt, Unheard())
-        answerer.close()
+        finally:
+            answerer.close()
+
+
+def rest(reply: llm.Reply) -> None:
+    """Says nothing until the test is over."""
+    reply.endpoint.released.wait(LIVES)
+
+
+@pytest.mark.parametrize("before", [[llm.say("One ")], []], ids=["a word", "nothing"])
+def test_an_endpoint_that_falls_silent_is_given_up(before: list[llm.Step]) -> None:
+    with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
+        answered_by([*before, rest], timeout_s=0.2)
     assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
     assert "timeout_s" in caught.value.hint
+
+
+@pytest.mark.skipif(not LONG, reason="takes longer than its endpoint may be silent")
+def test_an_endpoint_that_goes_on_is_not_given_up() -> None:
+    def slowly(reply: llm.Reply) -> None:
+        began = time.monotonic()
+        while time.monotonic() - began < 3:
+            llm.say("word ")(reply)
+            reply.endpoint.released.wait(0.1)
+
+    answered_by([slowly, llm.finish()], timeout_s=2)
+
+
+def bytewise(data: bytes) -> list[llm.Step]:
+    return [llm.raw(data[at : at + 1]) for at in range(len(data))]
+
+
+SLOW_WORDS = ["Each ", "night ", "— 每晚 ", "\U0001f319 ", "at two."]
+
+
+def test_an_endpoint_that_tells_byte_by_byte(ask_model: Callable[..., Session]) -> None:
+    """Each word is there before the next is said, and no character is torn."""
+    heard = [threading.Event() for _ in SLOW_WORDS]
+    steps: list[llm.Step] = []
+    for word, event in zip(SLOW_WORDS, heard, strict=True):
+        said = json.dumps({"choices": [{"delta": {"content": word}}]}, ensure_ascii=False)
+        steps += bytewise(f"data: {said}\r\n\r\n".encode())
+        steps.append(lambda reply, event=event: event.wait(LIVES) and None)  # type: ignore[misc]
+    session = ask_model(lambda question: [*steps, llm.finish()])
+    session.send(as_bytes(request(1, "chat", question=QUESTIONS[1])))
+    text = ""
+    while "result" not in (message := json.loads(session.receive())):
+        text += message["params"].get("delta", "")
+        for word, event in zip(SLOW_WORDS, heard, strict=True):
+            if text.endswith(word):
+                event.set()
+    assert text == message["result"]["data"]["text"] == "".join(SLOW_WORDS)
+
+
+def test_an_endpoint_that_is_slow_to_begin_holds_nothing_up(
+    ask_model: Callable[..., Session],
+) -> None:
+    may = threading.Event()
+
+    def wait(reply: llm.Reply) -> None:
+        may.wait(LIVES)
+
+    session = ask_model(lambda question: [wait, llm.say("One."), llm.finish()])
+    slow, stopped = session.another("user"), session.another("user")
+    for asker, message in ((slow, 1), (stopped, 2)):
+        asker.send(as_bytes(request(1, "chat", question=QUESTIONS[0])))
+        while (said := json.loads(asker.receive())["params"])["type"] != "references":
+            pass
+        assert (said["message_id"], bool(said["references"])) == (message, True)
+    assert session.data("search", query="backups", mode="fts")["results"]
+    session.data("doc.create", title="Meanwhile", text="Written meanwhile.")
+    assert session.data("session.stop", session_id=2, message_id=2)["stopped"]
+    may.set()
+    for asker, status, text in ((slow, "finished", "One."), (stopped, "stopped", "")):
+        while "result" not in (message := json.loads(asker.receive())):
+            pass
+        assert (message["result"]["data"]["status"], message["result"]["data"]["text"]) == (
+            status,
+            text,
+        )
+        asker.connection.end(0.0)
 
 
 def test_what_is_told_after_the_end_is_no_part_of_it(
