@@ -28,6 +28,7 @@ MOST_PASSAGES = 8
 BUDGET_TOKENS = 3000
 _CANDIDATES = 24
 _LONGEST_QUERY = 2000
+_LONGEST_CITE = 64  # bytes, where no more is told than what is referred to
 _EARLIER_TURNS = 3
 _EARLIER_CHARS = 2000  # of an answer that was given before
 _MOST_WORDS = 20  # of earlier questions
@@ -152,12 +153,25 @@ def _passage(n: int, hit: Hit) -> Passage:
     return Passage(n, hit.source.document_id, hit.source.cite, hit.text, hit.score)
 
 
+def _short(cite: str) -> str:
+    """Its beginning and its end: so no title makes references cost more than they are worth."""
+    head, tail = cite[: len(cite) // 2], cite[len(cite) // 2 :]
+    if len(cite.encode()) <= _LONGEST_CITE:
+        return cite
+    while len(f"{head}…{tail}".encode()) > _LONGEST_CITE:
+        if len(head.encode()) > len(tail.encode()):
+            head = head[:-1]
+        else:
+            tail = tail[1:]
+    return f"{head.rstrip()}…{tail.lstrip()}"
+
+
 def _reference(n: int, hit: Hit, detail: Detail) -> Reference:
     told = Reference(
         n=n,
         chunk_id=hit.chunk_id,
         document_id=hit.source.document_id,
-        cite=hit.source.cite,
+        cite=_short(hit.source.cite) if detail == "indexes" else hit.source.cite,
         score=round(hit.score, 2),
     )
     if detail == "snippets":

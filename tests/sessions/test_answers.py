@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.events.session import Detail, Reference
 from kbproc.models.answering.interface import Part, Passage, Prompt, Turn
 from kbproc.models.answering.openai import LlmSpec, OpenAi
-from kbproc.sessions.retrieval import resolved
+from kbproc.sessions.retrieval import Wanted, find, resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.patience import LIVES, LONG, until
@@ -314,6 +316,49 @@ def test_small_words_alone_ask_on(session: Session) -> None:
     for question in ("And why?", "What about it?", "And how?", "But then why?", "And how so?"):
         told = session.data("session.ask", session_id=first["session_id"], question=question)
         assert "Backups" in {one["cite"] for one in told["references"]}, question
+
+
+LONG_TITLES = {
+    "English": "The complete administrator's guide to installing and upgrading the archive: part ",
+    "German": "Betriebshandbuch für die Wiederherstellung verschlüsselter Datensicherungen, Teil ",
+    "Chinese": "关于在生产环境中安装、配置和升级数据库集群的完整管理员指南，流复制与故障转移，第",
+}
+
+
+WORDS = (
+    "red apples in May",
+    "seven old bridges",
+    "the northern mail",
+    "a museum's paintings",
+    "trains that run late",
+    "bees and their honey",
+    "salt from the sea",
+    "glass made by hand",
+    "a choir of children",
+    "rain over the hills",
+)
+
+
+@pytest.mark.parametrize("language", LONG_TITLES)
+def test_references_cost_little(session: Session, language: str) -> None:
+    """Eight of titles like these are 300 to 390 tokens of o200k."""
+    for number, words in enumerate(WORDS):
+        title = f"{LONG_TITLES[language]}{number}"
+        session.data("doc.create", title=title, text=f"The backup of {words}.")
+    session.embedded()
+    references = found(session, "indexes")
+    assert len(references) == 8
+    for one in references:
+        assert len(one.cite.encode()) <= 64
+        assert one.cite[:10] == LONG_TITLES[language][:10]
+        assert one.cite.endswith(f"{(one.document_id or 0) - 1}")
+    assert len(msgspec.json.encode(references)) / 4 <= 300
+    assert found(session, "snippets")[0].cite.startswith(LONG_TITLES[language])
+
+
+def found(session: Session, detail: Detail) -> list[Reference]:
+    wanted = Wanted(question="backup", kbs=None, detail=detail)
+    return find(session.store, wanted, now="2026-01-01T00:00:00.000Z").references
 
 
 def test_a_lost_pipe_stops_nothing(ask_model: Callable[..., Session]) -> None:
