@@ -92,40 +92,68 @@ def tokens() -> bool:
 
 
 def inspector() -> bool:
-    """The Inspector's command line lists and calls every tool of the default set."""
-    return all([_inspected(era) for era in ("legacy", "modern")])  # noqa: C419  each is shown
+    """The Inspector's command line lists every set, and calls every tool of all but `all`."""
+    told = [_inspected(era, tools) for era in ("legacy", "modern") for tools in declared.SETS]
+    return all([*told, *(_lists_all(era) for era in ("legacy", "modern"))])
 
 
-def _inspected(era: str) -> bool:
+def _lists_all(era: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        found = _asked(era, ["--tools", "all", "--store", f"{folder}/kb"], "--method", "tools/list")
+    count = len(found.get("tools", []))
+    print(f"inspector, {era}, lists all: {count} tools")
+    return count == len(Toolbox("all").within(frozenset(SCOPES) - WITHHELD))
+
+
+def _asked(era: str, flags: list[str], *more: str) -> Any:
+    """What the Inspector says that the server has answered."""
     program = OFFICIAL / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    said = [NODE, program, "--cli", "--protocol-era", era, *more, "--", *KBPROC, *flags]
+    done = subprocess.run(said, cwd=REPO, capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        print(done.stdout[-500:], done.stderr[-500:])
+        return {}
+
+
+def _inspected(era: str, tools: str) -> bool:
     fine = True
     with tempfile.TemporaryDirectory() as folder:
-        store = ["--store", f"{folder}/kb"]
-
-        def ask(*more: str) -> Any:
-            said = [NODE, program, "--cli", "--protocol-era", era, *more, "--", *KBPROC, *store]
-            done = subprocess.run(said, cwd=REPO, capture_output=True, text=True, check=False)
-            try:
-                return json.loads(done.stdout)
-            except ValueError:
-                print(done.stdout[-500:], done.stderr[-500:])
-                return {}
-
-        listed = [tool["name"] for tool in ask("--method", "tools/list").get("tools", [])]
-        print(f"inspector, {era}, lists", ", ".join(listed))
-        for name in ("store_knowledge", *_ARGUMENTS):  # two entries, of which one is better
+        flags = ["--tools", tools, "--store", f"{folder}/kb"]
+        filled(f"{folder}/kb")
+        listed = [tool["name"] for tool in _asked(era, flags, "--method", "tools/list")["tools"]]
+        print(f"inspector, {era}, {tools}, lists", ", ".join(listed))
+        for name in listed:
             arguments = [f"--tool-arg={item}" for item in _ARGUMENTS[name]]
-            result = ask("--method", "tools/call", "--tool-name", name, *arguments)
+            called = ("--method", "tools/call", "--tool-name", name, *arguments)
+            result = _asked(era, flags, *called)
             is_fine = bool(result.get("content")) and not result.get("isError")
             print(f"  {name}: {'called' if is_fine else f'FAILED {result}'}")
             fine &= is_fine
-    return fine and set(listed) == set(_ARGUMENTS)
+    return fine and listed == list(declared.SETS[tools])
+
+
+def filled(store: str) -> None:
+    """With what the calls name: three documents, the first two entries, a note and a session."""
+    for said in (
+        "knowledge store --title Old --body Text",
+        "knowledge store --title New --body Text",
+        "doc create --title Git --text git",
+        "agent create helper --kbs default",
+        "note put first --agent helper --text Text",
+        "chat What?",
+    ):
+        asked = [sys.executable, "-m", "kbproc", *said.split(), "--store", store]
+        done = subprocess.run(asked, cwd=REPO, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr)
 
 
 _ARGUMENTS = {
     "store_knowledge": ["title=One", "body=Text"],
     "search_knowledge": ["query=git"],
-    "doc_view": ["id=1"],
+    "doc_view": ["id=3"],
     "supersede_knowledge": ["oldId=1", "newId=2"],
     "doc_add": ["title=Two", "text=Text"],
     "doc_list": [],
@@ -134,6 +162,16 @@ _ARGUMENTS = {
     "session_ask": ["session_id=1", "question=And two?"],
     "kb_describe": [],
     "kb_call": ["method=tag.list"],
+    "kb_view": ["slug=default"],
+    "doc_download": ["id=3"],
+    "chunk_list": ["document_id=3"],
+    "search_chunks": ["query=git"],
+    "agent_list": [],
+    "agent_invoke": ["slug=helper", "question=What is git?"],
+    "knowledge_search": ["query=text", "agent=helper"],
+    "knowledge_read": ["slug=first", "agent=helper"],
+    "knowledge_write": ["slug=second", "text=More", "agent=helper"],
+    "knowledge_list": ["agent=helper"],
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.kit.protocol import check
 from tests.kit.talk import Process
 
 MODERN = "2026-07-28"
@@ -24,13 +25,17 @@ Message = dict[str, Any]
 
 
 class Client:
-    """`era`: the version that it initializes with, or MODERN, which has no beginning."""
+    """Every line that comes is held against the protocol's schema.
+
+    `era`: the version that it initializes with, or MODERN, which has no beginning.
+    """
 
     def __init__(self, process: Process, era: str = MODERN, **capabilities: Any) -> None:
         self.process = process
         self.era = era
         self.told: list[Message] = []  # what came beside the answers
         self._id = 0
+        self._asked: dict[int, str] = {}
         self._capabilities = capabilities
         if era != MODERN:
             self.introduced = self.ask(
@@ -47,6 +52,7 @@ class Client:
 
     def send(self, method: str, /, meta: Message | None = None, **params: Any) -> int:
         self._id += 1
+        self._asked[self._id] = method
         if self.era == MODERN:
             own = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
             params["_meta"] = {**own, **(meta or {})}
@@ -63,7 +69,14 @@ class Client:
             self.told.append(message)
 
     def next(self) -> Message:
-        return self.process.message()  # type: ignore[no-any-return]
+        return self.checked(self.process.receive())
+
+    def checked(self, line: bytes) -> Message:
+        message: Message = json.loads(line)
+        asked = self._asked.get(message.get("id", 0))
+        if "method" in message or "error" in message or asked is not None:
+            check(message, self.era, asked)
+        return message
 
     def until(self, method: str) -> Message:
         """The next notification or request of that name."""

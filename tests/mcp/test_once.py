@@ -14,8 +14,10 @@ import pytest
 
 from kbproc.mcp.once import Once, client_of
 from tests.kit.mcp import MODERN, Client, client, served
+from tests.kit.patience import LONG
 
 WRITE = "knowledge.store"
+WRITES = 100 if LONG else 24
 
 
 def once(folder: Path, name: str | None = "client", where: str = "store") -> Once:
@@ -100,7 +102,7 @@ def done(message: Any, ids: dict[int, str], left: list[str]) -> None:
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
 def test_writes_under_repeated_kills_happen_once_each(tmp_path: Path, era: str) -> None:
     """The client asks again for what it got no answer to, as the protocol says."""
-    wanted = [f"Fact {number}" for number in range(24)]
+    wanted = [f"Fact {number}" for number in range(WRITES)]
     left = list(wanted)
     kills = 0
     while left:

@@ -18,6 +18,7 @@ from kbproc.mcp.serve import WITHHELD
 from kbproc.mcp.toolbox import Toolbox, writes
 from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES
+from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
 METHODS = registry().methods
@@ -150,6 +151,6 @@ def test_the_list_has_the_same_bytes_at_every_start() -> None:
             capture_output=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "2")
+        for seed in map(str, range(100 if LONG else 3))
     }
     assert len(found) == 1 and len(found.pop()) > 10_000

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema_rs import ValidationError
 from mcp_types import methods
 from syrupy.assertion import SnapshotAssertion
 
 from tests.kit.golden import Transcripts
 from tests.kit.mcp import ADMIN, MODERN, Client, served
+from tests.kit.protocol import check
 
 Message = dict[str, Any]
 DELETE = {"method": "doc.delete", "params": {"ids": [1]}}
@@ -34,7 +36,7 @@ class Written(Client):
     def next(self) -> Message:
         raw = self.process.receive()
         self.lines.append(f"< {raw.decode()}")
-        return json.loads(raw)  # type: ignore[no-any-return]
+        return self.checked(raw)
 
 
 def converse(one: Written) -> None:
@@ -72,12 +74,13 @@ def delete(one: Written) -> None:
     one.ask("tools/call", name="kb_call", arguments=DELETE, **more)
 
 
-def check(lines: list[str], era: str) -> None:
-    """Every result is one of its method, as the models made from the protocol's schema know it."""
+def check_lines(lines: list[str], era: str) -> None:
+    """Every line is as the protocol's schema and the SDK's models know it."""
     asked: dict[Any, str] = {}
     for line in lines:
         message = json.loads(line[2:])
-        if line[0] == ">" and "method" in message and "id" in message:
+        check(message, era, asked.get(message.get("id")))
+        if "method" in message and "id" in message:
             asked[message["id"]] = message["method"]
         elif line[0] == "<" and "result" in message:
             methods.validate_server_result(asked[message["id"]], era, message["result"])
@@ -86,10 +89,24 @@ def check(lines: list[str], era: str) -> None:
             assert {"code", "message"} <= message["error"].keys()
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("tools/call", {"result": {"structuredContent": {}, "isError": False}}),
+        ("tools/list", {"result": {"tools": []}}),
+        ("tools/list", {"error": {"code": "x", "message": "y"}}),
+        (None, {"method": "notifications/progress", "params": {"progress": 1}}),
+    ],
+)
+def test_what_the_protocol_does_not_have_is_seen(asked: str | None, message: Message) -> None:
+    with pytest.raises(ValidationError):
+        check({"jsonrpc": "2.0", "id": 1, **message}, MODERN, asked)
+
+
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
 def test_a_conversation(era: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     with served(tmp_path, scopes=ADMIN) as process:
         one = Written(process, era, elicitation={})
         converse(one)
-    check(one.lines, era)
+    check_lines(one.lines, era)
     assert "\n".join([*one.lines, ""]) == snapshot.use_extension(Transcripts)
