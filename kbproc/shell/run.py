@@ -19,9 +19,10 @@ from typing import Any
 
 import msgspec
 
-from kbproc.base.errors import KbprocError, Retry
+from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
+from kbproc.calls.answers import Heard
 from kbproc.calls.flags import SHELL_BYTES
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
@@ -115,7 +116,7 @@ class _Command:
         self._deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self._was_interrupted = False
         self._nobody_reads = threading.Event()
-        self._answer: dict[str, Any] = {}  # which answer comes, and how far it has come
+        self._heard = Heard(options.output.event)
 
     @property
     def _output(self) -> Output:
@@ -147,27 +148,11 @@ class _Command:
         return int(response.get("result", {}).get("data", {}).get("seq", 0))
 
     def _wrote(self, response: dict[str, Any]) -> bool:
-        if self._method.kind == "read" or self._params.get("dry_run"):
-            return False
-        return "result" in response
+        is_write = self._method.kind != "read" and not self._params.get("dry_run")
+        return is_write and "result" in response
 
     def interrupted(self) -> int:
-        error = KbprocError("operation.cancelled", "Interrupted.")
-        if self._answer:
-            error = KbprocError(
-                "operation.cancelled",
-                "Interrupted; what was asked may be answered all the same.",
-                hint="session.resume reads the answer on from here.",
-                retry=Retry(method="session.resume", params=self._answer),
-            )
-        return self._failed({**data_of(error), "exit_code": INTERRUPTED})
-
-    def _event(self, event: dict[str, Any]) -> None:
-        if "session_id" in event:
-            self._answer = {name: event[name] for name in ("session_id", "message_id")}
-        elif "cursor" in event and self._answer:
-            self._answer["after"] = event["cursor"]
-        self._output.event(event)
+        return self._failed({**data_of(self._heard.interrupted()), "exit_code": INTERRUPTED})
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
         endless = self._method.streams and self._method.result is None
@@ -177,7 +162,7 @@ class _Command:
             pressed = watches.enter_context(_interrupts(self._backend, writes=writes))
             if endless:
                 watches.enter_context(_reader(self._backend, self._nobody_reads))
-            response = self._backend.ask(self._method.name, params, self._event)
+            response = self._backend.ask(self._method.name, params, self._heard.event)
         self._was_interrupted = pressed.is_set()
         return response
 

@@ -87,7 +87,7 @@ def test_ctrl_c_at_a_resume_says_how_to_read_on(told: Told) -> None:
         pass
     code, seen = told.typed("session", "resume", "1", "1", once=("First.", lambda: CTRL_C))
     assert code == 130
-    assert "kbproc session resume reads the answer on from here." in seen
+    assert "kbproc session resume reads it on from here." in seen
     retry = re.search(r"Retry: kbproc (session resume 1 1 --after \S+)", seen)
     assert retry, seen
     told.may.set()

@@ -1,7 +1,7 @@
 """Tasks: a call that takes long is answered with a handle, and asked after by it.
 
 Owns: which calls become tasks, finding a task by its id, and going on with one whose server died.
-Refuses to know: how a call is made (calling.py), what an id holds, and how a task stands.
+Refuses to know: how a call is made, what an id holds, and how a task stands.
 
 Extension: https://modelcontextprotocol.io/extensions/tasks, io.modelcontextprotocol/tasks.
 """
