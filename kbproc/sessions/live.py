@@ -53,6 +53,7 @@ class Live:
         """`earlier`: what was said before it began anew."""
         self.asked = asked
         self.failed: KbprocError | None = None  # why the log does not take it in
+        self.ending: AnswerEnded | None = None  # once that is durable
         self._ink = ink
         self._pieces = list(earlier)
         self._units: list[list[Event]] = []  # what becomes a record each
@@ -152,8 +153,10 @@ class Live:
         """This record is durable, and readers see it."""
         with self._changing:
             self._pieces += pieces_of(seq, unit)
-        if any(isinstance(event, AnswerEnded) for event in unit):
-            self._ended.set()
+        for event in unit:
+            if isinstance(event, AnswerEnded):
+                self.ending = event
+                self._ended.set()
 
     def fail(self, error: KbprocError) -> None:
         with self._changing:
@@ -180,6 +183,19 @@ class Live:
         while at and (pieces[at - 1].seq, pieces[at - 1].idx) > place:
             at -= 1
         return pieces[at : at + limit]
+
+    @property
+    def said(self) -> tuple[str, str | None]:
+        """The whole text, and what it refers to, since it last began anew."""
+        text, references = "", None
+        for piece in self._pieces:
+            if piece.kind == "restarted":
+                text, references = "", None
+            elif piece.kind == "delta":
+                text += str(piece.said)
+            elif piece.kind == "references":
+                references = piece.said
+        return text, references
 
     @property
     def last(self) -> Place:

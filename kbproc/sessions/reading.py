@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.session import Reference, Status, Usage
+from kbproc.events.session import AnswerEnded, Reference, Status, Usage
 from kbproc.sessions import session as sessions
 from kbproc.sessions.cursor import BEFORE_ALL, Place, conflict, cursor_of, place_of
 from kbproc.sessions.live import Live
@@ -22,6 +23,7 @@ from kbproc.sessions.pieces import Sent, sent, snapshot
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import MessageRow, PieceRow
 
+_CUT_OFF = "It was cut off: ask again with the same client_token, or anew."
 PART = 200  # pieces that are sent at once: others have their turn between
 
 Emit = Callable[[str, dict[str, Any]], None]
@@ -112,7 +114,16 @@ class Reader:
         self._emit(told.type, told.fields)
 
     def outcome(self) -> tuple[Answered, str | None, int]:
-        """The data, a hint, and the position that it reflects. Raises why the answer has failed."""
+        """The data, a hint, and the position that it reflects. Raises why the answer has failed.
+
+        One that was made meanwhile tells it itself: the catalog need not be brought up to date for
+        the end of every answer, which would hold up whoever writes.
+        """
+        live = self._known
+        if live is not None and live.ending is not None:
+            text, references = live.said
+            told = _of(live.asked.session, self.message, text, references)
+            return (*_ended(told, live.ending), self._store.seq)
         with self._store.reading() as snapshot:
             row = snapshot.queries.message(self.message)
             seq = snapshot.seq
@@ -123,17 +134,28 @@ class Reader:
 
 def answered(row: MessageRow) -> tuple[Answered, str | None]:
     """Raises why the answer has failed. One without an end, which nobody makes, was cut off."""
-    ending = sessions.ending_of(row)
-    status: Status = "interrupted" if ending is None else ending.status
-    told = Answered(
-        session_id=row.session_id,
-        message_id=row.id,
-        status=status,
-        text=row.text,
-        references=sessions.references_of(row.references),
-        usage=None if ending is None else ending.usage,
+    told = _of(row.session_id, row.id, row.text, row.references)
+    return _ended(told, sessions.ending_of(row))
+
+
+def _of(session: int, message: int, text: str, references: str | None) -> Answered:
+    """An answer that nobody has ended."""
+    return Answered(
+        session_id=session,
+        message_id=message,
+        status="interrupted",
+        text=text,
+        references=sessions.references_of(references),
+        usage=None,
     )
-    if ending is not None and ending.failure is not None:
+
+
+def _ended(told: Answered, ending: AnswerEnded | None) -> tuple[Answered, str | None]:
+    """As it ended, and a hint. Raises why it has failed."""
+    if ending is None:
+        return told, _CUT_OFF
+    told = msgspec.structs.replace(told, status=ending.status, usage=ending.usage)
+    if ending.failure is not None:
         failure = ending.failure
         raise KbprocError(
             failure.type,
@@ -143,10 +165,7 @@ def answered(row: MessageRow) -> tuple[Answered, str | None]:
             retry_after_ms=failure.retry_after_ms,
             detail={**failure.detail, **_where(told), "text": told.text},
         )
-    hint = None if ending is None else ending.hint
-    if status == "interrupted":
-        hint = "It was cut off: ask again with the same client_token, or anew."
-    return told, hint
+    return told, _CUT_OFF if ending.status == "interrupted" else ending.hint
 
 
 def _where(told: Answered) -> dict[str, Any]:
