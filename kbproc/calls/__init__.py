@@ -3,7 +3,7 @@
 Refuses to know: pipes, shells, tools, and what any handler does.
 
 Offers: answers · call · describe · flags · lean · members · method · pages · registry · reply ·
-    retry · run · schemas.check · schemas.messages · schemas.schema · typed
+    retry · run · schemas.check · schemas.files · schemas.messages · schemas.schema · typed
 May import: base · settings · events · views · store · agents · search · sessions · library
 Light: yes
 """

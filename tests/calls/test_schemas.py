@@ -11,14 +11,16 @@ import jsonschema
 import pytest
 from msgspec import UNSET
 
+from kbproc.calls.schemas.files import files
 from kbproc.calls.schemas.messages import Capabilities
 from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
 from kbproc.settings.config import CAPABILITIES
 from tests.calls.compat import BASELINE, breaks
 from tests.kit.schemas import fit
-from tests.kit.talk import Session, as_bytes, request
+from tests.kit.talk import REPO, Session, as_bytes, request
 
+V1 = REPO / "schemas" / "v1"
 SCHEMAS = all_schemas(registry().methods.values())
 OLD: dict[str, Any] = json.loads(BASELINE.read_text())
 
@@ -271,8 +273,7 @@ def test_what_init_says_of_this_version_is_typed() -> None:
 
 
 def test_the_package_carries_the_schemas() -> None:
-    from pathlib import Path
-
-    folder = Path(__file__).parents[2] / "schemas" / "v1"
-    on_disk = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    assert on_disk == json.loads(json.dumps(SCHEMAS))
+    on_disk = {str(path.relative_to(REPO)): path.read_text() for path in V1.glob("*.json")}
+    made = files(registry().methods.values())
+    assert on_disk == {path: text for path, text in made.items() if path.endswith(".json")}
+    assert on_disk.keys() >= {f"schemas/v1/{name}.json" for name in (*SCHEMAS, "bundle", "index")}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from tests.kit.talk import REPO
+
+_CUT = re.compile(r'"id": (\d+), "method": "([a-z.]+)".*…\(\d+ bytes\)$')
 
 
 class Transcripts(SingleFileSnapshotExtension):
@@ -22,3 +27,31 @@ class Transcripts(SingleFileSnapshotExtension):
 
     def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
         """Never: a conversation that fails on its way is not one that is gone."""
+
+
+class Told(NamedTuple):
+    """A message of the server's, and the method that it answers or tells of; "" of the process."""
+
+    message: dict[str, Any]
+    method: str
+
+
+def told(transcript: str) -> Iterator[Told]:
+    """What the server says in a transcript, message by message."""
+    methods: dict[Any, str] = {}
+    for line in transcript.splitlines():
+        for message in _messages(line[2:]):
+            if line.startswith("> "):
+                methods[str(message.get("id"))] = str(message.get("method"))
+            elif line.startswith("< "):
+                id = message.get("id", message.get("params", {}).get("request_id"))
+                yield Told(message, methods.get(str(id), ""))
+
+
+def _messages(line: str) -> list[dict[str, Any]]:
+    """Of a line, or of a batch; none of what is no JSON. A line that was cut says what it asks."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return [{"id": int(id), "method": method} for id, method in _CUT.findall(line)]
+    return [one for one in (found if isinstance(found, list) else [found]) if type(one) is dict]

@@ -1,0 +1,3195 @@
+// Made by `kbproc gen` from schemas/v1; change the declarations of the methods instead.
+import type { Ask } from "./call.js";
+
+export interface Added {
+  index: number;
+  id: number;
+  kb: string;
+  title: string;
+  chunk_count: number;
+}
+
+/** `kbs` and `scopes` are null where all are open; `notes_folder` is where its notes lie. */
+export interface Agent {
+  slug: string;
+  description: string;
+  kbs: string[] | null;
+  notes_folder: string;
+  scopes: string[] | null;
+  quotas: Quotas;
+  instructions: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+/** `healthy`: nothing failed; warnings do not count. */
+export interface AgentCheckData {
+  slug: string;
+  healthy: boolean;
+  findings: Finding[];
+}
+
+export interface AgentCheckParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface AgentCreateData {
+  slug: string;
+  description: string;
+  kbs: string[] | null;
+  notes_folder: string;
+  scopes: string[] | null;
+  quotas: Quotas;
+  instructions: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface AgentCreateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  /** what it is for */
+  description?: string;
+  /** knowledge bases that it sees; all if never given */
+  kbs?: string[] | null;
+  /** folder of its notes; STORE/notes/SLUG otherwise */
+  notes_folder?: string | null;
+  /** what it may do; all if never given */
+  scopes?: string[] | null;
+  quotas?: QuotasParams | null;
+  /** how it is to answer, in its own words */
+  instructions?: string | null;
+}
+
+export interface AgentDeleteData {
+  slug: string;
+  notes: number;
+  notes_folder: string;
+  files_kept: boolean;
+}
+
+export interface AgentDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+/** `kbs` and `scopes` are null where all are open; `notes_folder` is where its notes lie. */
+export interface AgentGetData {
+  slug: string;
+  description: string;
+  kbs: string[] | null;
+  notes_folder: string;
+  scopes: string[] | null;
+  quotas: Quotas;
+  instructions: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface AgentGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface AgentInvokeData {
+  session_id: number;
+  message_id: number;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+  text: string;
+  references: Reference[];
+  usage: Usage | null;
+}
+
+export interface AgentInvokeParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  /** the question, in plain words */
+  question: string;
+  /** session, by id */
+  session_id?: number | null;
+  /** how much of each passage is told: ids only, a snippet, or its text */
+  references?: "full" | "indexes" | "snippets";
+  /** most tokens of passages, about */
+  budget_tokens?: number;
+}
+
+export type AgentListData = Agent[];
+
+export interface AgentListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+}
+
+/** Counts are null for whoever may not see what is counted. `entries`: that it has stored and that are not deleted; `kbs`: that are there and it sees. */
+export interface AgentStatusData {
+  slug: string;
+  notes: number | null;
+  entries: number | null;
+  quotas: Quota[];
+  kbs: string[];
+  notes_folder: string;
+}
+
+export interface AgentStatusParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface AgentUpdateData {
+  slug: string;
+  description: string;
+  kbs: string[] | null;
+  notes_folder: string;
+  scopes: string[] | null;
+  quotas: Quotas;
+  instructions: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface AgentUpdateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  /** what it is for */
+  description?: string | null;
+  /** knowledge bases that it sees; all if never given */
+  kbs?: string[] | null;
+  /** folder of its notes; STORE/notes/SLUG otherwise */
+  notes_folder?: string | null;
+  /** what it may do; all if never given */
+  scopes?: string[] | null;
+  quotas?: QuotasParams | null;
+  /** how it is to answer, in its own words */
+  instructions?: string | null;
+  /** what is to be as if never given: all, the default, no limit */
+  clear?: ("kbs" | "knowledge_stored" | "notes_folder" | "notes_stored" | "scopes")[];
+  /** fail if it has changed */
+  expected_revision?: number | null;
+}
+
+/** A member that is left out is unchanged, one that is there is replaced; `delta` is appended to the text. `status` ends the answer. */
+export interface AnswerEvent {
+  type: "answer";
+  request_id: number | string;
+  index: number;
+  cursor: string;
+  message_id: number;
+  delta?: string;
+  text?: string;
+  references?: Reference[];
+  status?: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+}
+
+/** What each channel gave to the score; null where it takes no part. */
+export interface Breakdown {
+  fts: number | null;
+  vector: number | null;
+}
+
+/** One method in short. `params`: name → type, choice and bounds; `errors` by exit code. */
+export interface Brief {
+  name: string;
+  summary: string;
+  kind: "destructive" | "read" | "write" | (string & {});
+  required?: string[];
+  when_to_use: string;
+  usage: string;
+  params: Record<string, string>;
+  examples: Typed[];
+  errors: Record<string, string[]>;
+}
+
+export interface CancelParams {
+  id: number | string;
+}
+
+/** What this version can do; `max_line_bytes` and `max_in_flight` are what it does unasked. */
+export interface Capabilities {
+  batch: boolean;
+  cancel: boolean;
+  streams: boolean;
+  dry_run: boolean;
+  confirm: boolean;
+  client_token: boolean;
+  modes: string[];
+  fusion: string[];
+  max_line_bytes: number;
+  max_in_flight: number;
+}
+
+export interface ChainHead {
+  seq: number;
+  hash: string;
+}
+
+export interface Changed {
+  id: number;
+  path: string;
+  action: "added" | "updated" | (string & {});
+}
+
+export interface ChatData {
+  session_id: number;
+  message_id: number;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+  text: string;
+  references: Reference[];
+  usage: Usage | null;
+}
+
+export interface ChatParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** the question, in plain words */
+  question: string;
+  /** knowledge base to answer from, or several; all if left out */
+  kb?: string | string[] | null;
+  /** how much of each passage is told: ids only, a snippet, or its text */
+  references?: "full" | "indexes" | "snippets";
+  /** most tokens of passages, about */
+  budget_tokens?: number;
+}
+
+export interface Chunk {
+  text: string;
+  page?: number | null;
+  section?: string | null;
+  overlap?: number;
+  joint?: string | null;
+  marks?: Mark[];
+}
+
+export interface ChunkDeleteData {
+  deleted: number;
+  documents: number[];
+}
+
+export interface ChunkDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** chunks, by id */
+  ids: number[];
+}
+
+/** A chunk with its neighbours in the same document, in order. */
+export interface ChunkGetData {
+  chunk: ChunkView;
+  before: ChunkView[];
+  after: ChunkView[];
+  title: string;
+  total_chunks: number;
+}
+
+export interface ChunkGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** chunk, by id */
+  id: number;
+  /** how many neighbours on this side */
+  before?: number;
+  /** how many neighbours on this side */
+  after?: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+export type ChunkListData = ChunkView[];
+
+export interface ChunkListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** document, by id */
+  document_id: number;
+  /** the text of each chunk */
+  text?: boolean;
+}
+
+/** A chunk as it is shown: `chunk_index` counts from 0 within its document. `start_line` and `end_line` where the source is text. */
+export interface ChunkView {
+  id: number;
+  document_id: number;
+  chunk_index: number;
+  text: string;
+  page: number | null;
+  section: string | null;
+  page_end: number | null;
+  start_line: number | null;
+  end_line: number | null;
+}
+
+/** `type` in DuckDB's words. */
+export interface Column {
+  name: string;
+  type: string;
+}
+
+export type DescribeData = Index | Brief | Surface | Full;
+
+export interface DescribeParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** one method; all if left out */
+  method?: string | null;
+  /** with flags, schemas, scopes and all errors */
+  full?: boolean;
+}
+
+export type DocCreateData = Document | ManyAdded;
+
+export interface DocCreateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** title; required for one */
+  title?: string;
+  /** its text; required for one */
+  text?: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** how the text is to be read */
+  type?: "code" | "html" | "markdown" | "text";
+  /** your own name for it, unique in the kb */
+  source_id?: string | null;
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+  /** many at once, each with the members of one */
+  documents?: NewDocument[];
+}
+
+export interface DocDeleteData {
+  deleted: number;
+  ids: number[];
+}
+
+export interface DocDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** documents, by id */
+  ids?: number[] | null;
+  where?: Selection | null;
+}
+
+/** `content` is base64; with `path` the bytes went to that file instead. */
+export interface DocDownloadData {
+  id: number;
+  name: string;
+  sha256: string;
+  size_bytes: number;
+  offset: number;
+  length: number;
+  content: string | null;
+  path: string | null;
+}
+
+export interface DocDownloadParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** document, by id */
+  id: number;
+  /** first byte */
+  offset?: number;
+  /** most bytes */
+  length?: number;
+  /** write the whole to this */
+  path?: string | null;
+}
+
+export interface DocFetchData {
+  id: number;
+  kb: string;
+  title: string;
+  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  source: Source;
+  tags: string[];
+  metadata: Record<string, string | number | boolean | null>;
+  revision: number;
+  chunk_count: number;
+  size_bytes: number;
+  sha256: string;
+  index_status: "failed" | "pending" | "ready" | (string & {});
+  created_at: string;
+  updated_at: string;
+  pages: number | null;
+}
+
+export interface DocFetchParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** http or https address */
+  url: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+  /** larger pages are refused */
+  max_bytes?: number;
+}
+
+/** A document; `text`, from `offset` on: of PDF and DOCX what was read in them, of every other type the source's own characters. */
+export interface DocGetData {
+  id: number;
+  kb: string;
+  title: string;
+  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  source: Source;
+  tags: string[];
+  metadata: Record<string, string | number | boolean | null>;
+  revision: number;
+  chunk_count: number;
+  size_bytes: number;
+  sha256: string;
+  index_status: "failed" | "pending" | "ready" | (string & {});
+  created_at: string;
+  updated_at: string;
+  pages: number | null;
+  text: string | null;
+  text_length: number | null;
+}
+
+export interface DocGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** document, by id */
+  id: number;
+  /** the whole text as well */
+  text?: boolean;
+  /** first character of the text */
+  offset?: number;
+  /** most characters of the text */
+  length?: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+export type DocHistoryData = DocumentRevision[];
+
+export interface DocHistoryParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** document, by id */
+  id: number;
+}
+
+export interface DocIngestData {
+  kb: string;
+  added: number;
+  updated: number;
+  unchanged: number;
+  removed: number;
+  empty: number;
+  failed: number;
+  unsupported: number;
+  chunks: number;
+  documents: Changed[];
+  failures: FileFailure[];
+  unsupported_paths: string[];
+}
+
+export interface DocIngestParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** files and folders */
+  paths: string[];
+  /** knowledge base to put it in */
+  kb?: string;
+  /** go into folders within folders */
+  recursive?: boolean;
+  /** only files whose name or path matches */
+  glob?: string | null;
+  /** patterns to leave out */
+  exclude?: string[];
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+  /** remove documents whose files are gone */
+  prune?: boolean;
+  /** larger files are failures */
+  max_file_bytes?: number;
+}
+
+export type DocListData = Document[];
+
+export interface DocListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** one or several; all if left out */
+  kb?: string | string[] | null;
+  /** only documents of these types */
+  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** all tags must be there, or any of them */
+  tags_mode?: "all" | "any";
+  /** of embedding */
+  status?: "failed" | "pending" | "ready" | null;
+  /** only files whose path begins so */
+  path_prefix?: string | null;
+  /** only what came from there */
+  url?: string | null;
+  /** your own name for it, unique in the kb */
+  source_id?: string | null;
+  /** only titles that contain this */
+  title_contains?: string | null;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+  /** only what was made or changed later; RFC 3339 */
+  updated_after?: string | null;
+}
+
+export interface DocReparseData {
+  updated: number;
+  unchanged: number;
+  failed: number;
+  failures: FileFailure[];
+}
+
+export interface DocReparseParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** documents, by id */
+  ids?: number[] | null;
+  /** all documents of this one */
+  kb?: string | null;
+}
+
+export interface DocRestoreData {
+  restored: number;
+  documents: Document[];
+  unchanged: number[];
+}
+
+export interface DocRestoreParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** documents, by id */
+  ids: number[];
+  /** as it was then; for one document only */
+  revision?: number | null;
+  /** fail if it has changed since; for one document */
+  expected_revision?: number | null;
+}
+
+export interface DocUpdateData {
+  id: number;
+  kb: string;
+  title: string;
+  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  source: Source;
+  tags: string[];
+  metadata: Record<string, string | number | boolean | null>;
+  revision: number;
+  chunk_count: number;
+  size_bytes: number;
+  sha256: string;
+  index_status: "failed" | "pending" | "ready" | (string & {});
+  created_at: string;
+  updated_at: string;
+  pages: number | null;
+}
+
+export interface DocUpdateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** document, by id */
+  id: number;
+  /** title */
+  title?: string | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null> | null;
+  /** the document's text */
+  text?: string | null;
+  /** fail if it has changed since */
+  expected_revision?: number | null;
+}
+
+export interface DocWaitData {
+  ready: number;
+}
+
+export interface DocWaitParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** all that are pending if left out */
+  ids?: number[] | null;
+  /** only those changed after this log position */
+  after_seq?: number | null;
+}
+
+/** `healthy`: nothing failed; warnings do not count. */
+export interface DoctorData {
+  healthy: boolean;
+  findings: Finding[];
+}
+
+export interface DoctorItem {
+  name: string;
+  status: "fail" | "pass" | "warn" | (string & {});
+  message: string;
+  hint: string | null;
+}
+
+export interface DoctorParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** also rebuild every view beside the live one and compare; slow */
+  deep?: boolean;
+  /** salvage what can be salvaged; keeps the damaged original aside */
+  repair?: boolean;
+}
+
+export interface Document {
+  id: number;
+  kb: string;
+  title: string;
+  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  source: Source;
+  tags: string[];
+  metadata: Record<string, string | number | boolean | null>;
+  revision: number;
+  chunk_count: number;
+  size_bytes: number;
+  sha256: string;
+  index_status: "failed" | "pending" | "ready" | (string & {});
+  created_at: string;
+  updated_at: string;
+  pages: number | null;
+}
+
+/** One record that touched a document, and the document after it. What a purge has erased, store.compact has forgotten or damage has lost leaves only who, when and how. */
+export interface DocumentRevision {
+  seq: number;
+  ts: string;
+  actor: string;
+  method: string;
+  action: "changed" | "chunks_deleted" | "created" | "deleted" | "erased" | "forgotten" | "lost" | "purged" | "replaced" | "restored" | "revived" | "superseded" | (string & {});
+  summary: string;
+  revision: number | null;
+  title: string | null;
+  chunk_count: number | null;
+  size_bytes: number | null;
+  sha256: string | null;
+}
+
+/** Last. `sha256` is of all lines before it with their newlines; null in a stream. */
+export interface End {
+  type: "end";
+  documents: number;
+  sha256: string | null;
+  agents?: number;
+  notes?: number;
+  sessions?: number;
+}
+
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`: at the moment of this answer. */
+export interface Entry {
+  id: number;
+  kb: string;
+  title: string;
+  tags: string[];
+  confidence: number;
+  expires_at: string | null;
+  expired: boolean;
+  task_ref: TaskRef | null;
+  source: string;
+  created_by: string;
+  created_at: string;
+  superseded_by: number | null;
+  head: number;
+  embedding_status: "failed" | "pending" | "ready" | (string & {});
+}
+
+/** `error.data`: what an agent decides by. */
+export interface ErrorData {
+  schema: string;
+  type: "input.invalid_json" | "input.invalid_request" | "input.unknown_method" | "input.invalid_params" | "input.too_large" | "input.unsupported_type" | "knowledge.cycle" | "store.corrupt" | "store.incompatible" | "store.io" | "store.locked" | "model.unavailable" | "llm.unavailable" | "network.failed" | "operation.failed" | "internal.error" | "operation.partial" | "operation.timeout" | "resource.not_found" | "profile.not_found" | "auth.insufficient_scope" | "auth.not_owner" | "network.blocked" | "path.outside_root" | "resource.already_exists" | "resource.conflict" | "resource.plan_stale" | "quota.exceeded" | "server.overloaded" | "operation.cancelled" | "input.confirmation_required" | (string & {});
+  message: string;
+  exit_code: number;
+  retryable: boolean | null;
+  hint: string;
+  doc_url: string;
+  detail: Record<string, unknown>;
+  retry?: ErrorRetry;
+  retry_after_ms?: number;
+  field?: string;
+  valid_values?: unknown[];
+  risk?: ErrorRisk;
+  plan?: Plan;
+  seq?: number;
+}
+
+/** The store could not be opened; methods that need none still answer. */
+export interface ErrorEvent {
+  type: "error";
+  error: ErrorEventErrorData;
+}
+
+/** `error.data`: what an agent decides by. */
+export interface ErrorEventErrorData {
+  schema: string;
+  type: string;
+  message: string;
+  exit_code: number;
+  retryable: boolean | null;
+  hint: string;
+  doc_url: string;
+  detail: Record<string, unknown>;
+  retry?: ErrorRetry;
+  retry_after_ms?: number;
+  field?: string;
+  valid_values?: unknown[];
+  risk?: ErrorRisk;
+  plan?: Plan;
+  seq?: number;
+}
+
+export interface ErrorObject {
+  code: number;
+  message: string;
+  data: ErrorData;
+}
+
+export interface ErrorRetry {
+  method: string;
+  params: Record<string, unknown>;
+  argv?: string[];
+}
+
+export interface ErrorRisk {
+  level: string;
+  action: string;
+}
+
+export interface ErrorRow {
+  type: string;
+  exit: number;
+  code: number;
+  when: string;
+  hint: string;
+  retryable: boolean | null;
+  doc_url: string;
+}
+
+export type Event = ProcessEvent | StreamEvent;
+
+/** The first hundred, and how many there are. */
+export interface EventList {
+  items: EventSummary[];
+  total: number;
+}
+
+export interface EventSummary {
+  type: string;
+  summary: string;
+}
+
+export type EventsReadData = ShownRecord[];
+
+export interface EventsReadParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** only records after this position */
+  after_seq?: number;
+  /** only records of that moment or later */
+  since?: string | null;
+  /** only records before that moment */
+  until?: string | null;
+  /** only events of these types */
+  types?: string[] | null;
+  /** only what this actor wrote */
+  actor?: string | null;
+  /** document, by id */
+  document_id?: number | null;
+  /** with the events as they stand in the log, texts included */
+  full?: boolean;
+}
+
+export interface EventsRevertData {
+  reverted: Reverted[];
+  documents: number;
+  ids: number[];
+  kbs: string[];
+  kept: Kept[];
+  hint: string | null;
+  agents: string[];
+  sessions: number[];
+}
+
+export interface EventsRevertParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** records, by seq */
+  seqs?: number[] | null;
+  /** all that they did since */
+  actor?: string | null;
+  /** RFC 3339 time, or a seq; itself included */
+  since?: string | number | null;
+}
+
+export type EventsSubscribeData = null;
+
+/** One step of the log, which happened as a whole. `events` holds those that the filters let through. `lost`: the records from there to `seq` could not be read any more and were given up. `more_events`: how many did not fit on a line. */
+export interface EventsSubscribeItem {
+  seq: number;
+  ts: string;
+  actor: string;
+  method: string;
+  events: ShownEvent[];
+  token: string | null;
+  lost?: number;
+  more_events?: number;
+}
+
+export interface EventsSubscribeParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** start after this position; now if left out */
+  after_seq?: number | null;
+  /** only events of these types */
+  types?: string[] | null;
+  /** only what this actor wrote */
+  actor?: string | null;
+  /** document, by id */
+  document_id?: number | null;
+  /** with the events as they stand in the log, texts included */
+  full?: boolean;
+}
+
+/** `records` can be read, `erased` of them have lost something to a purge. */
+export interface EventsVerifyData {
+  records: number;
+  segments: number;
+  head: ChainHead;
+  first_ts: string | null;
+  last_ts: string | null;
+  erased: number;
+  lost: Stretch[];
+}
+
+export interface EventsVerifyParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** A request that a test runs; `exit` is what the shell ends with. */
+export interface Example {
+  params: Record<string, unknown>;
+  what: string;
+  exit: number;
+  positional: boolean;
+}
+
+export interface FailedFile {
+  path: string;
+  type: string;
+  message: string;
+}
+
+/** Why an answer has failed: an error's type, and what it says. */
+export interface Failure {
+  type: string;
+  message: string;
+  hint: string;
+  lasting?: boolean;
+  retry_after_ms?: number | null;
+  detail?: Record<string, unknown>;
+}
+
+export interface FileFailure {
+  path: string;
+  type: string;
+  message: string;
+}
+
+export interface Finding {
+  name: string;
+  status: "fail" | "pass" | "warn" | (string & {});
+  message: string;
+  hint: string | null;
+}
+
+/** One flag. `param`: the dotted member of params that it sets; None if it is the shell's own. `items`: type of a list's items; a scalar `type` with `items` takes one or several. `minimum`, `maximum` bound the value; `min_length`, `max_length` its length. `sets`: what a switch stands for. `positional`: may be given without its name. */
+export interface Flag {
+  name: string;
+  type: "array" | "boolean" | "integer" | "json" | "number" | "object" | "string" | (string & {});
+  help: string;
+  param: string | null;
+  items: "array" | "boolean" | "integer" | "json" | "number" | "object" | "string" | (string & {}) | null;
+  default: unknown;
+  required: boolean;
+  positional: boolean;
+  enum: unknown[] | null;
+  pattern: string | null;
+  minimum: number | null;
+  maximum: number | null;
+  min_length: number | null;
+  max_length: number | null;
+  env: string | null;
+  mutually_exclusive: string[];
+  profileable: boolean;
+  sensitive: boolean;
+  sets: Record<string, unknown>;
+}
+
+/** How far each index is; `pending_embeddings` counts chunks that still lack a vector. */
+export interface Freshness {
+  seq: number;
+  fulltext_seq: number;
+  vector_seq: number;
+  pending_embeddings: number;
+}
+
+/** One method in full; `risk` is null for what only reads. */
+export interface Full {
+  name: string;
+  summary: string;
+  when_to_use: string;
+  safety: Safety;
+  risk: string | null;
+  scope: string;
+  own_scope: string | null;
+  streams: boolean;
+  needs_store: boolean;
+  command: string;
+  alias: string | null;
+  positional: string[];
+  flags: Flag[];
+  params: JsonSchema;
+  result: JsonSchema;
+  errors: string[];
+  examples: Example[];
+}
+
+/** First. `seq` is the position that was exported. `vectors`: where they come along. */
+export interface Header {
+  type: "kbproc.export";
+  version: number;
+  seq: number;
+  exported_at: string;
+  store_format: number;
+  kbproc: string;
+  vectors?: VectorsOf | null;
+}
+
+/** `highlights`: character offsets into `snippet`. `explain` only on request. `head`: of an entry that is superseded, the one that holds now. `repeated_by`: with `distinct`, the chunks that were left out because they say nearly the same, by id. */
+export interface Hit {
+  chunk_id: number;
+  score: number;
+  score_breakdown: Breakdown;
+  text: string;
+  snippet: string;
+  highlights: ([number, number])[];
+  source: HitSource;
+  confidence: number | null;
+  expires_at: string | null;
+  superseded_by: number | null;
+  head?: number;
+  repeated_by?: number[];
+  explain?: Record<string, unknown>;
+}
+
+/** Where a hit stands. `chunk_index` counts from 0. Pages, section and lines are those of the passage in the chunk that answers best, or of the whole chunk where no word of it matches; lines where the source is text. `cite`: the source as it can be cited. */
+export interface HitSource {
+  document_id: number;
+  title: string;
+  path: string | null;
+  type: string;
+  page: number | null;
+  section: string | null;
+  chunk_index: number;
+  total_chunks: number;
+  tags: string[];
+  kb: string;
+  page_end: number | null;
+  start_line: number | null;
+  end_line: number | null;
+  cite: string;
+}
+
+/** The index: every method in a line. */
+export interface Index {
+  name: string;
+  version: string;
+  protocol: string;
+  more: string;
+  aliases: Record<string, string>;
+  methods: Line[];
+}
+
+export interface IndexRebuildData {
+  seq: number;
+  documents: number;
+  chunks: number;
+}
+
+export interface IndexRebuildParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** One finding of a stream, as it is found: see the schema METHOD.item. */
+export interface ItemEvent {
+  type: "item";
+  request_id: number | string;
+  index: number;
+  item: StoreExportItem | StoreImportItem | DoctorItem | Record<string, unknown>;
+}
+
+/** A JSON Schema of draft 2020-12, which needs no other one. */
+export interface JsonSchema {
+  "$schema": string;
+  title: string;
+  description?: string;
+  type?: string;
+  properties?: Record<string, unknown>;
+  required?: string[];
+  oneOf?: unknown[];
+  additionalProperties?: boolean | Record<string, unknown>;
+  discriminator?: Record<string, unknown>;
+  "$defs"?: Record<string, unknown>;
+}
+
+export interface Kb {
+  type: "kb";
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  name: string;
+  description?: string;
+}
+
+/** Counts are whole; the lists hold the first hundred. */
+export interface KbCheckData {
+  slug: string;
+  documents: number;
+  pending: number;
+  failed: number;
+  stale: number;
+  failed_files: FailedFile[];
+  stale_files: StaleFile[];
+}
+
+export interface KbCheckParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface KbCreateData {
+  slug: string;
+  name: string;
+  description: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface KbCreateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  /** name for people */
+  name?: string | null;
+  /** what belongs in here */
+  description?: string;
+}
+
+export interface KbDeleteData {
+  slug: string;
+  documents: number;
+}
+
+export interface KbDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface KbGetData {
+  slug: string;
+  name: string;
+  description: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface KbGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export type KbListData = KnowledgeBase[];
+
+export interface KbListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+}
+
+/** `source_bytes`: size of the sources, not of the store. */
+export interface KbStatusData {
+  slug: string;
+  documents: number;
+  chunks: number;
+  source_bytes: number;
+  freshness: Freshness;
+}
+
+export interface KbStatusParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+}
+
+export interface KbUpdateData {
+  slug: string;
+  name: string;
+  description: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface KbUpdateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  slug: string;
+  /** name for people */
+  name?: string | null;
+  /** what belongs in here */
+  description?: string | null;
+  /** fail if it has changed */
+  expected_revision?: number | null;
+}
+
+/** What of record `seq` was not undone. */
+export interface Kept {
+  seq: number;
+  why: string;
+  document_id: number | null;
+  kb: string | null;
+  agent: string | null;
+}
+
+export interface KnowledgeBase {
+  slug: string;
+  name: string;
+  description: string;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface KnowledgeDeleteData {
+  deleted: number;
+  ids: number[];
+  revived: number[];
+}
+
+export interface KnowledgeDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** entries, by id */
+  ids: number[];
+}
+
+/** With its text, and the entries whose place it took directly (the first hundred). */
+export interface KnowledgeGetData {
+  id: number;
+  kb: string;
+  title: string;
+  tags: string[];
+  confidence: number;
+  expires_at: string | null;
+  expired: boolean;
+  task_ref: TaskRef | null;
+  source: string;
+  created_by: string;
+  created_at: string;
+  superseded_by: number | null;
+  head: number;
+  embedding_status: "failed" | "pending" | "ready" | (string & {});
+  body: string;
+  supersedes: number[];
+}
+
+export interface KnowledgeGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge entry, by id */
+  id: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+export type KnowledgeListData = Entry[];
+
+export interface KnowledgeListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** a task, by your own name */
+  task_id?: string | null;
+  /** who stored it */
+  owner?: string | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** all tags must be there, or any of them */
+  tags_mode?: "all" | "any";
+  /** only knowledge entries of this confidence or more */
+  min_confidence?: number | null;
+  /** knowledge entries that others have replaced, too */
+  include_superseded?: boolean;
+  /** knowledge entries whose time is over, too */
+  include_expired?: boolean;
+  /** only what was made or changed later; RFC 3339 */
+  updated_after?: string | null;
+}
+
+/** `confidence`: whether the store knows an answer, by the best score of all matches. */
+export interface KnowledgeSearchData {
+  query: string;
+  results: Hit[];
+  total_matches: number;
+  total_is_exact: boolean;
+  returned: number;
+  confidence: "likely" | "none" | "related" | (string & {});
+}
+
+export interface KnowledgeSearchParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** plain words, "a phrase", -word to leave out; never a syntax error */
+  query: string;
+  /** most hits to return */
+  limit?: number;
+  /** hits to pass over */
+  offset?: number;
+  /** words and meaning, words only, or meaning only */
+  mode?: "fts" | "hybrid" | "vector";
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** all tags must be there, or any of them */
+  tags_mode?: "all" | "any";
+  /** a task, by your own name */
+  task_id?: string | null;
+  /** who stored it */
+  owner?: string | null;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+  /** leave out hits that say nearly the same as a better one */
+  distinct?: boolean;
+  /** knowledge entries that others have replaced, too */
+  include_superseded?: boolean;
+  /** knowledge entries whose time is over, too */
+  include_expired?: boolean;
+  /** leave out hits with a lower score */
+  min_score?: number | null;
+  /** leave out hits with a lower cosine */
+  min_similarity?: number | null;
+  /** only knowledge entries of this confidence or more */
+  min_confidence?: number | null;
+  /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
+  ef_search?: number;
+  /** blend: absolute scores in [0, 1]; rrf: by rank only */
+  fusion?: "blend" | "rrf";
+  /** length of a snippet */
+  snippet_chars?: number;
+  /** say how each score came about */
+  explain?: boolean;
+  /** where the snippet matches */
+  highlight?: boolean;
+  /** the whole text of each hit, beside its snippet */
+  text?: boolean;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+export interface KnowledgeStoreData {
+  id: number;
+  kb: string;
+  title: string;
+  tags: string[];
+  confidence: number;
+  expires_at: string | null;
+  expired: boolean;
+  task_ref: TaskRef | null;
+  source: string;
+  created_by: string;
+  created_at: string;
+  superseded_by: number | null;
+  head: number;
+  embedding_status: "failed" | "pending" | "ready" | (string & {});
+  similar: Similar[];
+}
+
+export interface KnowledgeStoreParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** what it says, in short */
+  title: string;
+  /** what was learned */
+  body: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** how sure it is, in percent */
+  confidence?: number;
+  /** when it ceases to hold: RFC 3339, in the future */
+  expires_at?: string | null;
+  task_ref?: TaskRefParams | null;
+  /** where it was learned, such as a URL; else agent or user */
+  source?: string | null;
+}
+
+export interface KnowledgeSupersedeData {
+  old_id: number;
+  new_id: number;
+  head: number;
+}
+
+export interface KnowledgeSupersedeParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** the entry that is replaced, by id */
+  old_id: number;
+  /** the entry that takes its place, by id */
+  new_id: number;
+}
+
+export interface KnowledgeUnsupersedeData {
+  old_id: number;
+  new_id: number;
+  head: number;
+}
+
+export interface KnowledgeUnsupersedeParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** the entry that is replaced, by id */
+  old_id: number;
+  /** the entry that takes its place, by id */
+  new_id: number;
+}
+
+/** What became of `documents`. `index`: the place in the request, from 0. */
+export interface ManyAdded {
+  added: number;
+  failed: number;
+  chunks: number;
+  documents: Added[];
+  failures: NotAdded[];
+}
+
+/** From character `at` of a text on. `line`: of the source, for that character, from 1. Until the next mark, each line break of the text is one of the source. */
+export type Mark = [number, number | null, string | null, number | null];
+
+/** A question and its answer. `status` is null while the answer is being made. `failure` says why it has failed; `hint` what helps where there is no answer. */
+export interface Message {
+  message_id: number;
+  question: string;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {}) | null;
+  text: string;
+  references: Reference[];
+  usage: Usage | null;
+  hint: string | null;
+  failure: Failure | null;
+  asked_at: string;
+  asked_by: string;
+  ended_at: string | null;
+}
+
+/** What every result says of itself. `lean`: members were left out, as was asked for. */
+export interface Meta {
+  schema: string;
+  seq: number;
+  count?: number;
+  total?: number;
+  has_more?: boolean;
+  next_cursor?: string;
+  took_ms?: number;
+  dry_run?: boolean;
+  plan?: Plan;
+  hint?: string;
+  duplicate?: boolean;
+  notice?: string[];
+  partial?: Partial;
+  freshness?: Freshness;
+  lean?: boolean;
+}
+
+export type ModelListData = ModelShown[];
+
+export interface ModelListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. */
+export interface ModelShown {
+  name: string;
+  kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
+  dim: number | null;
+  max_tokens: number | null;
+  status: string;
+  current: boolean;
+}
+
+export interface ModelUseData {
+  name: string;
+  kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
+  changed: boolean;
+  embedded: number;
+  pending: number;
+}
+
+export interface ModelUseParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** a name of model.list, a folder (/… or ./…), or what the endpoint calls its model */
+  name: string;
+  /** onnx: exported once, then fast; openai: an HTTP endpoint */
+  kind?: "hash" | "none" | "onnx" | "openai" | "sentence-transformers";
+  /** of an OpenAI-compatible endpoint */
+  url?: string | null;
+  /** for that endpoint */
+  api_key?: string | null;
+  /** dimensions, if they can't be asked */
+  dim?: number | null;
+  /** longest text it takes */
+  max_tokens?: number | null;
+}
+
+/** The names of all. */
+export interface Names {
+  names: string[];
+}
+
+/** A text and what is said of it. `kb`: that of the request if left out. */
+export interface NewDocument {
+  /** title */
+  title: string;
+  /** the document's text */
+  text: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** how the text is to be read */
+  type?: "code" | "html" | "markdown" | "text";
+  /** your own name for it, unique in the kb */
+  source_id?: string | null;
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+}
+
+/** What kept a text from being added, as an error would say it. */
+export interface NotAdded {
+  index: number;
+  type: string;
+  message: string;
+  field: string;
+  hint: string;
+  valid_values?: unknown[];
+  detail?: Record<string, unknown>;
+}
+
+/** A note's file, byte for byte. */
+export interface Note {
+  type: "note";
+  agent: string;
+  slug: string;
+  text: string;
+  updated_at: string;
+}
+
+/** `was`: the slug before. */
+export interface NoteChange {
+  agent: string;
+  slug: string;
+  action: "added" | "changed" | "removed" | "renamed" | "restored" | (string & {});
+  was?: string | null;
+}
+
+export interface NoteDeleteData {
+  id: number;
+  agent: string;
+  slug: string;
+}
+
+export interface NoteDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** note: its file's name without .md */
+  slug: string;
+}
+
+/** `text`: the file as the log knows it; `updated_by`: `file` for whoever edits by hand. */
+export interface NoteGetData {
+  id: number;
+  slug: string;
+  title: string;
+  updated_at: string;
+  size_bytes: number;
+  revision: number;
+  agent: string;
+  sha256: string;
+  text: string;
+  updated_by: string;
+}
+
+export interface NoteGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** note: its file's name without .md */
+  slug: string;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+/** A note in a list. */
+export interface NoteHead {
+  id: number;
+  slug: string;
+  title: string;
+  updated_at: string;
+  size_bytes: number;
+  revision: number;
+}
+
+/** The best passage of a note. `highlights`: character offsets into `snippet`. */
+export interface NoteHit {
+  id: number;
+  slug: string;
+  title: string;
+  score: number;
+  snippet: string;
+  highlights: ([number, number])[];
+  section: string | null;
+  updated_at: string;
+}
+
+export type NoteListData = NoteHead[];
+
+export interface NoteListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** only what was made or changed later; RFC 3339 */
+  updated_after?: string | null;
+}
+
+export interface NotePutData {
+  id: number;
+  slug: string;
+  title: string;
+  updated_at: string;
+  size_bytes: number;
+  revision: number;
+  agent: string;
+  sha256: string;
+}
+
+export interface NotePutParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** note: its file's name without .md */
+  slug: string;
+  /** the whole note, Markdown; at most 64 KiB of UTF-8 */
+  text: string;
+  /** fail if it has changed since */
+  expected_revision?: number | null;
+}
+
+export type NoteSearchData = NoteHit[];
+
+export interface NoteSearchParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** plain words, "a phrase", -word to leave out; never a syntax error */
+  query: string;
+  /** most notes to return */
+  limit?: number;
+  /** words and meaning, words only, or meaning only */
+  mode?: "fts" | "hybrid" | "vector";
+  /** blend: absolute scores in [0, 1]; rrf: by rank only */
+  fusion?: "blend" | "rrf";
+  /** leave out hits with a lower score */
+  min_score?: number | null;
+  /** length of a snippet */
+  snippet_chars?: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+export interface NoteSyncData {
+  agents: number;
+  added: number;
+  changed: number;
+  renamed: number;
+  removed: number;
+  restored: number;
+  unchanged: number;
+  held_back: number;
+  changes: NoteChange[];
+  skipped: SkippedFile[];
+  warnings: string[];
+}
+
+export interface NoteSyncParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** only this agent's notes; all if left out */
+  agent?: string | null;
+  /** write notes whose files are gone again, instead of removing them */
+  restore?: boolean;
+}
+
+/** One of them, or none. */
+export interface Origin {
+  path?: string | null;
+  url?: string | null;
+  source_id?: string | null;
+}
+
+/** Some items failed: the data says which; the rest is done, and nothing is undone. `exit_code`: what the shell ends with. */
+export interface Partial {
+  type: "operation.partial";
+  exit_code: number;
+  message: string;
+}
+
+export interface PingData {
+  seq: number;
+}
+
+export interface PingParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** What a write would do, in sentences and in numbers. `plan_hash` confirms exactly this. `targets` and `changes` are the first hundred. */
+export interface Plan {
+  action: string;
+  targets: Target[];
+  changes: string[];
+  counts?: Record<string, number>;
+  events: EventList;
+  risk: PlanRisk;
+  plan_hash: string;
+}
+
+export interface PlanRisk {
+  level: "bulk" | "high" | "low" | "medium" | (string & {});
+  action: string;
+}
+
+export type ProcessEvent = ProcessInitEvent | ReadyEvent | ErrorEvent;
+
+/** The first line of a process. */
+export interface ProcessInitEvent {
+  type: "init";
+  protocol: string;
+  server: Server;
+  store: string;
+  actor: string;
+  scopes: string[];
+  capabilities: Capabilities;
+}
+
+export interface ProgressEvent {
+  type: "progress";
+  request_id: number | string;
+  index: number;
+  stage: string;
+  current: number;
+  total: number | null;
+  percent: number | null;
+  eta_ms: number | null;
+  message: string;
+}
+
+/** `used` is null for whoever may not see what is counted. */
+export interface Quota {
+  name: string;
+  limit: number;
+  used: number | null;
+}
+
+/** How much it may keep; what is left out is without limit. */
+export interface Quotas {
+  /** most knowledge entries that it has stored */
+  knowledge_stored?: number | null;
+  /** most notes in its folder */
+  notes_stored?: number | null;
+}
+
+/** How much it may keep; what is left out is without limit. */
+export interface QuotasParams {
+  /** most knowledge entries that it has stored */
+  knowledge_stored?: number | null;
+  /** most notes in its folder */
+  notes_stored?: number | null;
+}
+
+/** The store is open; what was sent before is answered now. `agent` and `scopes`: to a process bound to an agent, and what both allow it. */
+export interface ReadyEvent {
+  type: "ready";
+  seq: number;
+  freshness: Freshness;
+  agent?: string;
+  scopes?: string[];
+}
+
+/** A passage that the answer may cite as [n]. `snippet` and `text` where they were asked for. `chunk_id` and `document_id` are null where the passage is in another store. */
+export interface Reference {
+  n: number;
+  chunk_id: number | null;
+  document_id: number | null;
+  cite: string;
+  score: number;
+  snippet?: string | null;
+  text?: string | null;
+}
+
+/** What the answer may cite. `cursor`: session.resume goes on after it. */
+export interface ReferencesEvent {
+  type: "references";
+  request_id: number | string;
+  index: number;
+  cursor: string;
+  message_id: number;
+  references: Reference[];
+}
+
+/** A record of which something, or all, was undone. */
+export interface Reverted {
+  seq: number;
+  ts: string;
+  actor: string;
+  method: string;
+}
+
+export interface Safety {
+  read_only: boolean;
+  idempotent: boolean;
+  destructive: boolean;
+  dry_run_supported: boolean;
+}
+
+export type SchemaData = JsonSchema | Names;
+
+export interface SchemaParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** such as search.result; all names if left out */
+  name?: string | null;
+}
+
+/** `confidence`: whether the store knows an answer, by the best score of all matches. */
+export interface SearchData {
+  query: string;
+  results: Hit[];
+  total_matches: number;
+  total_is_exact: boolean;
+  returned: number;
+  confidence: "likely" | "none" | "related" | (string & {});
+}
+
+/** What every kind of search can be asked. */
+export interface SearchParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** plain words, "a phrase", -word to leave out; never a syntax error */
+  query: string;
+  /** most hits to return */
+  limit?: number;
+  /** hits to pass over */
+  offset?: number;
+  /** words and meaning, words only, or meaning only */
+  mode?: "fts" | "hybrid" | "vector";
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** only documents of these types */
+  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** all tags must be there, or any of them */
+  tags_mode?: "all" | "any";
+  /** members that must be equal */
+  metadata?: Record<string, string | number | boolean | null> | null;
+  /** only files whose path begins so */
+  path_prefix?: string | null;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+  /** only in these */
+  document_ids?: number[] | null;
+  /** most hits of one document */
+  per_document?: number | null;
+  /** leave out hits that say nearly the same as a better one */
+  distinct?: boolean;
+  /** knowledge entries that others have replaced, too */
+  include_superseded?: boolean;
+  /** knowledge entries whose time is over, too */
+  include_expired?: boolean;
+  /** leave out hits with a lower score */
+  min_score?: number | null;
+  /** leave out hits with a lower cosine */
+  min_similarity?: number | null;
+  /** only knowledge entries of this confidence or more */
+  min_confidence?: number | null;
+  /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
+  ef_search?: number;
+  /** blend: absolute scores in [0, 1]; rrf: by rank only */
+  fusion?: "blend" | "rrf";
+  /** length of a snippet */
+  snippet_chars?: number;
+  /** say how each score came about */
+  explain?: boolean;
+  /** where the snippet matches */
+  highlight?: boolean;
+  /** the whole text of each hit, beside its snippet */
+  text?: boolean;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+}
+
+/** Which documents: all members that are given must hold. */
+export interface Selection {
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** only documents of these types */
+  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+  /** all tags must be there, or any of them */
+  tags_mode?: "all" | "any";
+  /** members that must be equal */
+  metadata?: Record<string, string | number | boolean | null> | null;
+  /** only files whose path begins so */
+  path_prefix?: string | null;
+  /** only what came from there */
+  url?: string | null;
+  /** your own name for it, unique in the kb */
+  source_id?: string | null;
+  /** only titles that contain this */
+  title_contains?: string | null;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+}
+
+export interface Server {
+  name: string;
+  version: string;
+}
+
+/** A conversation. `kb` is null where it may look at all that its agent, if any, sees. */
+export interface Session {
+  id: number;
+  title: string;
+  kb: string[] | null;
+  agent: string | null;
+  message_count: number;
+  created_at: string;
+  created_by: string;
+  updated_at: string;
+}
+
+export interface SessionAskData {
+  session_id: number;
+  message_id: number;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+  text: string;
+  references: Reference[];
+  usage: Usage | null;
+}
+
+export interface SessionAskParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** session, by id */
+  session_id: number;
+  /** the question, in plain words */
+  question: string;
+  /** how much of each passage is told: ids only, a snippet, or its text */
+  references?: "full" | "indexes" | "snippets";
+  /** most tokens of passages, about */
+  budget_tokens?: number;
+}
+
+export interface SessionCreateData {
+  id: number;
+  title: string;
+  kb: string[] | null;
+  agent: string | null;
+  message_count: number;
+  created_at: string;
+  created_by: string;
+  updated_at: string;
+}
+
+export interface SessionCreateParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** what it is about */
+  title?: string;
+  /** knowledge base to answer from, or several; all if left out */
+  kb?: string | string[] | null;
+  /** agent, by slug: 2–64 lower-case letters, digits and hyphens */
+  agent?: string | null;
+}
+
+export interface SessionDeleteData {
+  deleted: number;
+  ids: number[];
+}
+
+export interface SessionDeleteParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** sessions, by id */
+  session_ids: number[];
+}
+
+/** With its last messages, oldest first. */
+export interface SessionGetData {
+  id: number;
+  title: string;
+  kb: string[] | null;
+  agent: string | null;
+  message_count: number;
+  created_at: string;
+  created_by: string;
+  updated_at: string;
+  messages: Message[];
+}
+
+export interface SessionGetParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** session, by id */
+  session_id: number;
+  /** most messages, the last ones */
+  limit?: number;
+  /** only messages before this one */
+  before?: number | null;
+}
+
+export type SessionListData = Session[];
+
+export interface SessionListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+}
+
+/** How the answer to a question came out; `text` as far as it came. */
+export interface SessionResumeData {
+  session_id: number;
+  message_id: number;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+  text: string;
+  references: Reference[];
+  usage: Usage | null;
+}
+
+export interface SessionResumeParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** session, by id */
+  session_id: number;
+  /** message, by id */
+  message_id: number;
+  /** cursor of the last event that came */
+  after?: string | null;
+  /** what there is by now as one event, then what comes */
+  snapshot?: boolean;
+}
+
+export interface SessionStopData {
+  session_id: number;
+  message_id: number;
+  stopped: boolean;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+}
+
+export interface SessionStopParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** session, by id */
+  session_id: number;
+  /** message, by id */
+  message_id: number;
+}
+
+/** One event. `document_id`, `kb` and `revision` are null where it concerns none; `session_id` and `message_id` are there where it concerns one. `data`, only with `full`: the event as it stands in the log. `left_out`: what of `data` is missing, since the record would be too long for a line. */
+export interface ShownEvent {
+  type: string;
+  summary: string;
+  document_id: number | null;
+  kb: string | null;
+  revision: number | null;
+  session_id?: number;
+  message_id?: number;
+  data?: Record<string, unknown>;
+  left_out?: "chunks" | "data" | (string & {});
+}
+
+/** One step of the log, which happened as a whole. `events` holds those that the filters let through. `lost`: the records from there to `seq` could not be read any more and were given up. `more_events`: how many did not fit on a line. */
+export interface ShownRecord {
+  seq: number;
+  ts: string;
+  actor: string;
+  method: string;
+  events: ShownEvent[];
+  token: string | null;
+  lost?: number;
+  more_events?: number;
+}
+
+/** `score`: 1 is the same text. */
+export interface Similar {
+  id: number;
+  title: string;
+  score: number;
+}
+
+export interface SkippedFile {
+  agent: string;
+  file: string;
+  reason: string;
+}
+
+/** Where a document comes from: one of path, url and source_id, or none of them. */
+export interface Source {
+  path: string | null;
+  url: string | null;
+  source_id: string | null;
+}
+
+/** `rows`: values in the order of `columns`, whose types are DuckDB's. */
+export interface SqlQueryData {
+  columns: Column[];
+  rows: unknown[][];
+}
+
+export interface SqlQueryParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number;
+  /** one SELECT over documents, chunks, tags, knowledge_bases, events, failures; DESCRIBE documents tells a view's columns */
+  sql: string;
+  /** values for ? and $1 as a list, for $name as an object */
+  params?: (string | number | boolean | null)[] | Record<string, string | number | boolean | null>;
+  /** most rows to return */
+  limit?: number;
+}
+
+/** A document whose file has changed or is gone. */
+export interface StaleFile {
+  document_id: number;
+  path: string;
+  state: string;
+}
+
+/** `documents`: type → count. `embedding_dim` is null while no model is ready. */
+export interface StatusData {
+  store: string;
+  documents: Record<string, number>;
+  total_documents: number;
+  total_chunks: number;
+  knowledge_bases: number;
+  db_size_bytes: number;
+  model_name: string | null;
+  model_state: string;
+  embedding_dim: number | null;
+  schema_version: number;
+  seq: number;
+  freshness: Freshness;
+}
+
+export interface StatusParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+export interface StoreBackupData {
+  path: string;
+  seq: number;
+  files: number;
+  bytes: number;
+}
+
+export interface StoreBackupParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** must not exist yet */
+  path: string;
+}
+
+export interface StoreCompactData {
+  contents: number;
+  records: number;
+  sources: number;
+  vectors: number;
+  bytes: number;
+}
+
+export interface StoreCompactParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** what was replaced or deleted until then goes; RFC 3339 */
+  before: string;
+}
+
+/** Counts of what was exported, and of what was not; without `path` it went out as events. `entries` are among the `documents`. */
+export interface StoreExportData {
+  path: string | null;
+  seq: number;
+  kbs: number;
+  documents: number;
+  bytes: number;
+  sources_left_out: number;
+  documents_left_out: number;
+  entries: number;
+  agents: number;
+  notes: number;
+  vectors: number;
+  sessions: number;
+}
+
+export type StoreExportItem = Header | Kb | StoreExportItemAgent | StoreExportItemDocument | Note | StoreExportItemSession | End;
+
+/** Members that are left out are open: all knowledge bases, all scopes, the store's folder. */
+export interface StoreExportItemAgent {
+  type: "agent";
+  slug: string;
+  /** what it is for */
+  description?: string;
+  /** knowledge bases that it sees; all if never given */
+  kbs?: string[] | null;
+  /** folder of its notes; STORE/notes/SLUG otherwise */
+  folder?: string | null;
+  /** what it may do; all if never given */
+  scopes?: string[] | null;
+  quotas?: Quotas;
+  /** how it is to answer, in its own words */
+  instructions?: string;
+}
+
+/** `sha256` and `size_bytes` are the source's, whether it comes along or not. `entry`: of a knowledge entry, whose body is the source and always comes along. `vectors`: of the chunks in order, 16-bit floats, little-endian; null for one that has none yet. */
+export interface StoreExportItemDocument {
+  type: "document";
+  /** document, by id */
+  id: number;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  kb: string;
+  /** title */
+  title: string;
+  doc_type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  source: Origin;
+  /** at most 16 tags, made kebab-case */
+  tags: string[];
+  metadata: Record<string, string | number | boolean | null>;
+  revision: number;
+  created_at: string;
+  updated_at: string;
+  created_by: string;
+  parser: number;
+  sha256: string;
+  size_bytes: number;
+  chunks: Chunk[];
+  pages?: number | null;
+  source_base64?: string | null;
+  entry?: StoreExportItemEntry | null;
+  vectors?: (string | null)[] | null;
+}
+
+/** What makes an entry of a document; `superseded_by` is another's id in the same file. */
+export interface StoreExportItemEntry {
+  confidence: number;
+  source?: string;
+  expires_at?: string | null;
+  /** a task, by your own name */
+  task_id?: string | null;
+  task_kind?: "produced" | "references" | (string & {}) | null;
+  /** document, by id */
+  superseded_by?: number | null;
+}
+
+/** A question and its answer. References name documents by their ids in the file. */
+export interface StoreExportItemMessage {
+  question: string;
+  asked_at: string;
+  asked_by: string;
+  answerer: string;
+  status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
+  ended_at: string;
+  model?: string | null;
+  detail?: "full" | "indexes" | "snippets" | (string & {});
+  references?: Reference[];
+  text?: string;
+  usage?: Usage | null;
+  hint?: string | null;
+  failure?: Failure | null;
+}
+
+/** A conversation with what was answered in it; `key` tells it from every other in any store. */
+export interface StoreExportItemSession {
+  type: "session";
+  key: string;
+  created_at: string;
+  created_by: string;
+  title?: string;
+  /** knowledge bases that it sees; all if never given */
+  kbs?: string[] | null;
+  agent?: string | null;
+  messages?: StoreExportItemMessage[];
+}
+
+export interface StoreExportParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** must not exist yet */
+  path?: string | null;
+  /** one or several; all if left out */
+  kb?: string | string[] | null;
+  /** the original bytes as well */
+  sources?: boolean;
+  /** vectors as well: a store with the same model need not embed again */
+  vectors?: boolean;
+}
+
+export interface StoreImportData {
+  added: number;
+  updated: number;
+  unchanged: number;
+  conflicts: number;
+  kbs_created: number;
+  ids: Record<string, number>;
+  links: number;
+  agents_created: number;
+  agents_kept: number;
+  notes_added: number;
+  notes_unchanged: number;
+  notes_kept: number;
+  folders_left: number;
+  vectors: number;
+  sessions_added: number;
+  sessions_unchanged: number;
+}
+
+/** What became of a document: its id in the file, and its id here. */
+export interface StoreImportItem {
+  old: number;
+  new: number | null;
+  action: "added" | "conflict" | "unchanged" | "updated" | (string & {});
+}
+
+export interface StoreImportParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** a file from store.export */
+  path: string;
+  /** put everything into this one */
+  kb?: string | null;
+  /** make a new revision of what is here with other content */
+  replace?: boolean;
+  /** let new agents have the notes folders that the file names; else the store's own */
+  folders?: boolean;
+}
+
+export interface StorePurgeData {
+  purged: number;
+  ids: number[];
+  records: number;
+  sources: number;
+  vectors: number;
+  sessions: number;
+}
+
+export interface StorePurgeParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** documents, entries and notes, deleted ones too */
+  document_ids?: number[] | null;
+  /** sessions, deleted ones too */
+  session_ids?: number[] | null;
+}
+
+export type StreamEvent = StreamInitEvent | ProgressEvent | ItemEvent | WarningEvent | ReferencesEvent | AnswerEvent;
+
+/** First of a stream. An answer's tells whose it is; `kb` null: all that may be seen. */
+export interface StreamInitEvent {
+  type: "init";
+  request_id: number | string;
+  index: number;
+  session_id?: number;
+  message_id?: number;
+  kb?: string[] | null;
+  agent?: string | null;
+  profile?: string | null;
+}
+
+/** Records that were given up, both ends included. */
+export interface Stretch {
+  first_seq: number;
+  last_seq: number;
+}
+
+/** Everything, of every method. */
+export interface Surface {
+  name: string;
+  version: string;
+  protocol: string;
+  schema_version: number;
+  capabilities: Capabilities;
+  methods: Full[];
+  events: string[];
+  errors: ErrorRow[];
+  aliases: Record<string, string>;
+  exit_codes: Record<string, string>;
+  scopes: string[];
+  environment: Variable[];
+  profiles: string[];
+}
+
+export interface TagCount {
+  name: string;
+  count: number;
+}
+
+export type TagListData = TagCount[];
+
+export interface TagListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** by name, or the most used first, as the shell has them */
+  order?: "count" | "name";
+}
+
+/** What a write touches, named for people; `revision` is what a plan is bound to. */
+export interface Target {
+  kind: string;
+  id: number | string;
+  name: string;
+  revision?: number | null;
+}
+
+/** Which task an entry has to do with; `produced`: it came out of it. */
+export interface TaskRef {
+  /** a task, by your own name */
+  task_id: string;
+  /** how it relates */
+  kind: "produced" | "references" | (string & {});
+}
+
+/** Which task an entry has to do with; `produced`: it came out of it. */
+export interface TaskRefParams {
+  /** a task, by your own name */
+  task_id: string;
+  /** how it relates */
+  kind?: "produced" | "references";
+}
+
+/** An example as a command line and as params; `exit` is what the shell ends with. */
+export interface Typed {
+  what: string;
+  command: string;
+  params: Record<string, unknown>;
+  exit: number;
+}
+
+/** What an answer has cost. Tokens are null where the endpoint does not tell them. */
+export interface Usage {
+  answerer: string;
+  model: string | null;
+  passages: number;
+  input_tokens: number | null;
+  output_tokens: number | null;
+}
+
+/** An environment variable that kbproc reads. */
+export interface Variable {
+  name: string;
+  meaning: string;
+}
+
+/** The model that made the vectors. `fingerprint`: of its weights, how precise they are, and how much of a text it reads. */
+export interface VectorsOf {
+  model: string;
+  fingerprint: string;
+  dim: number;
+}
+
+/** `libraries`: name → version of what does the work. */
+export interface VersionData {
+  kbproc: string;
+  protocol: string;
+  schema: number;
+  python: string;
+  libraries: Record<string, string>;
+}
+
+export interface VersionParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** Of an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is `degraded`; or it was `restarted`, and what came before is void. */
+export interface WarningEvent {
+  type: "warning";
+  request_id: number | string;
+  index: number;
+  message: string;
+  cursor?: string;
+  message_id?: number;
+  kind?: "degraded" | "replaced" | "restarted" | (string & {});
+}
+
+/** What each method takes, answers and tells meanwhile. */
+export interface Methods {
+  "ping": { params: PingParams; data: PingData; result: PingResult; item: never; kind: "read" };
+  "version": { params: VersionParams; data: VersionData; result: VersionResult; item: never; kind: "read" };
+  "describe": { params: DescribeParams; data: DescribeData; result: DescribeResult; item: never; kind: "read" };
+  "schema": { params: SchemaParams; data: SchemaData; result: SchemaResult; item: never; kind: "read" };
+  "status": { params: StatusParams; data: StatusData; result: StatusResult; item: never; kind: "read" };
+  "store.backup": { params: StoreBackupParams; data: StoreBackupData; result: StoreBackupResult; item: never; kind: "write" };
+  "store.export": { params: StoreExportParams; data: StoreExportData; result: StoreExportResult; item: StoreExportItem; kind: "read" };
+  "store.import": { params: StoreImportParams; data: StoreImportData; result: StoreImportResult; item: StoreImportItem; kind: "write" };
+  "store.compact": { params: StoreCompactParams; data: StoreCompactData; result: StoreCompactResult; item: never; kind: "destructive" };
+  "store.purge": { params: StorePurgeParams; data: StorePurgeData; result: StorePurgeResult; item: never; kind: "destructive" };
+  "doctor": { params: DoctorParams; data: DoctorData; result: DoctorResult; item: DoctorItem; kind: "read" };
+  "index.rebuild": { params: IndexRebuildParams; data: IndexRebuildData; result: IndexRebuildResult; item: never; kind: "write" };
+  "model.list": { params: ModelListParams; data: ModelListData; result: ModelListResult; item: never; kind: "read" };
+  "model.use": { params: ModelUseParams; data: ModelUseData; result: ModelUseResult; item: never; kind: "write" };
+  "sql.query": { params: SqlQueryParams; data: SqlQueryData; result: SqlQueryResult; item: never; kind: "read" };
+  "kb.create": { params: KbCreateParams; data: KbCreateData; result: KbCreateResult; item: never; kind: "write" };
+  "kb.list": { params: KbListParams; data: KbListData; result: KbListResult; item: never; kind: "read" };
+  "kb.get": { params: KbGetParams; data: KbGetData; result: KbGetResult; item: never; kind: "read" };
+  "kb.update": { params: KbUpdateParams; data: KbUpdateData; result: KbUpdateResult; item: never; kind: "write" };
+  "kb.delete": { params: KbDeleteParams; data: KbDeleteData; result: KbDeleteResult; item: never; kind: "destructive" };
+  "kb.status": { params: KbStatusParams; data: KbStatusData; result: KbStatusResult; item: never; kind: "read" };
+  "kb.check": { params: KbCheckParams; data: KbCheckData; result: KbCheckResult; item: never; kind: "read" };
+  "doc.ingest": { params: DocIngestParams; data: DocIngestData; result: DocIngestResult; item: never; kind: "write" };
+  "doc.create": { params: DocCreateParams; data: DocCreateData; result: DocCreateResult; item: never; kind: "write" };
+  "doc.fetch": { params: DocFetchParams; data: DocFetchData; result: DocFetchResult; item: never; kind: "write" };
+  "doc.reparse": { params: DocReparseParams; data: DocReparseData; result: DocReparseResult; item: never; kind: "write" };
+  "doc.list": { params: DocListParams; data: DocListData; result: DocListResult; item: never; kind: "read" };
+  "doc.get": { params: DocGetParams; data: DocGetData; result: DocGetResult; item: never; kind: "read" };
+  "doc.update": { params: DocUpdateParams; data: DocUpdateData; result: DocUpdateResult; item: never; kind: "write" };
+  "doc.delete": { params: DocDeleteParams; data: DocDeleteData; result: DocDeleteResult; item: never; kind: "destructive" };
+  "doc.download": { params: DocDownloadParams; data: DocDownloadData; result: DocDownloadResult; item: never; kind: "read" };
+  "doc.wait": { params: DocWaitParams; data: DocWaitData; result: DocWaitResult; item: never; kind: "read" };
+  "doc.history": { params: DocHistoryParams; data: DocHistoryData; result: DocHistoryResult; item: never; kind: "read" };
+  "doc.restore": { params: DocRestoreParams; data: DocRestoreData; result: DocRestoreResult; item: never; kind: "write" };
+  "events.revert": { params: EventsRevertParams; data: EventsRevertData; result: EventsRevertResult; item: never; kind: "destructive" };
+  "chunk.list": { params: ChunkListParams; data: ChunkListData; result: ChunkListResult; item: never; kind: "read" };
+  "chunk.get": { params: ChunkGetParams; data: ChunkGetData; result: ChunkGetResult; item: never; kind: "read" };
+  "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; result: ChunkDeleteResult; item: never; kind: "destructive" };
+  "tag.list": { params: TagListParams; data: TagListData; result: TagListResult; item: never; kind: "read" };
+  "search": { params: SearchParams; data: SearchData; result: SearchResult; item: never; kind: "read" };
+  "knowledge.store": { params: KnowledgeStoreParams; data: KnowledgeStoreData; result: KnowledgeStoreResult; item: never; kind: "write" };
+  "knowledge.search": { params: KnowledgeSearchParams; data: KnowledgeSearchData; result: KnowledgeSearchResult; item: never; kind: "read" };
+  "knowledge.get": { params: KnowledgeGetParams; data: KnowledgeGetData; result: KnowledgeGetResult; item: never; kind: "read" };
+  "knowledge.list": { params: KnowledgeListParams; data: KnowledgeListData; result: KnowledgeListResult; item: never; kind: "read" };
+  "knowledge.supersede": { params: KnowledgeSupersedeParams; data: KnowledgeSupersedeData; result: KnowledgeSupersedeResult; item: never; kind: "write" };
+  "knowledge.unsupersede": { params: KnowledgeUnsupersedeParams; data: KnowledgeUnsupersedeData; result: KnowledgeUnsupersedeResult; item: never; kind: "write" };
+  "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; result: KnowledgeDeleteResult; item: never; kind: "destructive" };
+  "note.search": { params: NoteSearchParams; data: NoteSearchData; result: NoteSearchResult; item: never; kind: "read" };
+  "note.get": { params: NoteGetParams; data: NoteGetData; result: NoteGetResult; item: never; kind: "read" };
+  "note.list": { params: NoteListParams; data: NoteListData; result: NoteListResult; item: never; kind: "read" };
+  "note.put": { params: NotePutParams; data: NotePutData; result: NotePutResult; item: never; kind: "write" };
+  "note.delete": { params: NoteDeleteParams; data: NoteDeleteData; result: NoteDeleteResult; item: never; kind: "destructive" };
+  "note.sync": { params: NoteSyncParams; data: NoteSyncData; result: NoteSyncResult; item: never; kind: "write" };
+  "agent.create": { params: AgentCreateParams; data: AgentCreateData; result: AgentCreateResult; item: never; kind: "write" };
+  "agent.list": { params: AgentListParams; data: AgentListData; result: AgentListResult; item: never; kind: "read" };
+  "agent.get": { params: AgentGetParams; data: AgentGetData; result: AgentGetResult; item: never; kind: "read" };
+  "agent.update": { params: AgentUpdateParams; data: AgentUpdateData; result: AgentUpdateResult; item: never; kind: "write" };
+  "agent.delete": { params: AgentDeleteParams; data: AgentDeleteData; result: AgentDeleteResult; item: never; kind: "destructive" };
+  "agent.status": { params: AgentStatusParams; data: AgentStatusData; result: AgentStatusResult; item: never; kind: "read" };
+  "agent.check": { params: AgentCheckParams; data: AgentCheckData; result: AgentCheckResult; item: never; kind: "read" };
+  "agent.invoke": { params: AgentInvokeParams; data: AgentInvokeData; result: AgentInvokeResult; item: never; kind: "write" };
+  "chat": { params: ChatParams; data: ChatData; result: ChatResult; item: never; kind: "write" };
+  "session.create": { params: SessionCreateParams; data: SessionCreateData; result: SessionCreateResult; item: never; kind: "write" };
+  "session.list": { params: SessionListParams; data: SessionListData; result: SessionListResult; item: never; kind: "read" };
+  "session.get": { params: SessionGetParams; data: SessionGetData; result: SessionGetResult; item: never; kind: "read" };
+  "session.ask": { params: SessionAskParams; data: SessionAskData; result: SessionAskResult; item: never; kind: "write" };
+  "session.resume": { params: SessionResumeParams; data: SessionResumeData; result: SessionResumeResult; item: never; kind: "read" };
+  "session.stop": { params: SessionStopParams; data: SessionStopData; result: SessionStopResult; item: never; kind: "write" };
+  "session.delete": { params: SessionDeleteParams; data: SessionDeleteData; result: SessionDeleteResult; item: never; kind: "destructive" };
+  "events.read": { params: EventsReadParams; data: EventsReadData; result: EventsReadResult; item: never; kind: "read" };
+  "events.verify": { params: EventsVerifyParams; data: EventsVerifyData; result: EventsVerifyResult; item: never; kind: "read" };
+  "events.subscribe": { params: EventsSubscribeParams; data: EventsSubscribeData; result: EventsSubscribeResult; item: EventsSubscribeItem; kind: "read" };
+}
+
+/** What the client has to know of each method. */
+export const METHODS: { readonly [Name in keyof Methods]: {
+  readonly kind: "read" | "write" | "destructive";
+  readonly streams: boolean;
+  readonly answer: boolean;
+} } = {
+  "ping": { kind: "read", streams: false, answer: false },
+  "version": { kind: "read", streams: false, answer: false },
+  "describe": { kind: "read", streams: false, answer: false },
+  "schema": { kind: "read", streams: false, answer: false },
+  "status": { kind: "read", streams: false, answer: false },
+  "store.backup": { kind: "write", streams: true, answer: false },
+  "store.export": { kind: "read", streams: true, answer: false },
+  "store.import": { kind: "write", streams: true, answer: false },
+  "store.compact": { kind: "destructive", streams: true, answer: false },
+  "store.purge": { kind: "destructive", streams: true, answer: false },
+  "doctor": { kind: "read", streams: true, answer: false },
+  "index.rebuild": { kind: "write", streams: true, answer: false },
+  "model.list": { kind: "read", streams: false, answer: false },
+  "model.use": { kind: "write", streams: true, answer: false },
+  "sql.query": { kind: "read", streams: false, answer: false },
+  "kb.create": { kind: "write", streams: false, answer: false },
+  "kb.list": { kind: "read", streams: false, answer: false },
+  "kb.get": { kind: "read", streams: false, answer: false },
+  "kb.update": { kind: "write", streams: false, answer: false },
+  "kb.delete": { kind: "destructive", streams: false, answer: false },
+  "kb.status": { kind: "read", streams: false, answer: false },
+  "kb.check": { kind: "read", streams: false, answer: false },
+  "doc.ingest": { kind: "write", streams: true, answer: false },
+  "doc.create": { kind: "write", streams: false, answer: false },
+  "doc.fetch": { kind: "write", streams: true, answer: false },
+  "doc.reparse": { kind: "write", streams: true, answer: false },
+  "doc.list": { kind: "read", streams: false, answer: false },
+  "doc.get": { kind: "read", streams: false, answer: false },
+  "doc.update": { kind: "write", streams: false, answer: false },
+  "doc.delete": { kind: "destructive", streams: false, answer: false },
+  "doc.download": { kind: "read", streams: false, answer: false },
+  "doc.wait": { kind: "read", streams: true, answer: false },
+  "doc.history": { kind: "read", streams: false, answer: false },
+  "doc.restore": { kind: "write", streams: false, answer: false },
+  "events.revert": { kind: "destructive", streams: false, answer: false },
+  "chunk.list": { kind: "read", streams: false, answer: false },
+  "chunk.get": { kind: "read", streams: false, answer: false },
+  "chunk.delete": { kind: "destructive", streams: false, answer: false },
+  "tag.list": { kind: "read", streams: false, answer: false },
+  "search": { kind: "read", streams: false, answer: false },
+  "knowledge.store": { kind: "write", streams: false, answer: false },
+  "knowledge.search": { kind: "read", streams: false, answer: false },
+  "knowledge.get": { kind: "read", streams: false, answer: false },
+  "knowledge.list": { kind: "read", streams: false, answer: false },
+  "knowledge.supersede": { kind: "write", streams: false, answer: false },
+  "knowledge.unsupersede": { kind: "write", streams: false, answer: false },
+  "knowledge.delete": { kind: "destructive", streams: false, answer: false },
+  "note.search": { kind: "read", streams: false, answer: false },
+  "note.get": { kind: "read", streams: false, answer: false },
+  "note.list": { kind: "read", streams: false, answer: false },
+  "note.put": { kind: "write", streams: false, answer: false },
+  "note.delete": { kind: "destructive", streams: false, answer: false },
+  "note.sync": { kind: "write", streams: true, answer: false },
+  "agent.create": { kind: "write", streams: false, answer: false },
+  "agent.list": { kind: "read", streams: false, answer: false },
+  "agent.get": { kind: "read", streams: false, answer: false },
+  "agent.update": { kind: "write", streams: false, answer: false },
+  "agent.delete": { kind: "destructive", streams: false, answer: false },
+  "agent.status": { kind: "read", streams: false, answer: false },
+  "agent.check": { kind: "read", streams: false, answer: false },
+  "agent.invoke": { kind: "write", streams: true, answer: true },
+  "chat": { kind: "write", streams: true, answer: true },
+  "session.create": { kind: "write", streams: false, answer: false },
+  "session.list": { kind: "read", streams: false, answer: false },
+  "session.get": { kind: "read", streams: false, answer: false },
+  "session.ask": { kind: "write", streams: true, answer: true },
+  "session.resume": { kind: "read", streams: true, answer: true },
+  "session.stop": { kind: "write", streams: false, answer: false },
+  "session.delete": { kind: "destructive", streams: false, answer: false },
+  "events.read": { kind: "read", streams: false, answer: false },
+  "events.verify": { kind: "read", streams: false, answer: false },
+  "events.subscribe": { kind: "read", streams: true, answer: false },
+};
+
+/** Every method under its name. */
+export interface Api {
+  /** Answer with the log position. */
+  ping: Ask<"ping">;
+  /** Tell the versions of kbproc, the protocol, Python and the libraries. */
+  version: Ask<"version">;
+  /** Describe the whole surface, or one method. */
+  describe: Ask<"describe">;
+  /** Return one JSON Schema by name, or list the names. */
+  schema: Ask<"schema">;
+  /** Count what the store holds and tell how far its indexes are; cheap. */
+  status: Ask<"status">;
+  /** Check libraries, store, log, views, model, disk and permissions. */
+  doctor: Ask<"doctor">;
+  /** Search by words and by meaning. */
+  search: Ask<"search">;
+  /** Ask a question in a new conversation; the answer comes as a stream. */
+  chat: Ask<"chat">;
+  store: {
+    /** Copy the whole store to a new folder, while writes go on. */
+    backup: Ask<"store.backup">;
+    /** Write documents, entries, agents, notes, sessions and sources as portable NDJSON. */
+    export: Ask<"store.export">;
+    /** Bring in what store.export has written. */
+    import: Ask<"store.import">;
+    /** Forget what documents held before a moment: replaced contents, deleted documents. */
+    compact: Ask<"store.compact">;
+    /** Erase documents, entries, notes and sessions from every file of the store, for good. */
+    purge: Ask<"store.purge">;
+  };
+  index: {
+    /** Rebuild every view from the log and swap it in. */
+    rebuild: Ask<"index.rebuild">;
+  };
+  model: {
+    /** List the embedding models that can be used here. */
+    list: Ask<"model.list">;
+    /** Embed everything with another model and search with it from then on. */
+    use: Ask<"model.use">;
+  };
+  sql: {
+    /** Run one read-only SELECT over the catalog's views. */
+    query: Ask<"sql.query">;
+  };
+  kb: {
+    /** Create a knowledge base. */
+    create: Ask<"kb.create">;
+    /** List the knowledge bases by slug. */
+    list: Ask<"kb.list">;
+    /** Show one knowledge base. */
+    get: Ask<"kb.get">;
+    /** Change a knowledge base's name or description. */
+    update: Ask<"kb.update">;
+    /** Delete a knowledge base and hide all of its documents. */
+    delete: Ask<"kb.delete">;
+    /** Count a knowledge base's documents and chunks; cheap. */
+    status: Ask<"kb.status">;
+    /** Look for files that failed, have changed or are gone. */
+    check: Ask<"kb.check">;
+  };
+  doc: {
+    /** Read files and folders into a knowledge base. */
+    ingest: Ask<"doc.ingest">;
+    /** Add a text as a document, or many at once. */
+    create: Ask<"doc.create">;
+    /** Fetch a web page or file by URL and add it as a document. */
+    fetch: Ask<"doc.fetch">;
+    /** Cut documents into chunks afresh from their stored bytes. */
+    reparse: Ask<"doc.reparse">;
+    /** List documents by id, filtered. */
+    list: Ask<"doc.list">;
+    /** Show one document, with its text on request. */
+    get: Ask<"doc.get">;
+    /** Change a document's title, tags, metadata or text. */
+    update: Ask<"doc.update">;
+    /** Hide documents from every read; the log keeps their text. */
+    delete: Ask<"doc.delete">;
+    /** Return the stored source bytes, in parts, as base64. */
+    download: Ask<"doc.download">;
+    /** Wait until documents are embedded and so found by meaning, too. */
+    wait: Ask<"doc.wait">;
+    /** List what happened to a document, newest first. */
+    history: Ask<"doc.history">;
+    /** Bring deleted documents back, or one document to an earlier revision. */
+    restore: Ask<"doc.restore">;
+  };
+  events: {
+    /** Undo records of the log, or all that somebody did since some moment. */
+    revert: Ask<"events.revert">;
+    /** List what was written, record by record, in order. */
+    read: Ask<"events.read">;
+    /** Check the whole log: every record, and that each follows from the one before. */
+    verify: Ask<"events.verify">;
+    /** Follow the log: every record from a position on, as it is written, as items. */
+    subscribe: Ask<"events.subscribe">;
+  };
+  chunk: {
+    /** List a document's chunks in order. */
+    list: Ask<"chunk.list">;
+    /** Show one chunk, with as many neighbours as asked for. */
+    get: Ask<"chunk.get">;
+    /** Hide chunks from search; their documents get a new revision. */
+    delete: Ask<"chunk.delete">;
+  };
+  tag: {
+    /** List the tags in use and how many documents carry each. */
+    list: Ask<"tag.list">;
+  };
+  knowledge: {
+    /** Store what was learned, as a knowledge entry. */
+    store: Ask<"knowledge.store">;
+    /** Search the knowledge entries by words and by meaning. */
+    search: Ask<"knowledge.search">;
+    /** Show one knowledge entry with its text. */
+    get: Ask<"knowledge.get">;
+    /** List knowledge entries by id, filtered. */
+    list: Ask<"knowledge.list">;
+    /** Let one entry take the place of another. */
+    supersede: Ask<"knowledge.supersede">;
+    /** Undo that one entry took the place of another. */
+    unsupersede: Ask<"knowledge.unsupersede">;
+    /** Hide knowledge entries from every read; the log keeps their text. */
+    delete: Ask<"knowledge.delete">;
+  };
+  note: {
+    /** Search an agent's notes, one hit a note. */
+    search: Ask<"note.search">;
+    /** Show one note with its whole text. */
+    get: Ask<"note.get">;
+    /** List an agent's notes by slug. */
+    list: Ask<"note.list">;
+    /** Create a note or replace it, and write its file. */
+    put: Ask<"note.put">;
+    /** Hide a note and remove its file; the log keeps its text. */
+    delete: Ask<"note.delete">;
+    /** Record what people did to the files of notes: added, changed, renamed, removed. */
+    sync: Ask<"note.sync">;
+  };
+  agent: {
+    /** Create an agent: what it sees, may do and may keep, and where its notes lie. */
+    create: Ask<"agent.create">;
+    /** List the agents by slug. */
+    list: Ask<"agent.list">;
+    /** Show one agent. */
+    get: Ask<"agent.get">;
+    /** Change what an agent sees, may do or keep, or where its notes lie. */
+    update: Ask<"agent.update">;
+    /** Delete an agent and hide its notes; their files and its knowledge entries stay. */
+    delete: Ask<"agent.delete">;
+    /** Count an agent's notes and entries against its quotas; cheap. */
+    status: Ask<"agent.status">;
+    /** Look into an agent's notes folder, scopes, knowledge bases and quotas. */
+    check: Ask<"agent.check">;
+    /** Ask a question of an agent; the answer comes as a stream. */
+    invoke: Ask<"agent.invoke">;
+  };
+  session: {
+    /** Begin a conversation. */
+    create: Ask<"session.create">;
+    /** List the conversations by id. */
+    list: Ask<"session.list">;
+    /** Show one conversation with its last messages. */
+    get: Ask<"session.get">;
+    /** Ask a question in a conversation; the answer comes as a stream. */
+    ask: Ask<"session.ask">;
+    /** Read an answer on from where a stream was lost, to its end. */
+    resume: Ask<"session.resume">;
+    /** End an answer that is being made, for everybody who reads it. */
+    stop: Ask<"session.stop">;
+    /** Hide conversations from every read; the log keeps what was said. */
+    delete: Ask<"session.delete">;
+  };
+}

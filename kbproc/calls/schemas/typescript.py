@@ -1,0 +1,133 @@
+"""The bundle and the index as TypeScript: a type for each schema, and a table of the methods.
+
+Owns: how a JSON Schema is written as a type.
+Refuses to know: what the client does with it, and where the text lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+_HEAD = """// Made by `kbproc gen` from schemas/v1; change the declarations of the methods instead.
+import type { Ask } from "./call.js";
+"""
+_SIMPLE = {
+    "string": "string",
+    "integer": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "null": "null",
+}
+# Types of whole lines and answers: the client reads and writes them by the table of methods.
+_LINES = ("Request", "Result", "Line", "Response", "Notification")
+_ANY_OTHER = "(string & {})"  # keeps the values that are named beside it in sight of editors
+
+
+def typescript(bundle: Schema, index: Schema) -> str:
+    """The whole module."""
+    lines = [_HEAD]
+    for name, schema in bundle["$defs"].items():
+        if not name.endswith(_LINES):
+            lines += [*_told(schema, ""), f"export {_declared(name, schema)}", ""]
+    lines += [*_methods(index), "", *_api(index)]
+    return "\n".join(lines) + "\n"
+
+
+def _told(schema: Schema, indent: str) -> Iterator[str]:
+    if said := schema.get("description"):
+        yield f"{indent}/** {' '.join(said.split()).replace('*/', '*∕')} */"
+
+
+def _declared(name: str, schema: Schema) -> str:
+    if "properties" not in schema:
+        return f"type {name} = {_type(schema, '')};"
+    return f"interface {name} {_members(schema, '')}"
+
+
+def _members(schema: Schema, indent: str) -> str:
+    required, inner = schema.get("required", ()), f"{indent}  "
+    lines: list[str] = []
+    for name, part in schema["properties"].items():
+        lines += _told(part, inner)
+        key = name if name.isidentifier() else json.dumps(name)
+        mark = "" if name in required else "?"
+        lines.append(f"{inner}{key}{mark}: {_type(part, inner)};")
+    return "\n".join(["{", *lines, f"{indent}}}"]) if lines else "{}"
+
+
+def _type(schema: Schema, indent: str) -> str:
+    kinds = schema.get("anyOf") or schema.get("oneOf")
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[1]
+    if kinds:
+        is_open = any("enum" in kind for kind in kinds)
+        found = [
+            _ANY_OTHER if is_open and kind == {"type": "string"} else _type(kind, indent)
+            for kind in kinds
+        ]
+        return " | ".join(dict.fromkeys(found))
+    if "const" in schema or "enum" in schema:
+        return " | ".join(json.dumps(one) for one in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return _list(schema, indent)
+    if schema.get("type") == "object":
+        return _object(schema, indent)
+    return _SIMPLE.get(str(schema.get("type")), "unknown")
+
+
+def _list(schema: Schema, indent: str) -> str:
+    if "prefixItems" in schema:
+        return f"[{', '.join(_type(part, indent) for part in schema['prefixItems'])}]"
+    one = _type(schema.get("items") or {}, indent)
+    return f"({one})[]" if " " in one else f"{one}[]"
+
+
+def _object(schema: Schema, indent: str) -> str:
+    if "properties" in schema:
+        return _members(schema, indent)
+    values = schema.get("additionalProperties")
+    return f"Record<string, {_type(values, indent) if isinstance(values, dict) else 'unknown'}>"
+
+
+def _methods(index: Schema) -> Iterator[str]:
+    yield "/** What each method takes, answers and tells meanwhile. */"
+    yield "export interface Methods {"
+    for name, method in index["methods"].items():
+        item = method["item"]["type"] if "item" in method else "never"
+        yield (
+            f'  "{name}": {{ params: {method["params"]["type"]}; data: {method["data"]["type"]}; '
+            f'result: {method["result"]["type"]}; item: {item}; kind: "{method["kind"]}" }};'
+        )
+    yield from ("}", "", "/** What the client has to know of each method. */")
+    yield "export const METHODS: { readonly [Name in keyof Methods]: {"
+    yield '  readonly kind: "read" | "write" | "destructive";'
+    yield "  readonly streams: boolean;"
+    yield "  readonly answer: boolean;"
+    yield "} } = {"
+    for name, method in index["methods"].items():
+        streams, answer = (json.dumps(method[told]) for told in ("streams", "from_log"))
+        kind = method["kind"]
+        yield f'  "{name}": {{ kind: "{kind}", streams: {streams}, answer: {answer} }},'
+    yield "};"
+
+
+def _api(index: Schema) -> Iterator[str]:
+    """The methods as they are called: `kb.search(…)`, `kb.doc.ingest(…)`."""
+    nouns: dict[str, list[str]] = {}
+    for name, method in index["methods"].items():
+        noun, _, verb = name.rpartition(".")
+        line = f'{verb}: Ask<"{name}">;'
+        nouns.setdefault(noun, []).append(f"/** {method['summary']} */\n  {{}}{line}")
+    yield from ("/** Every method under its name. */", "export interface Api {")
+    for noun, lines in nouns.items():
+        indent = "  " if noun else ""
+        if noun:
+            yield f"  {noun}: {{"
+        for line in lines:
+            yield f"  {indent}{line.format(indent)}"
+        if noun:
+            yield "  };"
+    yield "}"

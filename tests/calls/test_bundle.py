@@ -1,0 +1,131 @@
+"""One file with every schema, and an index of what stands on which line: by them, all that the
+golden transcripts hold is told apart, and fits.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from kbproc.calls.schemas.bundle import bundle, index
+from kbproc.calls.schemas.schema import all_schemas
+from kbproc.methods.all import registry
+from tests.calls.compat import BASELINE
+from tests.kit.golden import Told, told
+from tests.kit.talk import REPO
+
+METHODS = registry().methods
+SCHEMAS = all_schemas(METHODS.values())
+BUNDLE, INDEX = bundle(SCHEMAS), index(METHODS.values())
+TRANSCRIPTS = sorted((REPO / "golden" / "test_golden").glob("test_over_pipes*"))
+
+
+@functools.cache
+def validator(type: str, lean: bool = False) -> Any:
+    whole = {"$ref": f"#/$defs/{type}", "$defs": BUNDLE["$defs"]}
+    return jsonschema_rs.validator_for(bare(whole) if lean else whole)
+
+
+def bare(schema: Any) -> Any:
+    """As the index says of lean answers."""
+    if isinstance(schema, list):
+        return [bare(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: bare(part)
+        for key, part in schema.items()
+        if key != "required" or not isinstance(part, list)
+    }
+
+
+def types_of(line: Told) -> Iterator[tuple[str, Any]]:
+    """Each type that the index says it has, with what has it."""
+    [(kind, found)] = [
+        (kind, one)
+        for kind, one in INDEX["lines"].items()
+        if one["from"] == "server" and set(one["has"]) <= line.message.keys()
+    ]
+    yield found["type"], line.message
+    if kind == "event":
+        event = line.message["params"]
+        group = "stream" if "request_id" in event else "process"
+        yield INDEX["events"][group][event["type"]]["type"], event
+        if "request_id" in event and line.method:
+            assert event["type"] in INDEX["methods"][line.method]["events"]
+        if event["type"] == "item":
+            yield INDEX["methods"][line.method]["item"]["type"], event["item"]
+    elif kind == "response":
+        yield INDEX["methods"][line.method]["result"]["type"], line.message["result"]
+    else:
+        yield INDEX["error"]["type"], line.message["error"]
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_every_line_out_fits_the_type_that_the_index_names(path: Any) -> None:
+    for line in told(path.read_text()):
+        lean = line.message.get("result", {}).get("meta", {}).get("lean", False)
+        for type, value in types_of(line):
+            validator(type, lean).validate(value)
+
+
+def test_a_line_of_another_type_does_not_fit() -> None:
+    event = {"type": "answer", "request_id": 1, "index": 0, "cursor": "x", "message_id": 1}
+    assert validator("StreamEvent").is_valid(event)
+    assert not validator("StreamEvent").is_valid({**event, "type": "references"})
+    assert not validator("ProcessEvent").is_valid(event)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "git"}}
+    assert validator("Request").is_valid(asked)
+    assert validator("ClientLine").is_valid(asked)
+    assert not validator("Request").is_valid({**asked, "method": "ping"})
+    assert not validator("Request").is_valid({**asked, "params": {}})
+
+
+def test_every_reference_leads_to_a_type_and_every_type_has_its_name() -> None:
+    assert {name for name, schema in BUNDLE["$defs"].items() if schema["title"] != name} == set()
+    named = {value for value in strings(BUNDLE) if value.startswith("#/$defs/")}
+    assert {name.removeprefix("#/$defs/") for name in named} <= BUNDLE["$defs"].keys()
+    types = {value["type"] for value in parts(INDEX) if isinstance(value.get("type"), str)}
+    assert types <= BUNDLE["$defs"].keys()
+    files = {value["file"] for value in parts(INDEX) if "file" in value}
+    assert files == {f"{name}.json" for name in SCHEMAS}
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if type(value) is list else ():
+        yield from parts(part)
+
+
+def strings(value: Any) -> Iterator[str]:
+    for part in parts(value):
+        yield from (inner for inner in part.values() if isinstance(inner, str))
+
+
+def test_no_name_of_a_type_is_lost() -> None:
+    before = bundle(json.loads(BASELINE.read_text()))["$defs"]
+    assert set(before) - set(BUNDLE["$defs"]) == set()
+
+
+def with_another(name: str, schema: str) -> dict[str, Any]:
+    """All schemas; in one of them, a definition says something else."""
+    changed = copy.deepcopy(SCHEMAS)
+    changed[schema]["$defs"][name]["properties"]["more"] = {"type": "string"}
+    return changed
+
+
+def test_one_name_is_one_type() -> None:
+    shapes = bundle(with_another("Hit", "knowledge.search.result"))["$defs"]
+    assert "more" not in shapes["Hit"]["properties"]
+    assert "more" in shapes["KnowledgeSearchResultHit"]["properties"]
+    taken = copy.deepcopy(SCHEMAS)
+    taken["search.result"]["$defs"]["SearchParams"] = {"type": "string"}
+    with pytest.raises(ValueError, match="SearchParams would name two types"):
+        bundle(taken)
