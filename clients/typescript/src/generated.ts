@@ -1642,6 +1642,14 @@ export interface KnowledgeUnsupersedeParams {
   new_id: number;
 }
 
+/** A method in the index; `required`: its params that must be given. */
+export interface Line {
+  name: string;
+  summary: string;
+  kind: "destructive" | "read" | "write" | (string & {});
+  required?: string[];
+}
+
 /** What became of `documents`. `index`: the place in the request, from 0. */
 export interface ManyAdded {
   added: number;
@@ -2866,78 +2874,78 @@ export interface WarningEvent {
 
 /** What each method takes, answers and tells meanwhile. */
 export interface Methods {
-  "ping": { params: PingParams; data: PingData; result: PingResult; item: never; kind: "read" };
-  "version": { params: VersionParams; data: VersionData; result: VersionResult; item: never; kind: "read" };
-  "describe": { params: DescribeParams; data: DescribeData; result: DescribeResult; item: never; kind: "read" };
-  "schema": { params: SchemaParams; data: SchemaData; result: SchemaResult; item: never; kind: "read" };
-  "status": { params: StatusParams; data: StatusData; result: StatusResult; item: never; kind: "read" };
-  "store.backup": { params: StoreBackupParams; data: StoreBackupData; result: StoreBackupResult; item: never; kind: "write" };
-  "store.export": { params: StoreExportParams; data: StoreExportData; result: StoreExportResult; item: StoreExportItem; kind: "read" };
-  "store.import": { params: StoreImportParams; data: StoreImportData; result: StoreImportResult; item: StoreImportItem; kind: "write" };
-  "store.compact": { params: StoreCompactParams; data: StoreCompactData; result: StoreCompactResult; item: never; kind: "destructive" };
-  "store.purge": { params: StorePurgeParams; data: StorePurgeData; result: StorePurgeResult; item: never; kind: "destructive" };
-  "doctor": { params: DoctorParams; data: DoctorData; result: DoctorResult; item: DoctorItem; kind: "read" };
-  "index.rebuild": { params: IndexRebuildParams; data: IndexRebuildData; result: IndexRebuildResult; item: never; kind: "write" };
-  "model.list": { params: ModelListParams; data: ModelListData; result: ModelListResult; item: never; kind: "read" };
-  "model.use": { params: ModelUseParams; data: ModelUseData; result: ModelUseResult; item: never; kind: "write" };
-  "sql.query": { params: SqlQueryParams; data: SqlQueryData; result: SqlQueryResult; item: never; kind: "read" };
-  "kb.create": { params: KbCreateParams; data: KbCreateData; result: KbCreateResult; item: never; kind: "write" };
-  "kb.list": { params: KbListParams; data: KbListData; result: KbListResult; item: never; kind: "read" };
-  "kb.get": { params: KbGetParams; data: KbGetData; result: KbGetResult; item: never; kind: "read" };
-  "kb.update": { params: KbUpdateParams; data: KbUpdateData; result: KbUpdateResult; item: never; kind: "write" };
-  "kb.delete": { params: KbDeleteParams; data: KbDeleteData; result: KbDeleteResult; item: never; kind: "destructive" };
-  "kb.status": { params: KbStatusParams; data: KbStatusData; result: KbStatusResult; item: never; kind: "read" };
-  "kb.check": { params: KbCheckParams; data: KbCheckData; result: KbCheckResult; item: never; kind: "read" };
-  "doc.ingest": { params: DocIngestParams; data: DocIngestData; result: DocIngestResult; item: never; kind: "write" };
-  "doc.create": { params: DocCreateParams; data: DocCreateData; result: DocCreateResult; item: never; kind: "write" };
-  "doc.fetch": { params: DocFetchParams; data: DocFetchData; result: DocFetchResult; item: never; kind: "write" };
-  "doc.reparse": { params: DocReparseParams; data: DocReparseData; result: DocReparseResult; item: never; kind: "write" };
-  "doc.list": { params: DocListParams; data: DocListData; result: DocListResult; item: never; kind: "read" };
-  "doc.get": { params: DocGetParams; data: DocGetData; result: DocGetResult; item: never; kind: "read" };
-  "doc.update": { params: DocUpdateParams; data: DocUpdateData; result: DocUpdateResult; item: never; kind: "write" };
-  "doc.delete": { params: DocDeleteParams; data: DocDeleteData; result: DocDeleteResult; item: never; kind: "destructive" };
-  "doc.download": { params: DocDownloadParams; data: DocDownloadData; result: DocDownloadResult; item: never; kind: "read" };
-  "doc.wait": { params: DocWaitParams; data: DocWaitData; result: DocWaitResult; item: never; kind: "read" };
-  "doc.history": { params: DocHistoryParams; data: DocHistoryData; result: DocHistoryResult; item: never; kind: "read" };
-  "doc.restore": { params: DocRestoreParams; data: DocRestoreData; result: DocRestoreResult; item: never; kind: "write" };
-  "events.revert": { params: EventsRevertParams; data: EventsRevertData; result: EventsRevertResult; item: never; kind: "destructive" };
-  "chunk.list": { params: ChunkListParams; data: ChunkListData; result: ChunkListResult; item: never; kind: "read" };
-  "chunk.get": { params: ChunkGetParams; data: ChunkGetData; result: ChunkGetResult; item: never; kind: "read" };
-  "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; result: ChunkDeleteResult; item: never; kind: "destructive" };
-  "tag.list": { params: TagListParams; data: TagListData; result: TagListResult; item: never; kind: "read" };
-  "search": { params: SearchParams; data: SearchData; result: SearchResult; item: never; kind: "read" };
-  "knowledge.store": { params: KnowledgeStoreParams; data: KnowledgeStoreData; result: KnowledgeStoreResult; item: never; kind: "write" };
-  "knowledge.search": { params: KnowledgeSearchParams; data: KnowledgeSearchData; result: KnowledgeSearchResult; item: never; kind: "read" };
-  "knowledge.get": { params: KnowledgeGetParams; data: KnowledgeGetData; result: KnowledgeGetResult; item: never; kind: "read" };
-  "knowledge.list": { params: KnowledgeListParams; data: KnowledgeListData; result: KnowledgeListResult; item: never; kind: "read" };
-  "knowledge.supersede": { params: KnowledgeSupersedeParams; data: KnowledgeSupersedeData; result: KnowledgeSupersedeResult; item: never; kind: "write" };
-  "knowledge.unsupersede": { params: KnowledgeUnsupersedeParams; data: KnowledgeUnsupersedeData; result: KnowledgeUnsupersedeResult; item: never; kind: "write" };
-  "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; result: KnowledgeDeleteResult; item: never; kind: "destructive" };
-  "note.search": { params: NoteSearchParams; data: NoteSearchData; result: NoteSearchResult; item: never; kind: "read" };
-  "note.get": { params: NoteGetParams; data: NoteGetData; result: NoteGetResult; item: never; kind: "read" };
-  "note.list": { params: NoteListParams; data: NoteListData; result: NoteListResult; item: never; kind: "read" };
-  "note.put": { params: NotePutParams; data: NotePutData; result: NotePutResult; item: never; kind: "write" };
-  "note.delete": { params: NoteDeleteParams; data: NoteDeleteData; result: NoteDeleteResult; item: never; kind: "destructive" };
-  "note.sync": { params: NoteSyncParams; data: NoteSyncData; result: NoteSyncResult; item: never; kind: "write" };
-  "agent.create": { params: AgentCreateParams; data: AgentCreateData; result: AgentCreateResult; item: never; kind: "write" };
-  "agent.list": { params: AgentListParams; data: AgentListData; result: AgentListResult; item: never; kind: "read" };
-  "agent.get": { params: AgentGetParams; data: AgentGetData; result: AgentGetResult; item: never; kind: "read" };
-  "agent.update": { params: AgentUpdateParams; data: AgentUpdateData; result: AgentUpdateResult; item: never; kind: "write" };
-  "agent.delete": { params: AgentDeleteParams; data: AgentDeleteData; result: AgentDeleteResult; item: never; kind: "destructive" };
-  "agent.status": { params: AgentStatusParams; data: AgentStatusData; result: AgentStatusResult; item: never; kind: "read" };
-  "agent.check": { params: AgentCheckParams; data: AgentCheckData; result: AgentCheckResult; item: never; kind: "read" };
-  "agent.invoke": { params: AgentInvokeParams; data: AgentInvokeData; result: AgentInvokeResult; item: never; kind: "write" };
-  "chat": { params: ChatParams; data: ChatData; result: ChatResult; item: never; kind: "write" };
-  "session.create": { params: SessionCreateParams; data: SessionCreateData; result: SessionCreateResult; item: never; kind: "write" };
-  "session.list": { params: SessionListParams; data: SessionListData; result: SessionListResult; item: never; kind: "read" };
-  "session.get": { params: SessionGetParams; data: SessionGetData; result: SessionGetResult; item: never; kind: "read" };
-  "session.ask": { params: SessionAskParams; data: SessionAskData; result: SessionAskResult; item: never; kind: "write" };
-  "session.resume": { params: SessionResumeParams; data: SessionResumeData; result: SessionResumeResult; item: never; kind: "read" };
-  "session.stop": { params: SessionStopParams; data: SessionStopData; result: SessionStopResult; item: never; kind: "write" };
-  "session.delete": { params: SessionDeleteParams; data: SessionDeleteData; result: SessionDeleteResult; item: never; kind: "destructive" };
-  "events.read": { params: EventsReadParams; data: EventsReadData; result: EventsReadResult; item: never; kind: "read" };
-  "events.verify": { params: EventsVerifyParams; data: EventsVerifyData; result: EventsVerifyResult; item: never; kind: "read" };
-  "events.subscribe": { params: EventsSubscribeParams; data: EventsSubscribeData; result: EventsSubscribeResult; item: EventsSubscribeItem; kind: "read" };
+  "ping": { params: PingParams; data: PingData; item: never; kind: "read" };
+  "version": { params: VersionParams; data: VersionData; item: never; kind: "read" };
+  "describe": { params: DescribeParams; data: DescribeData; item: never; kind: "read" };
+  "schema": { params: SchemaParams; data: SchemaData; item: never; kind: "read" };
+  "status": { params: StatusParams; data: StatusData; item: never; kind: "read" };
+  "store.backup": { params: StoreBackupParams; data: StoreBackupData; item: never; kind: "write" };
+  "store.export": { params: StoreExportParams; data: StoreExportData; item: StoreExportItem; kind: "read" };
+  "store.import": { params: StoreImportParams; data: StoreImportData; item: StoreImportItem; kind: "write" };
+  "store.compact": { params: StoreCompactParams; data: StoreCompactData; item: never; kind: "destructive" };
+  "store.purge": { params: StorePurgeParams; data: StorePurgeData; item: never; kind: "destructive" };
+  "doctor": { params: DoctorParams; data: DoctorData; item: DoctorItem; kind: "read" };
+  "index.rebuild": { params: IndexRebuildParams; data: IndexRebuildData; item: never; kind: "write" };
+  "model.list": { params: ModelListParams; data: ModelListData; item: never; kind: "read" };
+  "model.use": { params: ModelUseParams; data: ModelUseData; item: never; kind: "write" };
+  "sql.query": { params: SqlQueryParams; data: SqlQueryData; item: never; kind: "read" };
+  "kb.create": { params: KbCreateParams; data: KbCreateData; item: never; kind: "write" };
+  "kb.list": { params: KbListParams; data: KbListData; item: never; kind: "read" };
+  "kb.get": { params: KbGetParams; data: KbGetData; item: never; kind: "read" };
+  "kb.update": { params: KbUpdateParams; data: KbUpdateData; item: never; kind: "write" };
+  "kb.delete": { params: KbDeleteParams; data: KbDeleteData; item: never; kind: "destructive" };
+  "kb.status": { params: KbStatusParams; data: KbStatusData; item: never; kind: "read" };
+  "kb.check": { params: KbCheckParams; data: KbCheckData; item: never; kind: "read" };
+  "doc.ingest": { params: DocIngestParams; data: DocIngestData; item: never; kind: "write" };
+  "doc.create": { params: DocCreateParams; data: DocCreateData; item: never; kind: "write" };
+  "doc.fetch": { params: DocFetchParams; data: DocFetchData; item: never; kind: "write" };
+  "doc.reparse": { params: DocReparseParams; data: DocReparseData; item: never; kind: "write" };
+  "doc.list": { params: DocListParams; data: DocListData; item: never; kind: "read" };
+  "doc.get": { params: DocGetParams; data: DocGetData; item: never; kind: "read" };
+  "doc.update": { params: DocUpdateParams; data: DocUpdateData; item: never; kind: "write" };
+  "doc.delete": { params: DocDeleteParams; data: DocDeleteData; item: never; kind: "destructive" };
+  "doc.download": { params: DocDownloadParams; data: DocDownloadData; item: never; kind: "read" };
+  "doc.wait": { params: DocWaitParams; data: DocWaitData; item: never; kind: "read" };
+  "doc.history": { params: DocHistoryParams; data: DocHistoryData; item: never; kind: "read" };
+  "doc.restore": { params: DocRestoreParams; data: DocRestoreData; item: never; kind: "write" };
+  "events.revert": { params: EventsRevertParams; data: EventsRevertData; item: never; kind: "destructive" };
+  "chunk.list": { params: ChunkListParams; data: ChunkListData; item: never; kind: "read" };
+  "chunk.get": { params: ChunkGetParams; data: ChunkGetData; item: never; kind: "read" };
+  "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; item: never; kind: "destructive" };
+  "tag.list": { params: TagListParams; data: TagListData; item: never; kind: "read" };
+  "search": { params: SearchParams; data: SearchData; item: never; kind: "read" };
+  "knowledge.store": { params: KnowledgeStoreParams; data: KnowledgeStoreData; item: never; kind: "write" };
+  "knowledge.search": { params: KnowledgeSearchParams; data: KnowledgeSearchData; item: never; kind: "read" };
+  "knowledge.get": { params: KnowledgeGetParams; data: KnowledgeGetData; item: never; kind: "read" };
+  "knowledge.list": { params: KnowledgeListParams; data: KnowledgeListData; item: never; kind: "read" };
+  "knowledge.supersede": { params: KnowledgeSupersedeParams; data: KnowledgeSupersedeData; item: never; kind: "write" };
+  "knowledge.unsupersede": { params: KnowledgeUnsupersedeParams; data: KnowledgeUnsupersedeData; item: never; kind: "write" };
+  "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; item: never; kind: "destructive" };
+  "note.search": { params: NoteSearchParams; data: NoteSearchData; item: never; kind: "read" };
+  "note.get": { params: NoteGetParams; data: NoteGetData; item: never; kind: "read" };
+  "note.list": { params: NoteListParams; data: NoteListData; item: never; kind: "read" };
+  "note.put": { params: NotePutParams; data: NotePutData; item: never; kind: "write" };
+  "note.delete": { params: NoteDeleteParams; data: NoteDeleteData; item: never; kind: "destructive" };
+  "note.sync": { params: NoteSyncParams; data: NoteSyncData; item: never; kind: "write" };
+  "agent.create": { params: AgentCreateParams; data: AgentCreateData; item: never; kind: "write" };
+  "agent.list": { params: AgentListParams; data: AgentListData; item: never; kind: "read" };
+  "agent.get": { params: AgentGetParams; data: AgentGetData; item: never; kind: "read" };
+  "agent.update": { params: AgentUpdateParams; data: AgentUpdateData; item: never; kind: "write" };
+  "agent.delete": { params: AgentDeleteParams; data: AgentDeleteData; item: never; kind: "destructive" };
+  "agent.status": { params: AgentStatusParams; data: AgentStatusData; item: never; kind: "read" };
+  "agent.check": { params: AgentCheckParams; data: AgentCheckData; item: never; kind: "read" };
+  "agent.invoke": { params: AgentInvokeParams; data: AgentInvokeData; item: never; kind: "write" };
+  "chat": { params: ChatParams; data: ChatData; item: never; kind: "write" };
+  "session.create": { params: SessionCreateParams; data: SessionCreateData; item: never; kind: "write" };
+  "session.list": { params: SessionListParams; data: SessionListData; item: never; kind: "read" };
+  "session.get": { params: SessionGetParams; data: SessionGetData; item: never; kind: "read" };
+  "session.ask": { params: SessionAskParams; data: SessionAskData; item: never; kind: "write" };
+  "session.resume": { params: SessionResumeParams; data: SessionResumeData; item: never; kind: "read" };
+  "session.stop": { params: SessionStopParams; data: SessionStopData; item: never; kind: "write" };
+  "session.delete": { params: SessionDeleteParams; data: SessionDeleteData; item: never; kind: "destructive" };
+  "events.read": { params: EventsReadParams; data: EventsReadData; item: never; kind: "read" };
+  "events.verify": { params: EventsVerifyParams; data: EventsVerifyData; item: never; kind: "read" };
+  "events.subscribe": { params: EventsSubscribeParams; data: EventsSubscribeData; item: EventsSubscribeItem; kind: "read" };
 }
 
 /** What the client has to know of each method. */

@@ -22,7 +22,7 @@ _SIMPLE = {
     "null": "null",
 }
 # Types of whole lines and answers: the client reads and writes them by the table of methods.
-_LINES = ("Request", "Result", "Line", "Response", "Notification")
+_LINES = ("Request", "Result", "ClientLine", "ServerLine", "Response", "Notification")
 _ANY_OTHER = "(string & {})"  # keeps the values that are named beside it in sight of editors
 
 
@@ -99,7 +99,7 @@ def _methods(index: Schema) -> Iterator[str]:
         item = method["item"]["type"] if "item" in method else "never"
         yield (
             f'  "{name}": {{ params: {method["params"]["type"]}; data: {method["data"]["type"]}; '
-            f'result: {method["result"]["type"]}; item: {item}; kind: "{method["kind"]}" }};'
+            f'item: {item}; kind: "{method["kind"]}" }};'
         )
     yield from ("}", "", "/** What the client has to know of each method. */")
     yield "export const METHODS: { readonly [Name in keyof Methods]: {"

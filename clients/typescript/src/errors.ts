@@ -1,0 +1,168 @@
+// What goes wrong, as exceptions: one class an exit code, and all that the server says of it.
+
+import type { ErrorData, ErrorRetry, Plan } from "./generated.js";
+
+/** Named types, and any other text: a later server may have more. */
+export type ErrorType = ErrorData["type"] | "client.server_ended" | "client.closed";
+
+type Told = Partial<ErrorData> & { type: string; message: string };
+
+/**
+ * A request that failed. Decide by the class or by `type`; `hint` says what to do, and `retry` is
+ * the one request that leads on, where there is one. `retryable`: whether the same request may
+ * work later; null: `detail` tells.
+ */
+export class KbprocError extends Error {
+  readonly type: ErrorType;
+  readonly hint: string;
+  readonly retryable: boolean | null;
+  readonly exitCode: number;
+  readonly detail: Record<string, unknown>;
+  readonly field: string | undefined;
+  readonly validValues: unknown[] | undefined;
+  readonly retry: ErrorRetry | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly plan: Plan | undefined;
+  readonly docUrl: string | undefined;
+
+  constructor(told: Told, options?: ErrorOptions) {
+    const valid = told.valid_values?.length ? ` Valid: ${told.valid_values.slice(0, 10).join(", ")}.` : "";
+    super(`${told.type}: ${told.message}${valid}${told.hint ? ` ${told.hint}` : ""}`, options);
+    this.name = new.target.name;
+    this.type = told.type;
+    this.hint = told.hint ?? "";
+    this.retryable = told.retryable ?? null;
+    this.exitCode = told.exit_code ?? 2;
+    this.detail = told.detail ?? {};
+    this.field = told.field;
+    this.validValues = told.valid_values;
+    this.retry = told.retry;
+    this.retryAfterMs = told.retry_after_ms;
+    this.plan = told.plan;
+    this.docUrl = told.doc_url;
+  }
+}
+
+/** The caller's mistake: `field` and `validValues` say which. */
+export class BadRequest extends KbprocError {}
+
+/** The environment's or kbproc's own: disk, model, network. */
+export class Failed extends KbprocError {}
+
+/** Some items worked, others failed. */
+export class Partially extends KbprocError {}
+
+/** The time was over first; `detail` says what had been done by then. */
+export class Timeout extends KbprocError {}
+
+/** There is no such thing. */
+export class NotFound extends KbprocError {}
+
+/** A scope, an owner or a root forbids it. */
+export class NotAllowed extends KbprocError {}
+
+/** The name is taken, or what was read has changed since. */
+export class Conflict extends KbprocError {}
+
+/** A quota is used up. */
+export class LimitReached extends KbprocError {}
+
+/** Too many requests at the same time, and still so after many tries. */
+export class Overloaded extends LimitReached {}
+
+/** The request was cancelled; `detail` says what had been done by then. */
+export class Cancelled extends KbprocError {}
+
+/** A destructive request: show `plan` to a person, who confirms its `plan_hash`. */
+export class NeedsPerson extends KbprocError {}
+
+/** kbproc ended, or could not be started, and the client could not mend it. */
+export class ServerEnded extends Failed {}
+
+/** This client was closed. */
+export class Closed extends Failed {}
+
+const BY_EXIT: Record<number, typeof KbprocError> = {
+  1: BadRequest,
+  2: Failed,
+  3: Partially,
+  4: Timeout,
+  5: NotFound,
+  6: NotAllowed,
+  7: Conflict,
+  8: LimitReached,
+  9: Cancelled,
+  10: NeedsPerson,
+};
+
+/** From the `error` of a response; another server's may have no `data`. */
+export function errorOf(error: { message?: string; data?: Partial<ErrorData> }): KbprocError {
+  const told = { type: "internal.error", message: error.message ?? "", ...error.data };
+  if (told.type === "server.overloaded") return new Overloaded(told);
+  return new (BY_EXIT[told.exit_code ?? 2] ?? KbprocError)(told);
+}
+
+const AGAIN = "A write that had begun may still be done: ask again with the same client_token";
+
+export function timedOut(method: string, ms: number, token: string | undefined): Timeout {
+  return new Timeout({
+    type: "operation.timeout",
+    message: `${method} was not answered within ${ms} ms.`,
+    hint: token ? `${AGAIN}, ${token}.` : "kbproc may be stopped, or busy: give it more time.",
+    exit_code: 4,
+    retryable: true,
+    detail: token ? { client_token: token } : {},
+  });
+}
+
+export function cancelled(method: string, token: string | undefined, cause: unknown): Cancelled {
+  return new Cancelled(
+    {
+      type: "operation.cancelled",
+      message: `${method} was cancelled, and kbproc has not said what it had done by then.`,
+      hint: token ? `${AGAIN}, ${token}.` : "",
+      exit_code: 9,
+      retryable: false,
+      detail: token ? { client_token: token } : {},
+    },
+    { cause },
+  );
+}
+
+export function tooLong(method: string, bytes: number, most: number): BadRequest {
+  return new BadRequest({
+    type: "input.too_large",
+    message: `The request ${method} has ${bytes} bytes; a line may have ${most}.`,
+    hint: "Send less at once; documents on disk are read by doc.ingest.",
+    exit_code: 1,
+    retryable: false,
+    detail: { bytes, max_line_bytes: most },
+  });
+}
+
+export function unknownMethod(method: string): BadRequest {
+  return new BadRequest({
+    type: "input.unknown_method",
+    message: `There is no method ${method}.`,
+    hint: "`await kb.describe()` lists all of them.",
+    exit_code: 1,
+    retryable: false,
+  });
+}
+
+export function serverEnded(message: string, hint: string, cause?: unknown): ServerEnded {
+  return new ServerEnded(
+    { type: "client.server_ended", message, hint, exit_code: 2, retryable: true },
+    { cause },
+  );
+}
+
+export function closed(): Closed {
+  return new Closed({
+    type: "client.closed",
+    message: "This client was closed.",
+    hint: "Start another; a write that was under way can be asked again with its client_token.",
+    exit_code: 2,
+    retryable: false,
+  });
+}

@@ -1,0 +1,118 @@
+"""The TypeScript client: it compiles, does its work against kbproc and against servers that follow
+a script, tells what the goldens tell, and packs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import llm
+from tests.kit.patience import LIVES
+from tests.kit.shell import environment
+from tests.kit.start import REPO
+
+SOURCE = REPO / "clients" / "typescript"
+pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="node and npm are not here")
+WORDS = 40
+PACE_SECONDS = 0.02  # between two words, so that an answer is many records
+
+
+def run(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """What it says; raises AssertionError with all of it where it fails."""
+    done = subprocess.run(
+        argv, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=LIVES
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client, compiled in a folder of this run, with its tests and examples."""
+    folder = tmp_path_factory.mktemp("typescript")
+    left = shutil.ignore_patterns("node_modules", "dist", "build")
+    shutil.copytree(SOURCE, folder, dirs_exist_ok=True, ignore=left)
+    run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=folder)
+    for project in (".", "test"):
+        run("node_modules/.bin/tsc", "-p", project, cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Of a user whose store has a small model, and who has kbproc on the PATH."""
+    program = tmp_path / "bin" / "kbproc"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    return {**environment(tmp_path), "PATH": path, "KBPROC_REPO": str(REPO)}
+
+
+def script(question: str) -> list[llm.Step]:
+    def pause(reply: llm.Reply) -> None:
+        reply.endpoint.released.wait(PACE_SECONDS)
+
+    said = [step for word in range(WORDS) for step in (llm.say(f"1.{word} "), pause)]
+    return [*said, llm.finish()]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[llm.Endpoint]:
+    with llm.endpoint(script) as endpoint:
+        yield endpoint
+
+
+def test_against_kbproc_and_scripted_servers(
+    built: Path, env: dict[str, str], endpoint: llm.Endpoint
+) -> None:
+    tests = [str(path.relative_to(built)) for path in (built / "build" / "test").glob("*.test.js")]
+    assert len(tests) == len(list((SOURCE / "test").glob("*.test.ts"))) == 3
+    limit = f"--test-timeout={round(LIVES * 1000)}"
+    run("node", "--test", limit, *tests, cwd=built, env={**env, "KBPROC_TEST_LLM": endpoint.url})
+
+
+def test_the_harness_does_what_it_says(built: Path, env: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "backup.md").write_text("# Backup\n\nTo restore a backup, open its folder.\n")
+    told = run("node", str(built / "build/examples/harness.js"), str(folder), cwd=tmp_path, env=env)
+    assert re.sub(r"\d\.\d{3}", "score", told).splitlines() == [
+        "read: 1 files",
+        "[score] Backup, lines 1–3",
+        "To restore a backup, open its folder. [1]",
+        "answer: finished",
+        "cancelled: the feed of events",
+        "written once: true duplicate: true",
+        "a person is asked: hide “Backup” (1 chunk)",
+    ]
+
+
+def test_the_readme_shows_what_runs(built: Path, env: dict[str, str], tmp_path: Path) -> None:
+    [shown] = re.findall(r"```ts\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
+    assert shown == (SOURCE / "examples" / "first.ts").read_text()
+    told = run("node", str(built / "build/examples/first.js"), cwd=tmp_path, env=env)
+    assert told == "Backup\n"
+
+
+def test_what_is_packed_is_what_a_program_needs(built: Path) -> None:
+    told: list[Any] = json.loads(
+        run("npm", "pack", "--json", "--ignore-scripts", "--dry-run", cwd=built)
+    )
+    names = {file["path"] for file in told[0]["files"]}
+    modules = {path.stem for path in (SOURCE / "src").glob("*.ts")}
+    compiled = {f"dist/{name}.{end}" for name in modules for end in ("js", "d.ts")}
+    assert names == {*compiled, "package.json", "README.md"}
+    package = json.loads((SOURCE / "package.json").read_text())
+    assert package.keys().isdisjoint({"dependencies", "peerDependencies"})
+    assert package["devDependencies"].keys() == {"typescript", "@types/node"}
