@@ -1660,7 +1660,7 @@ export interface ManyAdded {
 }
 
 /** From character `at` of a text on. `line`: of the source, for that character, from 1. Until the next mark, each line break of the text is one of the source. */
-export type Mark = [number, number | null, string | null, number | null];
+export type Mark = [number, (number | null)?, (string | null)?, (number | null)?];
 
 /** A question and its answer. `status` is null while the answer is being made. `failure` says why it has failed; `hint` what helps where there is no answer. */
 export interface Message {

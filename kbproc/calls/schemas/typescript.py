@@ -80,7 +80,9 @@ def _type(schema: Schema, indent: str) -> str:
 
 def _list(schema: Schema, indent: str) -> str:
     if "prefixItems" in schema:
-        return f"[{', '.join(_type(part, indent) for part in schema['prefixItems'])}]"
+        least = schema.get("minItems", 0)
+        parts = enumerate(_type(part, indent) for part in schema["prefixItems"])
+        return f"[{', '.join(part if at < least else f'({part})?' for at, part in parts)}]"
     one = _type(schema.get("items") or {}, indent)
     return f"({one})[]" if " " in one else f"{one}[]"
 
