@@ -26,6 +26,18 @@ export interface Found {
   meta: unknown;
 }
 
+const LISTENING = new WeakMap<AbortSignal, Set<Asked>>();
+
+/** One listener a signal, however many requests have it: more than ten would be warned of. */
+function listeners(signal: AbortSignal): Set<Asked> {
+  const found = LISTENING.get(signal) ?? new Set<Asked>();
+  if (!LISTENING.has(signal)) {
+    LISTENING.set(signal, found);
+    signal.addEventListener("abort", () => [...found].forEach((one) => one.cancel(signal.reason)));
+  }
+  return found;
+}
+
 /** What a request asks of whoever sends it. */
 export interface Sender {
   sendCancel(asked: Asked): void;
@@ -57,7 +69,6 @@ export class Asked {
   #resuming = false;
   #signal: AbortSignal | undefined;
   readonly #called = new Error(); // where it was asked
-  readonly #onAbort = (): void => this.cancel(this.#signal?.reason);
 
   constructor(
     readonly id: number,
@@ -82,7 +93,7 @@ export class Asked {
       this.#after(ms + GRACE_MS, () => this.fail(timedOut(method, ms, this.token), true));
     }
     this.#signal = options.signal;
-    this.#signal?.addEventListener("abort", this.#onAbort, { once: true });
+    if (this.#signal) listeners(this.#signal).add(this);
   }
 
   #after(ms: number, then: () => void): void {
@@ -169,7 +180,7 @@ export class Asked {
     return true;
   }
 
-  fail(error: KbprocError, tell = false): void {
+  fail(error: Error, tell = false): void {
     if (tell) this.sender.sendCancel(this);
     this.#end();
     const from = this.#called.stack?.split("\n").slice(1) ?? [];
@@ -180,7 +191,7 @@ export class Asked {
 
   #end(): void {
     this.#timers.forEach(clearTimeout);
-    this.#signal?.removeEventListener("abort", this.#onAbort);
+    if (this.#signal) listeners(this.#signal).delete(this);
     this.sender.forget(this);
     this.events.end();
   }

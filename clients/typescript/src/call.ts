@@ -57,6 +57,7 @@ export class Call<Name extends MethodName, Data = Methods[Name]["data"]>
   readonly token: string | undefined;
   readonly [Symbol.toStringTag] = "Call";
   readonly #wiring: Wiring<Name, Data>;
+  #isRead = false;
 
   constructor(wiring: Wiring<Name, Data>) {
     this.#wiring = wiring;
@@ -86,6 +87,8 @@ export class Call<Name extends MethodName, Data = Methods[Name]["data"]>
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<EventOf<Name>, void, undefined> {
+    if (this.#isRead) throw new TypeError("The events of a call can be read once.");
+    this.#isRead = true;
     const { answer, events } = this.#wiring;
     answer.catch(() => undefined); // it is thrown here
     let ended = false;

@@ -1,5 +1,6 @@
 // Starts kbproc, sends requests, and starts it again where it ends with some unanswered.
 
+import { existsSync } from "node:fs";
 import { Asked, type Found, type RawEvent } from "./asked.js";
 import { type Answer, Call, type MethodName, type Options, type Params } from "./call.js";
 import { closed, errorOf, type KbprocError, serverEnded, tooLong, unknownMethod } from "./errors.js";
@@ -37,12 +38,17 @@ export interface Settings {
   onLog?: (line: string) => void;
 }
 
+interface Refusal {
+  message?: string;
+  data?: Partial<ErrorData>;
+}
+
 interface Message {
   id?: number | string | null;
   method?: string;
   params?: RawEvent;
   result?: Found;
-  error?: { message?: string; data?: Partial<ErrorData> };
+  error?: Refusal;
 }
 
 /** The client without the methods' names. */
@@ -133,7 +139,12 @@ export class Client {
   }
 
   #send(asked: Asked): void {
-    const line = asked.line(this.#seq);
+    let line: string;
+    try {
+      line = asked.line(this.#seq);
+    } catch (error) {
+      return asked.fail(error as Error); // of what JSON can't say
+    }
     const most = this.#init?.capabilities.max_line_bytes ?? 1 << 24;
     const bytes = Buffer.byteLength(line);
     if (bytes > most) return asked.fail(tooLong(asked.method, bytes, most));
@@ -156,10 +167,13 @@ export class Client {
     this.#sendQueued();
   }
 
+  get #waits(): boolean {
+    return this.#inFlight.size + this.#queue.length + this.#looking > 0;
+  }
+
   /** This process may end while nothing is asked; kbproc then ends with it. */
   #hold(): void {
-    const waits = this.#inFlight.size + this.#queue.length + this.#looking;
-    this.#server?.hold(waits > 0 || this.#closing !== undefined);
+    this.#server?.hold(this.#waits || this.#closing !== undefined);
   }
 
   // -------------------------------------------------------------------------- messages in
@@ -174,6 +188,7 @@ export class Client {
     for (const message of Array.isArray(found) ? found : [found]) {
       if (message.method === "event" && message.params) this.#event(message.params);
       else if (typeof message.id === "number") this.#answered(message.id, message);
+      else if (message.error && this.#server) this.#server.refusal = message.error;
     }
   }
 
@@ -189,6 +204,7 @@ export class Client {
       this.#inFlight.get(Number(event.request_id))?.take(event);
     } else if (event.type === "init") {
       this.#init = event as unknown as ProcessInitEvent;
+      if (this.#server) this.#server.hasBegun = true;
     } else if (event.type === "ready") {
       this.#seq = Math.max(this.#seq, Number(event["seq"]));
       this.#ready.resolve(event as unknown as ReadyEvent);
@@ -213,8 +229,10 @@ export class Client {
   #later(asked: Asked, error: KbprocError): void {
     const ms = Math.min((error.retryAfterMs ?? 100) * 1.2 ** asked.tries, MOST_DELAY_MS);
     asked.tries++;
+    const { servers } = asked;
     setTimeout(() => {
-      if (this.#inFlight.get(asked.id) === asked) this.#send(asked);
+      const isSame = asked.servers === servers; // none has been started again meanwhile
+      if (isSame && this.#server && this.#inFlight.has(asked.id)) this.#send(asked);
     }, ms);
   }
 
@@ -246,9 +264,11 @@ export class Client {
       return this.#closing.resolve();
     }
     for (const asked of this.#inFlight.values()) if (asked.isCancelled) asked.giveUp();
-    const hopeless = !server.hasSpoken && end.signal === null;
-    if (hopeless || ++this.#failures > (this.#settings.restarts ?? 5)) this.#giveUp(() => this.#whyEnded(end, server.hasSpoken));
-    else if (this.#inFlight.size + this.#queue.length) this.#startAgain();
+    const hopeless = !server.hasBegun && end.signal === null;
+    if (hopeless || ++this.#failures > (this.#settings.restarts ?? 5)) {
+      this.#giveUp(() => this.#whyEnded(end, server));
+    }
+    else if (this.#waits) this.#startAgain();
   }
 
   #startAgain(): void {
@@ -272,16 +292,17 @@ export class Client {
     for (const asked of [...this.#inFlight.values(), ...this.#queue.splice(0)]) asked.fail(why());
   }
 
-  #whyEnded(end: End, spoke: boolean): KbprocError {
+  #whyEnded(end: End, server: Server): KbprocError {
     const program = this.#settings.command?.join(" ") ?? "kbproc";
-    if (end.error) {
-      const hint = "Is it installed (`pip install kbproc`)? Else name it: `command: [\"/path/to/kbproc\"]`.";
-      return serverEnded(`${program} could not be started: ${end.error.message}.`, hint, end.error);
-    }
+    if (end.error) return notStarted(program, this.#settings.cwd, end.error);
+    const refusal = server.hasBegun ? undefined : (server.refusal ?? refusalIn(end.log));
+    if (refusal) return errorOf(refusal);
     const how = end.signal ? `was ended by ${end.signal}` : `ended with exit code ${end.code}`;
     const said = end.log.map(saidIn).join(" ");
-    const hint = spoke ? "Ask again: a write with its client_token happens once." : "See what it said.";
-    return serverEnded(`${program} ${how}${said ? `, and said: ${said}` : ""}.`, hint);
+    const hint = server.hasBegun
+      ? "Ask again: a write with its client_token happens once."
+      : "Look at `command` and the settings of the client.";
+    return serverEnded(`${program} ${how}${said ? `, and said: ${said}` : "."}`, hint);
   }
 
   /** What is in flight is answered, as far as ten seconds allow; then kbproc ends. */
@@ -312,14 +333,36 @@ export class Client {
   }
 }
 
+function notStarted(program: string, cwd: string | undefined, error: Error): KbprocError {
+  const hint =
+    cwd === undefined || existsSync(cwd)
+      ? 'Is it installed (`pip install kbproc`)? Else name it: `command: ["/path/to/kbproc"]`.'
+      : `There is no folder ${cwd}: name another as cwd.`;
+  return serverEnded(`${program} could not be started: ${error.message}.`, hint, error);
+}
+
+interface LogLine {
+  msg?: string;
+  error?: Partial<ErrorData>;
+}
+
 /** A line of its log is JSON, but for what Python itself says. */
-function saidIn(line: string): string {
+function logLine(line: string): LogLine {
   try {
-    const found = JSON.parse(line) as { msg?: string; error?: { message?: string } };
-    return found.msg ?? found.error?.message ?? line;
+    return JSON.parse(line) as LogLine;
   } catch {
-    return line;
+    return { msg: line };
   }
+}
+
+function saidIn(line: string): string {
+  return logLine(line).msg ?? line;
+}
+
+/** What it says of its flags. */
+function refusalIn(log: string[]): Refusal | undefined {
+  const data = log.map((line) => logLine(line).error).findLast(Boolean);
+  return data && { data };
 }
 
 interface Deferred<Value> {

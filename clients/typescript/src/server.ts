@@ -23,11 +23,14 @@ export interface End {
 }
 
 export class Server {
-  /** Whether its first line has come. */
-  hasSpoken = false;
+  /** Whether its `init` has come. */
+  hasBegun = false;
+  /** Why it won't begin. */
+  refusal: { message?: string } | undefined;
   readonly #child: ChildProcess;
   readonly #log: string[] = [];
   #ended = false;
+  readonly #timers: NodeJS.Timeout[] = [];
   readonly #onEnd: (end: End) => void;
 
   constructor(started: Started, onLine: (line: string) => void, onEnd: (end: End) => void) {
@@ -40,15 +43,12 @@ export class Server {
     });
     const { stdin, stdout, stderr } = this.#child;
     this.#child.once("error", (error) => this.#end({ error }));
-    this.#child.once("exit", () => setTimeout(() => this.#end(), LATE_MS));
+    this.#child.once("exit", () => this.#later(() => this.#end()));
     this.#child.once("close", () => this.#end());
     stdin?.on("error", () => this.kill()); // it reads no more
     if (stdout) {
-      readLines(stdout, (line) => {
-        this.hasSpoken = true;
-        onLine(line);
-      });
-      stdout.once("end", () => setTimeout(() => this.kill(), LATE_MS));
+      readLines(stdout, onLine);
+      stdout.once("end", () => this.#later(() => this.kill()));
     }
     if (stderr) readLines(stderr, (line) => this.#keep(line, started.onLog));
   }
@@ -63,9 +63,14 @@ export class Server {
     onLog?.(line);
   }
 
+  #later(then: () => void): void {
+    if (!this.#ended) this.#timers.push(setTimeout(then, LATE_MS));
+  }
+
   #end(more: { error?: Error } = {}): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#timers.forEach(clearTimeout);
     const { exitCode, signalCode } = this.#child;
     this.#onEnd({ code: more.error ? undefined : exitCode, signal: signalCode, log: this.#log, ...more });
   }

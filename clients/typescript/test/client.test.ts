@@ -1,7 +1,9 @@
 // Against a server that follows a script, and does what a lawful one may do, and what none should.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import {
   BadRequest,
   Cancelled,
@@ -17,7 +19,7 @@ import {
   start,
 } from "kbproc";
 import { INIT, READY, type Step } from "./fake.js";
-import { scripted } from "./scripted.js";
+import { FAKE, scripted } from "./scripted.js";
 
 function event(type: string, index: number, more: object = {}): Step {
   return { jsonrpc: "2.0", method: "event", params: { type, request_id: "$id", index, ...more } };
@@ -342,9 +344,33 @@ test("one that does not begin is not tried again", async (t) => {
   const error = await failure(kb.ping());
   assert.match(error.message, /ended with exit code 1, and said: no such flag/);
   assert.equal(starts(), 1);
-  const missing = start({ command: ["/nowhere/kbproc"] });
-  assert.match((await failure(missing.ready())).message, /could not be started.*ENOENT.*pip install/);
-  await missing.close();
+  for (const [settings, said] of [
+    [{ command: ["/nowhere/kbproc"] }, /could not be started.*ENOENT.*pip install/],
+    [{ cwd: "/nowhere" }, /There is no folder \/nowhere/],
+  ] as const) {
+    const missing = start(settings);
+    assert.match((await failure(missing.ready())).message, said);
+    await missing.close();
+  }
+});
+
+test("one that refuses its flags is told as it says it", async (t) => {
+  const data = { type: "input.invalid_params", message: "No scope x.", exit_code: 1, field: "--scopes" };
+  const onWire = { jsonrpc: "2.0", id: null, error: { code: -32602, message: "No scope x.", data } };
+  const onLog = { log: JSON.stringify({ ok: false, error: data }) };
+  for (const said of [onWire, onLog]) {
+    const { kb, starts } = scripted(t, [{ begin: [said, { exit: 1 }] }]);
+    const error = await failure(kb.ping());
+    assert.ok(error instanceof BadRequest);
+    assert.deepEqual([error.field, starts()], ["--scopes", 1]);
+  }
+});
+
+test("what JSON can't say is refused, and the next request is sent", async (t) => {
+  const { kb } = scripted(t, [{ on: { ping: [[result({ seq: 4 })]] } }]);
+  const query = 1n as unknown as string;
+  await assert.rejects(async () => kb.search({ query }), TypeError);
+  assert.equal((await kb.ping()).data.seq, 4);
 });
 
 test("what is no JSON is said to be none", async (t) => {
@@ -367,6 +393,32 @@ test("after close nothing is asked, and what was is refused", async (t) => {
   assert.ok((await before) instanceof Closed);
   assert.ok((await failure(kb.ping())) instanceof Closed);
   await kb.close();
+});
+
+test("a program that waits for nothing ends, and one that waits for ready does not", async (t) => {
+  const { kb, starts } = scripted(t, [{ begin: [INIT, { die: true }] }, {}]);
+  assert.equal((await kb.ready()).seq, 3);
+  assert.equal(starts(), 2);
+  const { folder } = scripted(t, [{ on: { ping: [[result({ seq: 5 })]] } }]);
+  const program = `
+    import { start } from ${JSON.stringify(import.meta.resolve("kbproc"))};
+    const kb = start({ command: ${JSON.stringify([process.execPath, FAKE, folder])} });
+    console.log((await kb.ready()).seq, (await kb.ping()).data.seq);`;
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", program]);
+  assert.equal(stdout, "3 5\n");
+});
+
+test("the events of a call are read once", async (t) => {
+  const { kb } = scripted(t, [{ on: { doctor: [[event("init", 0), result({ healthy: true })]] } }]);
+  const call = kb.doctor();
+  assert.equal((await all(call)).length, 1);
+  await assert.rejects(all(call), TypeError);
+  const signal = new AbortController().signal;
+  const warned: string[] = [];
+  process.on("warning", (warning) => warned.push(warning.message));
+  await Promise.all(Array.from({ length: 20 }, () => kb.doctor({}, { signal })));
+  assert.deepEqual(warned, []);
 });
 
 test("a method that nobody knows is refused at once", (t) => {

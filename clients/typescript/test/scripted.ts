@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { type Settings, start } from "kbproc";
 import type { Start } from "./fake.js";
 
-const FAKE = fileURLToPath(new URL("./fake.js", import.meta.url));
+export const FAKE = fileURLToPath(new URL("./fake.js", import.meta.url));
 
 export interface Heard {
   id?: number;
@@ -32,5 +32,5 @@ export function scripted(t: TestContext, starts: Start[], settings: Settings = {
       .split("\n")
       .filter(Boolean)
       .map((line) => JSON.parse(line) as Heard);
-  return { kb, heard, starts: () => Number(readFileSync(join(folder, "starts"), "utf8")) };
+  return { kb, folder, heard, starts: () => Number(readFileSync(join(folder, "starts"), "utf8")) };
 }
