@@ -23,7 +23,7 @@ export interface RawEvent {
 
 export interface Found {
   data: { status?: string } | null;
-  meta: unknown;
+  meta?: { seq?: number };
 }
 
 const LISTENING = new WeakMap<AbortSignal, Set<Asked>>();
@@ -66,6 +66,7 @@ export class Asked {
   #cursor: string | undefined;
   #where: Given | undefined;
   #seq = -1;
+  #since = 0;
   #resuming = false;
   #signal: AbortSignal | undefined;
   readonly #called = new Error(); // where it was asked
@@ -102,10 +103,11 @@ export class Asked {
 
   // ------------------------------------------------------------------------------ to the server
 
-  /** For the next server, which knows nothing of the one before. `seq`: what was heard of last. */
+  /** For the next server, which knows nothing of the one before. `seq`: the last that is known. */
   line(seq: number): string {
     const again = this.servers > 0;
-    const { method, params } = again ? this.#goesOn(seq) : this;
+    if (!again) this.#since = seq;
+    const { method, params } = again ? this.#goesOn() : this;
     const left = this.#timeoutMs === undefined ? {} : { timeout_ms: this.#left(this.#timeoutMs) };
     return JSON.stringify({ jsonrpc: "2.0", id: this.id, method, params: { ...params, ...left } });
   }
@@ -114,14 +116,14 @@ export class Asked {
     return Math.max(0, this.servers > 0 ? ms - (Date.now() - this.#began) : ms);
   }
 
-  #goesOn(seq: number): { method: string; params: Given } {
+  #goesOn(): { method: string; params: Given } {
     const after = this.#cursor;
     this.#resuming = METHODS[this.method].answer && after !== undefined && this.#where !== undefined;
     this.#toPass = this.#resuming ? 0 : this.#items;
     if (this.method === "events.subscribe") {
       this.#toPass = 0;
       const asked = this.params["after_seq"];
-      const from = Math.max(this.#seq, typeof asked === "number" ? asked : seq);
+      const from = Math.max(this.#seq, typeof asked === "number" ? asked : this.#since);
       return { method: this.method, params: { ...this.params, after_seq: from } };
     }
     if (this.#resuming) return { method: "session.resume", params: { ...this.#where, after } };

@@ -217,6 +217,7 @@ export class Client {
     const asked = this.#inFlight.get(id);
     if (!asked) return;
     this.#failures = 0;
+    this.#seq = Math.max(this.#seq, message.result?.meta?.seq ?? 0);
     const error = message.error && errorOf(message.error);
     if (error?.type === "server.overloaded" && asked.tries < MOST_TRIES && !asked.isCancelled) {
       return this.#later(asked, error);

@@ -27,7 +27,8 @@ export class KbprocError extends Error {
 
   constructor(told: Told, options?: ErrorOptions) {
     const valid = told.valid_values?.length ? ` Valid: ${told.valid_values.slice(0, 10).join(", ")}.` : "";
-    super(`${told.type}: ${told.message}${valid}${told.hint ? ` ${told.hint}` : ""}`, options);
+    const said = /[.!?…]$/.test(told.message) ? told.message : `${told.message}.`;
+    super(`${told.type}: ${said}${valid}${told.hint ? ` ${told.hint}` : ""}`, options);
     this.name = new.target.name;
     this.type = told.type;
     this.hint = told.hint ?? "";

@@ -62,7 +62,7 @@ function asStep(message: Message): Step {
     : { ...message, id: "$id" };
 }
 
-test("what stands in the goldens is what the client tells", { timeout: 120_000 }, async (t) => {
+test("what stands in the goldens is what the client tells", async (t) => {
   const files = readdirSync(GOLDEN).filter((name) => name.startsWith("test_over_pipes"));
   const told = files.flatMap((name) => toldIn(readFileSync(join(GOLDEN, name), "utf8")));
   const on: Record<string, Step[][]> = {};

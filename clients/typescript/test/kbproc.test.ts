@@ -76,6 +76,26 @@ test("killed while many write: all are answered, and each is written once", asyn
   assert.equal(again.meta.duplicate, true);
 });
 
+test("two on one store: the owner is killed, and the other's feed goes on", async () => {
+  const other = start();
+  const feed = other.events.subscribe({ after_seq: 0 });
+  const seen: number[] = [];
+  let made = Infinity;
+  for await (const event of feed) {
+    if (event.type !== "item") continue;
+    seen.push(event.item.seq);
+    if (seen.length === 1) {
+      kill(kb.pid);
+      void kb.doc.create({ title: "Late", text: "Late." }).then(({ meta }) => (made = meta.seq));
+    }
+    if (event.item.events.some(({ summary }) => summary.includes("Late"))) break;
+  }
+  assert.deepEqual(seen, seen.map((_, at) => at + 1));
+  await kb.ping({ min_seq: seen.length });
+  assert.equal(made, seen.length);
+  await other.close();
+});
+
 test("killed while it answers: the answer is told to its end, once", async () => {
   const llm = process.env["KBPROC_TEST_LLM"];
   assert.ok(llm, "KBPROC_TEST_LLM names an endpoint that says one word after the other");
