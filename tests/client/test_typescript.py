@@ -98,9 +98,16 @@ def test_the_harness_does_what_it_says(built: Path, env: dict[str, str], tmp_pat
     ]
 
 
-def test_the_readme_shows_what_runs(built: Path, env: dict[str, str], tmp_path: Path) -> None:
-    [shown] = re.findall(r"```ts\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
-    assert shown == (SOURCE / "examples" / "first.ts").read_text()
+def shown(page: Path) -> str:
+    """The page's one example."""
+    [code] = re.findall(r"```ts\n(.*?)```", page.read_text(), re.S)
+    return str(code)
+
+
+def test_pages_show_what_runs(built: Path, env: dict[str, str], tmp_path: Path) -> None:
+    examples = SOURCE / "examples"
+    assert shown(REPO / "docs" / "typescript.md") == (examples / "harness.ts").read_text()
+    assert shown(SOURCE / "README.md") == (examples / "first.ts").read_text()
     told = run("node", str(built / "build/examples/first.js"), cwd=tmp_path, env=env)
     assert told == "Backup\n"
 
