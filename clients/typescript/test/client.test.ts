@@ -198,6 +198,17 @@ test("time is kept on this side, where the server keeps none", async (t) => {
   assert.equal(heard()[0]?.params["timeout_ms"], 1);
 });
 
+test("what was cancelled is not asked again where kbproc dies of it", async (t) => {
+  const { kb, starts } = scripted(t, [{ on: { "$/cancel": [[{ die: true }]] } }]);
+  const call = kb.doc.create({ title: "A", text: "B", client_token: "t2" });
+  await kb.ready();
+  call.cancel();
+  call.cancel();
+  const error = await failure(call);
+  assert.ok(error instanceof Cancelled);
+  assert.deepEqual([error.detail, starts()], [{ client_token: "t2" }, 1]);
+});
+
 test("a line that no server takes is refused here", async (t) => {
   const { kb, heard } = scripted(t, [{}]);
   await kb.ready();
@@ -350,6 +361,12 @@ test("one that always dies is given up, and the next request tries anew", async 
   assert.equal(starts(), 3);
   await failure(kb.ping());
   assert.equal(starts(), 6);
+});
+
+test("one that answers now and then is not given up", async (t) => {
+  const { kb, starts } = scripted(t, [{ on: { ping: [[result({ seq: 1 })], [{ die: true }]] } }], { restarts: 1 });
+  for (let count = 0; count < 5; count++) assert.equal((await kb.ping()).data.seq, 1);
+  assert.equal(starts(), 5);
 });
 
 test("one that does not begin is not tried again", async (t) => {
