@@ -6,3 +6,46 @@ Offers: nothing
 May import: nothing
 Light: yes
 """
+
+from .data import Event
+from .errors import (
+    BadRequest,
+    Cancelled,
+    Closed,
+    Conflict,
+    Failed,
+    KbprocError,
+    LimitReached,
+    NeedsPerson,
+    NotAllowed,
+    NotFound,
+    Overloaded,
+    Partial,
+    ServerEnded,
+    Timeout,
+)
+from .kbproc import AsyncKbproc, Kbproc
+from .streams import AsyncStream, Result, Stream
+
+__all__ = [
+    "AsyncKbproc",
+    "AsyncStream",
+    "BadRequest",
+    "Cancelled",
+    "Closed",
+    "Conflict",
+    "Event",
+    "Failed",
+    "Kbproc",
+    "KbprocError",
+    "LimitReached",
+    "NeedsPerson",
+    "NotAllowed",
+    "NotFound",
+    "Overloaded",
+    "Partial",
+    "Result",
+    "ServerEnded",
+    "Stream",
+    "Timeout",
+]

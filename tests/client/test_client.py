@@ -1,0 +1,205 @@
+"""The main work of a harness, through both clients: calls, streams, errors, time, many callers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kbproc import client
+from kbproc.calls.schemas.schema import params_schema
+from kbproc.client import (
+    BadRequest,
+    Cancelled,
+    Closed,
+    Conflict,
+    Kbproc,
+    KbprocError,
+    NeedsPerson,
+    NotFound,
+    Timeout,
+)
+from kbproc.client.facts import ERRORS, METHODS
+from kbproc.methods.all import registry
+from tests.client.conftest import Open
+from tests.kit.harness import ENVIRONMENT, REPO, running
+from tests.kit.patience import PATIENCE, until
+
+HEAVY = ("duckdb", "numpy", "tantivy", "faiss", "msgspec", "httpx", "onnxruntime", "asyncio", "ssl")
+
+
+def test_importing_it_loads_nothing_but_the_standard_library() -> None:
+    program = f"import sys, kbproc.client; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "[]\n"
+
+
+def test_a_harness_does_its_work(either: Open) -> None:
+    """Calls by place and by name, streams with every event in order, and their results."""
+    it = either()
+    kb = it.kb
+    added = it.ask(kb.doc.create, title="Tides", text="High tide is at noon.", tags=["sea"])
+    assert (added.data["title"], added.meta["schema"]) == ("Tides", "doc.create/1")
+    for found in (it.ask(kb.search, "high tide", limit=1), it.ask(kb.search, query="high tide")):
+        assert found.data["results"][0]["source"]["document_id"] == added.data["id"]
+    assert it.ask(kb.doc.get, added.data["id"], text=True).data["text"] == "High tide is at noon."
+    assert it.ask(kb.call, "tag.list", {"limit": 1}, order="count").data[0]["name"] == "sea"
+
+    stream = it.stream(kb.chat, "when is high tide")
+    events = list(it.events(stream))
+    assert [event["index"] for event in events] == list(range(len(events)))
+    assert {"init", "references", "answer"} == {event["type"] for event in events}
+    data = it.result(stream).data
+    assert data["text"] == "".join(event.get("delta", "") for event in events)
+    assert kb.server["server"]["name"] == "kbproc"
+    assert kb.restarts == 0
+
+
+def test_errors_say_what_to_do(either: Open) -> None:
+    it = either()
+    kb = it.kb
+    with pytest.raises(NotFound) as missing:
+        it.ask(kb.kb.get, "defualt")
+    assert missing.value.exit_code == 5
+    assert missing.value.valid_values == ["default"]
+    assert missing.value.retry == {"method": "kb.get", "params": {"slug": "default"}}
+    with pytest.raises(BadRequest, match=r"limt.*Valid: limit") as wrong:
+        it.ask(kb.search, "x", limt=3)
+    assert (wrong.value.field, wrong.value.retryable) == ("$.params.limt", False)
+    made = it.ask(kb.doc.create, title="A", text="a", client_token="once")
+    again = it.ask(kb.doc.create, title="A", text="a", client_token="once")
+    assert again.meta["duplicate"] and again.data == made.data
+    with pytest.raises(Conflict):
+        it.ask(kb.doc.create, title="B", text="b", client_token="once")
+    with pytest.raises(NeedsPerson) as plan:
+        it.ask(kb.doc.delete, [made.data["id"]])
+    assert plan.value.plan is not None and plan.value.retry is None
+    it.ask(kb.doc.delete, [made.data["id"]], confirm=plan.value.plan["plan_hash"])
+    with pytest.raises(TypeError, match="by place: query"):
+        kb.search("a", "b")
+    with pytest.raises(AttributeError) as unknown:
+        kb.doc.creat  # noqa: B018
+    assert "create" in dir(unknown.value.obj)
+
+
+def test_what_is_no_json_is_refused_here(either: Open) -> None:
+    """The server would answer under no id, and nobody would know whom."""
+    it = either()
+    for wrong in (object(), float("nan")):
+        with pytest.raises((TypeError, ValueError)):
+            it.ask(it.kb.doc.create, title="A", text="a", metadata={"x": wrong})
+    with pytest.raises(BadRequest, match="smaller parts"):
+        it.ask(it.kb.doc.create, title="A", text="a" * 17_000_000)
+    assert it.ask(it.kb.ping).data["seq"] >= 0
+
+
+def test_leaving_a_stream_cancels_it(either: Open) -> None:
+    """So nothing is left in flight: the server has answered."""
+    it = either()
+    kb = it.kb
+    it.ask(kb.doc.create, title="A", text="a")
+    events = it.events(it.stream(kb.events.subscribe, after_seq=0))
+    assert [next(events)["type"] for _ in range(2)] == ["init", "item"]
+    assert kb.in_flight == 1
+    it.leave(events)
+    until(lambda: not kb.in_flight, "the server's answer")
+    stream = it.stream(kb.events.subscribe)
+    stream.cancel()
+    with pytest.raises(Cancelled) as cancelled:
+        it.result(stream)
+    assert cancelled.value.exit_code == 9
+
+
+def test_a_stopped_server_holds_nobody(either: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client keeps the time, too; once the server goes on, it is asked as before."""
+    monkeypatch.setattr("kbproc.client.flights.GRACE", 0.05)
+    it = either()
+    it.ask(it.kb.ping)
+    os.kill(it.kb.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Timeout, match="does not say why"):
+            it.ask(it.kb.ping, timeout=0.05)
+    finally:
+        os.kill(it.kb.pid, signal.SIGCONT)
+    assert it.ask(it.kb.ping).data["seq"] >= 0
+    monkeypatch.setattr("kbproc.client.flights.GRACE", PATIENCE)
+    with pytest.raises(Timeout, match="longer timeout_ms"):
+        it.ask(it.kb.doc.wait, after_seq=99, timeout=0.001)
+
+
+def test_a_server_that_is_stopped_is_ended_soon(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbproc.client.flights.GRACE", 0.05)
+    monkeypatch.setattr("kbproc.client.engine._SILENT", 0.05)
+    kb = opened()
+    kb.ready()
+    os.kill(kb.pid, signal.SIGSTOP)
+    with pytest.raises(Timeout):
+        kb.ping(timeout=0.05)
+    kb.close()
+    with pytest.raises(Closed):
+        kb.ping()
+
+
+def test_twenty_callers_share_one_client(opened: Open) -> None:
+    """More than may be in flight at the same time; each reads what it has written."""
+    kb = opened(timeout=PATIENCE)
+
+    def call(number: int) -> int:
+        added = kb.doc.create(title=f"Note {number}", text=f"word{number}")
+        assert kb.doc.get(added.data["id"], text=True).data["text"] == f"word{number}"
+        return int(added.data["id"])
+
+    with ThreadPoolExecutor(20) as pool:
+        ids = list(pool.map(call, range(60)))
+        waits = [kb.stream("ping") for _ in range(200)]
+    assert len(set(ids)) == 60
+    assert all(wait.result().data["seq"] >= 60 for wait in waits)
+
+
+def test_no_server_outlives_its_harness(tmp_path: Path, executed: None) -> None:
+    """Killed, it leaves nothing behind, and be it that the server has only begun."""
+    harness = (
+        "import sys, threading\nfrom kbproc.client import Kbproc\ncame = threading.Event()\n"
+        f"kb = Kbproc({str(tmp_path / 'store')!r}, on_event=lambda event: came.set())\n"
+        "came.wait(); print(kb.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        running(harness), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        process.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the server's end")
+
+
+def test_facts_are_those_of_the_methods() -> None:
+    """Every name that may be given by place is a param, and every class of errors has its code."""
+    methods = registry().methods
+    assert list(METHODS) == list(methods)
+    for name, (writes, places, summary) in METHODS.items():
+        assert writes == (methods[name].kind != "read")
+        assert set(places) <= set(params_schema(methods[name])["properties"])
+        assert summary == methods[name].summary
+    classes = {client.errors.of({"data": {"type": type}}).__class__ for type in ERRORS}
+    assert KbprocError not in classes and len(classes) >= 10
+
+
+def test_its_words_are_in_its_docs(opened: Open) -> None:
+    assert Kbproc.__doc__ and "with Kbproc" in Kbproc.__doc__
+    kb = opened()
+    assert kb.doc.create.__doc__ == "Add a text as a document, or many at once."
+    assert "create" in dir(kb.doc) and "doc" in dir(kb) and "import_" in dir(kb.store)
+    assert (REPO / "kbproc" / "client" / "py.typed").exists()

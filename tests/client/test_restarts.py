@@ -1,0 +1,260 @@
+"""kill -9 of the server in the midst of writes and streams: asked again, nothing happens twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.client import Conflict, KbprocError, ServerEnded
+from tests.client.conftest import Open
+from tests.kit import llm
+from tests.kit.faults import bytes_of
+from tests.kit.harness import running, serving
+from tests.kit.patience import LONG, until
+
+WORDS = ["It", "is", "installed", "by", "make"]  # of an answer
+
+
+def dies_at(point: str) -> str:
+    """A program: a serve that dies the first time it comes there, whichever process it is."""
+    return f"""
+import os, pathlib, signal
+from kbproc.base import failpoints
+from kbproc.base.pipes import leave
+from tests.kit import fixed
+
+def die(reached):
+    if reached == {point!r} and pathlib.Path("armed").exists():
+        pathlib.Path("armed").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+failpoints.arm(die)
+leave(fixed.main())
+"""
+
+
+def dying_at(folder: Path, point: str) -> list[str]:
+    return running(dies_at(point), *serving(folder / "store")[3:])
+
+
+def titles(kb: Any) -> Counter[str]:
+    """By the store itself: title → how many documents have it."""
+    rows = kb.call("sql.query", sql="select title, count(*) from documents group by 1", limit=1000)
+    return Counter(dict(rows.data["rows"]))
+
+
+@pytest.mark.parametrize("point", ["log.write", "log.torn", "log.written", "log.synced"])
+def test_a_write_that_is_cut_off_happens_once(opened: Open, tmp_path: Path, point: str) -> None:
+    """Before it is in the log, when it is half in it, and when only its answer is missing."""
+    kb = opened(command=dying_at(tmp_path, point))
+    kb.ready()
+    (tmp_path / "armed").touch()
+    added = kb.doc.create(title="A", text="a").data
+    assert (kb.restarts, titles(kb)) == (1, {"A": 1})
+    assert kb.doc.get(added["id"]).data["title"] == "A"
+
+
+def test_killed_again_and_again(opened: Open, tmp_path: Path) -> None:
+    """Ten callers write while their server is killed: all are answered, and each write is there."""
+    kb = opened()
+    kb.ready()
+    kills, per_caller = (4, 30) if LONG else (2, 10)
+
+    def write(caller: int) -> list[int]:
+        made = [kb.doc.create(title=f"{caller}.{n}", text="x") for n in range(per_caller)]
+        return [one.data["id"] for one in made]
+
+    log = tmp_path / "store" / "log"
+    with ThreadPoolExecutor(10) as pool:
+        waits = [pool.submit(write, caller) for caller in range(10)]
+        for _ in range(kills):
+            before, dead = bytes_of(log), kb.pid
+            until(lambda before=before: bytes_of(log) > before + 5000, "writes")
+            os.kill(dead, signal.SIGKILL)
+            until(lambda dead=dead: kb.pid not in (None, dead), "another server")
+        ids = [id for wait in waits for id in wait.result()]
+    assert len(set(ids)) == 10 * per_caller
+    assert set(titles(kb).values()) == {1} and len(titles(kb)) == 10 * per_caller
+    assert kb.restarts == kills
+
+
+# ------------------------------------------------------------------------- streams
+
+
+@pytest.fixture
+def endpoint() -> Iterator[llm.Endpoint]:
+    """The first answer stops half-way, all later ones come to their end."""
+    words = [llm.say(f"{word} ") for word in WORDS]
+
+    def script(question: str) -> list[llm.Step]:
+        first = len(endpoint.asked) == 1
+        return [*words[:3], llm.hang] if first else [*words, llm.finish()]
+
+    with llm.endpoint(script) as endpoint:
+        yield endpoint
+
+
+def test_an_answer_that_is_cut_off_comes_to_its_end(
+    either: Open, tmp_path: Path, endpoint: llm.Endpoint
+) -> None:
+    """Under its token it is asked again, in the same message; its reader's index has no gap."""
+    it = either(command=serving(tmp_path / "store", llm=endpoint.url))
+    kb = it.kb
+    it.ask(kb.doc.create, title="Git", text="Git is installed by make.")
+    it.ask(kb.doc.wait)
+    stream = it.stream(kb.chat, "How is git installed?")
+    told: list[Any] = []
+    for event in it.events(stream):
+        told.append(event)
+        if event.get("delta") and kb.restarts == 0:
+            os.kill(kb.pid, signal.SIGKILL)
+    assert [event["index"] for event in told] == list(range(len(told)))
+    assert [event["type"] for event in told].count("init") == 1
+    assert [e.get("kind") for e in told if e["type"] == "warning"] == [None, "restarted"]
+    cursors = [event["cursor"] for event in told if "cursor" in event]
+    assert len(cursors) == len(set(cursors)), "a piece came twice"
+    data = it.result(stream).data
+    assert (data["status"], data["text"].split()) == ("finished", WORDS)
+    text = ""
+    for event in told:
+        text = "" if event.get("kind") == "restarted" else text + event.get("delta", "")
+    assert text == data["text"]
+    assert it.ask(kb.session.get, data["session_id"]).data["message_count"] == 1
+
+
+def test_a_resume_goes_on_from_its_cursor(
+    opened: Open, tmp_path: Path, endpoint: llm.Endpoint
+) -> None:
+    """It only reads: so it ends as the answer has ended, which nobody asks again."""
+    kb = opened(command=serving(tmp_path / "store", llm=endpoint.url))
+    kb.doc.create(title="Git", text="Git is installed by make.")
+    kb.doc.wait()
+    asked = kb.chat.stream("How is git installed?")
+    for event in asked:
+        if event.get("delta"):
+            message = event["message_id"]
+            break
+    seen = kb.session.resume.stream(1, message)
+    told = []
+    for event in seen:
+        told.append(event)
+        if event.get("delta") and kb.restarts == 0:
+            os.kill(kb.pid, signal.SIGKILL)
+    assert [event["index"] for event in told] == list(range(len(told)))
+    cursors = [event["cursor"] for event in told if "cursor" in event]
+    assert len(cursors) == len(set(cursors))
+    assert seen.result().data["status"] in {"interrupted", "stopped"}
+
+
+def test_a_subscription_goes_on_after_its_last_record(either: Open) -> None:
+    it = either()
+    kb = it.kb
+    it.ask(kb.doc.create, title="A", text="a")
+    events = it.events(it.stream(kb.events.subscribe))
+    assert next(events)["type"] == "init"
+    it.ask(kb.doc.create, title="B", text="b")
+    first = next(events)
+    os.kill(kb.pid, signal.SIGKILL)
+    it.ask(kb.doc.create, title="C", text="c")
+    warning, second = next(events), next(events)
+    assert [e["index"] for e in (first, warning, second)] == [1, 2, 3]
+    assert warning["type"] == "warning"
+    assert second["item"]["seq"] == first["item"]["seq"] + 1
+    it.leave(events)
+
+
+def test_an_ingest_that_is_cut_off_goes_on(opened: Open, tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"{number}.md").write_text(f"# Page {number}\n\nWords of page {number}.\n")
+    kb = opened(command=dying_at(tmp_path, "log.synced"))
+    kb.ready()
+    (tmp_path / "armed").touch()
+    stream = kb.doc.ingest.stream(["docs"])
+    events = list(stream)
+    assert [event["index"] for event in events] == list(range(len(events)))
+    assert kb.restarts == 1
+    assert stream.result().data["failed"] == 0
+    assert titles(kb) == {f"Page {number}": 1 for number in range(12)}
+
+
+# --------------------------------------------------------------------------- limits
+
+
+def refusal(opened: Open, program: str, **options: Any) -> KbprocError:
+    kb = opened(command=running(program), **options)
+    with pytest.raises(KbprocError) as refused:
+        kb.ping()
+    return refused.value
+
+
+_INIT = 'print(\'{"jsonrpc":"2.0","method":"event","params":{"type":"init"}}\', flush=True)\n'
+
+
+def test_a_server_that_ends_every_time_is_given_up(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbproc.client.engine._MOST_ENDS", 2)
+    error = refusal(opened, _INIT + "import sys; sys.exit(3)")
+    assert isinstance(error, ServerEnded)
+    assert "3 times within a minute, the last time with exit code 3" in str(error)
+    assert error.retryable
+
+
+def test_a_server_that_cannot_begin_is_not_tried_again(opened: Open, tmp_path: Path) -> None:
+    error = refusal(opened, "import sys; sys.exit(2)")
+    assert "ended with exit code 2 before its first line" in str(error) and not error.retryable
+    error = refusal(opened, "print('hello', flush=True); input()")
+    assert "does not speak JSON-RPC; it said b'hello'" in str(error)
+    kb = opened(command=[str(tmp_path / "nowhere")])
+    with pytest.raises(ServerEnded, match=r"can't be started.*nowhere.*pip install kbproc"):
+        kb.ping()
+    kb = opened(command=serving(tmp_path / "store", protocol="9"))
+    with pytest.raises(KbprocError) as refused:
+        kb.ping()
+    assert refused.value.valid_values
+
+
+def test_why_it_ended_can_be_read(opened: Open) -> None:
+    lines: list[str] = []
+    refusal(opened, "import sys; sys.exit('no store today')", on_log=lines.append)
+    assert lines == ["no store today"]
+
+
+def test_a_store_that_cannot_be_opened_says_why(opened: Open, tmp_path: Path) -> None:
+    """The server goes on without it, and answers what needs none."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "novel.txt").write_text("It was a dark night.")
+    told: list[dict[str, Any]] = []
+    kb = opened(on_event=told.append)
+    with pytest.raises(Conflict, match=r"novel.txt.*--store"):
+        kb.ready()
+    assert kb.version().data["python"].startswith(f"{sys.version_info[0]}.")
+    assert [event["type"] for event in told] == ["init", "error"]
+
+
+def test_a_callback_may_ask(opened: Open) -> None:
+    """It runs in the client's own thread: it may begin a request, and not wait for it."""
+    begun = threading.Event()
+    waits: list[Any] = []
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["type"] == "ready":
+            waits.append(made[0].stream("ping"))
+            begun.set()
+
+    made: list[Any] = []
+    made.append(opened(on_event=heard))
+    made[0].ready()
+    begun.wait()
+    assert waits[0].result().data["seq"] >= 0
