@@ -135,7 +135,7 @@ def test_a_stopped_server_holds_nobody(either: Open, monkeypatch: pytest.MonkeyP
     assert it.ask(it.kb.ping).data["seq"] >= 0
     monkeypatch.setattr("kbproc.client.flights.GRACE", PATIENCE)
     with pytest.raises(Timeout, match="longer timeout_ms"):
-        it.ask(it.kb.doc.wait, after_seq=99, timeout=0.001)
+        it.ask(it.kb.ping, min_seq=99, timeout=0.01)
 
 
 def test_a_server_that_is_stopped_is_ended_soon(

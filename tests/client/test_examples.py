@@ -1,0 +1,146 @@
+"""What the docs show runs: each example is a file, and prints what it is shown for."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbproc.store.folder import write_settings
+from tests.kit.harness import REPO, popen
+from tests.kit.patience import LONG
+
+EXAMPLES = REPO / "clients" / "python" / "examples"
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command that a harness starts unasked, but forked; the store embeds without a model."""
+
+    def start(command: list[str], **given: object) -> subprocess.Popen[bytes]:
+        assert command[1:4] == ["-P", "-m", "kbproc"]
+        rest = {**given, "env": dict(os.environ), "cwd": tmp_path}
+        return popen([command[0], *command[2:]], **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kbproc.client.process.popen", start)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir(mode=0o700)
+    write_settings(tmp_path / "notes" / "store.toml", {"kind": "hash", "name": "hash"})
+
+
+def said(capsys: pytest.CaptureFixture[str], name: str, *argv: str) -> str:
+    sys.argv = [name, *argv]
+    try:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, capsys.readouterr()
+    return capsys.readouterr().out
+
+
+def test_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "first.py")
+    assert re.search(r"^0\.\d+ Tides .*High tide.*\n.*High tide is at noon\. \[1\]", out, re.M)
+    readme = (REPO / "clients" / "python" / "README.md").read_text()
+    lines = (EXAMPLES / "first.py").read_text().split("\n\n", 1)[1]
+    assert f"```python\n{lines}```" in readme
+    assert f"```python\n{lines}```" in (REPO / "docs" / "harness.md").read_text()
+    assert len(lines.splitlines()) <= 10
+
+
+def test_a_whole_harness(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "backup.md").write_text("# Backups\n\nA backup is restored by opening it.\n")
+    out = said(capsys, "harness.py", "notes", "docs")
+    for line in (
+        "read 1 files, 0 failed",
+        "sources: Backups",
+        "status: finished",
+        "first record: ",
+        "cancelled: operation.cancelled",
+        "meant: default",
+        "a person would have to approve: ",
+        "20 notes written, 1 restart",
+        "the same again: True True",
+    ):
+        assert line in out
+
+
+def test_awaited(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "awaited.py", "notes")
+    assert "added 2\nbest ['Tides', 'Lamp']\n" in out and "The lamp is lit at eight. [1]" in out
+    assert "operation.timeout" in out
+
+
+@pytest.mark.skipif(not LONG, reason="starts four processes really")
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_in_bash(tmp_path: Path) -> None:
+    program = tmp_path / "kbproc"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
+    program.chmod(0o700)
+    done = subprocess.run(
+        ["bash", str(REPO / "docs" / "examples" / "harness.sh"), "notes"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"duplicate":true' in done.stdout and "High tide is at noon. [1]" in done.stdout
+
+
+@pytest.mark.skipif(not LONG, reason="builds a wheel")
+def test_by_itself(tmp_path: Path) -> None:
+    """The same files under another name, where there is no kbproc."""
+    hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    if subprocess.run(hatch, cwd=EXAMPLES.parent, check=False, capture_output=True).returncode:
+        pytest.skip("hatchling is not installed")
+    (wheel,) = tmp_path.glob("*.whl")
+    program = "import kbproc_client, sys; print('kbproc' in sys.modules, kbproc_client.Kbproc)"
+    out = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert out == "False <class 'kbproc_client.kbproc.Kbproc'>\n"
+
+
+@pytest.mark.skipif(not LONG, reason="mypy begins anew")
+def test_its_types_hold(tmp_path: Path) -> None:
+    """For those who wait and those who await, and for the examples."""
+    (tmp_path / "typed.py").write_text(TYPED)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "typed.py", *map(str, EXAMPLES.glob("*.py"))],
+        env={**os.environ, "MYPYPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.findall(r"py:(\d+): error: .*\[(.*?)\]", checked.stdout) == WRONG, checked.stdout
+
+
+TYPED = """\
+from kbproc.client import AsyncKbproc, Kbproc
+kb = Kbproc()
+number: int = kb.search("x", limit=3).data["total_matches"]
+kb.search("x", limit="3")
+kb.search("x", limt=3)
+kb.doc.get(1).data["titel"]
+for event in kb.doc.ingest.stream(["docs"], timeout=3.5):
+    index: int = event["index"]
+async def awaited(kb: AsyncKbproc) -> str:
+    return (await kb.doc.get(1)).data["title"]
+"""
+WRONG = [
+    ("4", "arg-type"),
+    ("5", "call-arg"),
+    ("6", "typeddict-item"),
+]
