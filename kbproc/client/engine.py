@@ -169,17 +169,22 @@ class Engine:
                 if process.output.fd in ready and not self._read(process):
                     return
                 self.flights.keep_time()
-                if self.flights.is_closed and not process.has_to_write:
-                    kill_at = kill_at or self._leave(selector, process)
+                if self.flights.is_closed:
+                    kill_at = kill_at or self._latest_end()
+                    if not process.has_to_write:
+                        self._leave(selector, process)
                 if kill_at is not None and time.monotonic() >= kill_at:
                     process.kill()
 
-    def _leave(self, selector: selectors.BaseSelector, process: Process) -> float:
-        """Ends the server's input; returns when it must have ended."""
+    def _latest_end(self) -> float:
+        """When the server must have ended, and be it that it reads no more."""
+        return time.monotonic() + (_SILENT if self.flights.is_silent else _DRAINS)
+
+    def _leave(self, selector: selectors.BaseSelector, process: Process) -> None:
+        """Ends the server's input."""
         if process.input in selector.get_map():
             selector.unregister(process.input)
         self.flights.leave()
-        return time.monotonic() + (_SILENT if self.flights.is_silent else _DRAINS)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
