@@ -9,7 +9,7 @@ The writer:       store embedding
 Ideas:            documents agents health search history moving sessions
 The opened house: library
 Methods:          calls methods
-Surfaces:         wire sharing mcp shell client
+Surfaces:         wire sharing mcp client shell
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Refuses to know: any other room.
 
-Offers: nothing
+Offers: contract.command · contract.kit
 May import: nothing
 Light: yes
 """

@@ -11,7 +11,7 @@ import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
@@ -30,7 +30,14 @@ from kbproc.shell.arguments import (
     usage_error,
     value_in,
 )
-from kbproc.shell.commands import OWN_COMMANDS, PROFILE_COMMANDS, find_command, nouns, own_command
+from kbproc.shell.commands import (
+    CONTRACT_COMMANDS,
+    OWN_COMMANDS,
+    PROFILE_COMMANDS,
+    find_command,
+    nouns,
+    own_command,
+)
 from kbproc.shell.printing.formats import Output, write
 
 if TYPE_CHECKING:
@@ -39,7 +46,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
 # These read no store.
-_STORELESS = frozenset({"help", "version", "describe", "schema", "exit-codes", "completion", "gen"})
+_STORELESS = frozenset(
+    {"help", "version", "describe", "schema", "exit-codes", "completion", "contract", "gen"}
+)
 
 
 def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
@@ -245,6 +254,27 @@ class Shell:
         options.output.result(None, {}, {"data": found, "meta": {"schema": "eval/1"}})
         return 0
 
+    def contract(self, name: str, args: list[str]) -> int:
+        """`contract …`: 1 if a rule was broken, 2 if none was and not all could be told."""
+        from kbproc.client.contract.command import run
+        from kbproc.client.contract.kit import KitError
+
+        parsed, _ = self._parsed(name, args)
+        if parsed.last("--help"):
+            return self.help(name.split())
+        try:
+            found = run(name.split()[1], parsed.positionals, parsed.last, self._output.progress)
+        except KitError as error:
+            more = {"valid_values": error.values} if error.values else {}
+            raise usage_error(str(error), name, hint=error.hint, **more) from None
+        if found.bare or self._output.for_people:
+            self._show(found.text)
+            return found.exit
+        meta: dict[str, Any] = {"schema": f"{name.replace(' ', '.')}/1"}
+        meta |= {"partial": found.partial} if found.exit else {}
+        self._output.result(None, {}, {"data": found.data, "meta": meta})
+        return found.exit
+
     def exit_codes(self, args: list[str]) -> int:
         parsed, _ = self._parsed("exit-codes", args)
         if parsed.last("--help"):
@@ -301,6 +331,10 @@ class Shell:
         return parsed, options_of(parsed, self._config, self._output)
 
 
+def _contract_command(name: str) -> Callable[[Shell, list[str]], int]:
+    return lambda shell, args: shell.contract(name, args)
+
+
 def _profile_command(name: str) -> Callable[[Shell, list[str]], int]:
     return lambda shell, args: shell.profile(name, args)
 
@@ -311,6 +345,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "mcp": Shell.mcp,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "eval": Shell.evaluate,
+    **{name: _contract_command(name) for name in CONTRACT_COMMANDS},
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,

@@ -101,6 +101,18 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
+
+def _exec(help: str) -> Flag:
+    return Flag(name="--exec", type="string", help=help)
+
+
+_KIT = Flag(name="--kit", type="string", help="a folder that contract export made")
+_JUDGED = (
+    Flag(name="--only", type="string", help="rules or areas, with commas, such as ids,streams"),
+    Flag(name="--junit", type="boolean", help="print JUnit XML, whatever the format"),
+    _KIT,
+)
+
 OWN_COMMANDS = {
     command.name: command
     for command in (
@@ -222,6 +234,50 @@ OWN_COMMANDS = {
             takes=("--jq", "--profile"),
         ),
         Command(
+            name="contract check",
+            usage='--exec "CMD …" [FLAGS]',
+            summary="Judge an implementation of the wire, rule by rule.",
+            examples=(
+                'kbproc contract check --exec "kbproc serve --store {store}"',
+                'kbproc contract check --exec "./my-server" --only ids,streams',
+            ),
+            flags=(
+                _exec("what serves; {store} is a new folder, else KBPROC_STORE names it"),
+                Flag(
+                    name="--patience",
+                    type="integer",
+                    help="seconds to wait where no rule sets a limit",
+                    default=30,
+                    minimum=1,
+                ),
+                *_JUDGED,
+            ),
+        ),
+        Command(
+            name="contract client",
+            usage='--exec "CMD …" [FLAGS]',
+            summary="Judge a client by what it does with a lawful, awkward server.",
+            examples=('kbproc contract client --exec "./my-driver"',),
+            flags=(
+                _exec("what takes tasks; {server} is the server to start, else KBPROC_SERVER"),
+                *_JUDGED,
+            ),
+        ),
+        Command(
+            name="contract requirements",
+            usage="[ID | AREA …]",
+            summary="List the rules that are judged.",
+            examples=("kbproc contract requirements writes",),
+            flags=(_KIT,),
+        ),
+        Command(
+            name="contract export",
+            usage="DIR",
+            summary="Write the kit to a folder: rules, conversations, schemas, tables.",
+            examples=("kbproc contract export contract-kit",),
+            flags=(_KIT,),
+        ),
+        Command(
             name="exit-codes",
             usage="",
             summary="List the exit codes and the errors behind them.",
@@ -249,6 +305,7 @@ OWN_COMMANDS = {
         ),
     )
 }
+CONTRACT_COMMANDS = tuple(name for name in OWN_COMMANDS if name.startswith("contract "))
 # The commands about profiles and links.
 PROFILE_COMMANDS = (
     *(name for name in OWN_COMMANDS if name.startswith("profile ")),

@@ -18,6 +18,7 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
 from kbproc.calls.flags import Flag, common_flags, flags_of
 from kbproc.calls.method import Method
+from kbproc.calls.reference.markdown import OF_RETRYABLE
 from kbproc.calls.registry import Registry
 from kbproc.calls.typed import argv_of, command_of, usage_of
 from kbproc.settings.config import Config
@@ -32,7 +33,6 @@ from kbproc.shell.commands import (
 )
 
 WIDTH = 80
-OF_RETRYABLE = {True: "yes", False: "no", None: "it depends, see detail"}
 _BEGIN = (
     ("add FOLDER", "Read files and folders; later again what has changed."),
     ('search "install git"', "Find passages by words and by meaning."),

@@ -122,7 +122,7 @@ def main() -> int:
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
-    options: dict[str, Any] = dict(item.split("=", 1) for item in more)
+    options: dict[str, Any] = dict(item.lstrip("-").split("=", 1) for item in more)
     if "kill_at" in options:
         kill_at(options["kill_at"])
     if "segment_bytes" in options:

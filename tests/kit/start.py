@@ -25,7 +25,7 @@ from tests.kit.patience import LONG, PATIENCE
 from tests.kit.template import own_terminal
 
 REPO = Path(__file__).parents[2]
-MODULES = {"kbproc", "tests.kit.fixed"}
+MODULES = {"kbproc", "tests.kit.broken", "tests.kit.fixed"}
 _MOST = 1 << 17
 # These change how Python or a library begins: so it must really begin.
 _BEGINS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC", "OMP", "OPENBLAS")

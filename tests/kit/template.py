@@ -50,6 +50,7 @@ LOADED = {
         "kbproc.wire.logs",
         "numpy.ma",
         "rich.console",
+        "tests.kit.broken",
         "tests.kit.fixed",
         "watchfiles",
     ),
@@ -63,6 +64,7 @@ LOADED = {
 # What can be run, as `-m NAME`: the module and what it calls.
 MODULES = {
     "kbproc": ("kbproc.__main__", "main"),
+    "tests.kit.broken": ("tests.kit.broken", "main"),
     "tests.kit.fixed": ("tests.kit.fixed", "main"),
     "kbproc.sources.parse.worker": ("kbproc.sources.parse.worker", "main"),
 }

@@ -13,10 +13,9 @@ import pytest
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls import method as reg
 from kbproc.calls.members import forms
+from kbproc.calls.reference import markdown
 from kbproc.calls.registry import Registry
-from kbproc.calls.schemas.reference import reference
 from kbproc.methods.all import registry
-from kbproc.shell.repo.gen import commands
 from tests.kit.shell import Run, environment, in_process, write_docs
 
 REGISTRY = registry()
@@ -165,7 +164,7 @@ def test_help_and_completion_load_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_the_table_of_commands_is_whole() -> None:
-    head, rule, *rows = commands(REGISTRY).splitlines()
+    head, rule, *rows = markdown.commands(REGISTRY).splitlines()
     assert head.count("|") == rule.count("|") == 4
     assert [row.split("`")[1].replace(" ", ".") for row in rows] == list(REGISTRY.methods)
     for row in rows:
@@ -178,7 +177,7 @@ def test_the_table_of_commands_is_whole() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_reference_tells_every_member_of_a_result(method: reg.Method) -> None:
     told = forms(method) if method.result is not None else []
-    text = reference(Registry([method]))
+    text = markdown.reference(Registry([method]))
     for whole, *rest in told:
         assert f"`data`: {whole.type}." in text
         assert all(f"| `{member.path}` |" in text for member in rest)
@@ -188,7 +187,7 @@ def test_the_reference_tells_every_form_of_a_result() -> None:
     one, many = forms(REGISTRY.methods["doc.create"])
     assert one[0].type == "object or null" and "source.url" in {member.path for member in one}
     assert {"documents[].id", "failures[].field"} <= {member.path for member in many}
-    text = reference(Registry([REGISTRY.methods["doc.create"]]))
+    text = markdown.reference(Registry([REGISTRY.methods["doc.create"]]))
     assert "\nOr `data`: object. What became of `documents`." in text
 
 

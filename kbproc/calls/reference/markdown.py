@@ -1,7 +1,7 @@
-"""docs/reference.md: every method in words.
+"""The reference of methods, the page of errors and the table of commands, as Markdown.
 
-Owns: which of a declaration is told there, and in which order.
-Refuses to know: where the file lies.
+Owns: docs/reference.md, docs/errors.md and a block of SKILL.md, all made from the declarations.
+Refuses to know: where files lie.
 """
 
 from __future__ import annotations
@@ -11,11 +11,51 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls.flags import flags_of
 from kbproc.calls.members import forms
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
-from kbproc.calls.typed import argv_of
+from kbproc.calls.typed import argv_of, usage_of
+
+OF_RETRYABLE = {True: "yes", False: "no", None: "it depends, see detail"}
+
+
+def commands(registry: Registry) -> str:
+    """A table of commands with one example each, that can be followed as it stands."""
+    lines = ["| command | what | example |", "| --- | --- | --- |"]
+    for method in registry.methods.values():
+        command = method.name.replace(".", " ")
+        lines.append(f"| `{command}` | {method.summary} | {_followed(method)} |")
+    return "\n".join(lines)
+
+
+def _followed(method: Method) -> str:
+    """An example that succeeds, or asks for a person; else only how it is written."""
+    for wanted in (0, 10):
+        for example in method.examples:
+            line = shlex.join(argv_of(method, example.params))
+            if example.exit == wanted and "\n" not in line:
+                return f"`{line}`" + (" (a person approves: exit 10)" if wanted else "")
+    return f"`{usage_of(method).removeprefix('Usage: ')}`".replace(" [FLAGS]", "")
+
+
+def errors() -> str:
+    lines = ["# Errors", "", "`kbproc help TYPE` shows one of these in a shell.", ""]
+    lines += ["| exit | meaning |", "| --- | --- |"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    for row in ERRORS.values():
+        lines += [
+            "",
+            f'<a id="{row.type.replace(".", "")}"></a>',
+            f"## {row.type}",
+            "",
+            f"When {row.when}. Exit {row.exit}, code {row.code}. Worth another try: "
+            f"{OF_RETRYABLE[row.retryable]}.",
+            "",
+            row.hint,
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def reference(registry: Registry) -> str:

@@ -1,0 +1,1 @@
+"""The judge of the contract kit: other implementations' servers, and clients, from outside."""

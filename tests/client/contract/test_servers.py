@@ -1,0 +1,56 @@
+"""kbproc keeps every rule; a kbproc that breaks one is found out, and for that rule."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import pytest
+
+from kbproc.client.contract.verdicts import Verdict, exit_code, verdicts
+from tests.kit.broken import BREAKS
+from tests.kit.judged import CONVERSATIONS, KIT, OURS, findings, judging
+from tests.kit.patience import LONG
+
+SERVED = [row for row in KIT.requirements if not row["id"].startswith("client.")]
+# What a break must not be blamed for is looked at in these, and in all under the long profile.
+COMMON = {"params"}
+
+
+def of_kinds(found: list[Verdict], kind: str) -> dict[str, list[str]]:
+    return {
+        one.rule: [f"{why.conversation}: {why.expected}" for why in one.findings]
+        for one in found
+        if one.verdict == kind
+    }
+
+
+def test_kbproc_keeps_every_rule(forked: None) -> None:
+    found = verdicts(SERVED, findings(OURS, CONVERSATIONS))
+    assert (of_kinds(found, "wrong"), of_kinds(found, "unknown")) == ({}, {})
+    assert exit_code(found) == 0
+
+
+@pytest.mark.parametrize("name", [name for name, one in BREAKS.items() if LONG or not one.long])
+def test_a_break_is_found_and_nothing_else(name: str, forked: None) -> None:
+    broken = BREAKS[name]
+    names = set(CONVERSATIONS) if LONG else {*(broken.seen_in or judging(broken.rules)), *COMMON}
+    command = shlex.join([sys.executable, "-m", "tests.kit.broken", name, "{store}"])
+    found = verdicts(SERVED, findings(command, names))
+    assert set(of_kinds(found, "wrong")) == broken.rules
+    assert exit_code(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/nowhere/at-all {store}", "could not be started"),
+        ("/nowhere/at-all", "is the command right?"),
+        ("false", "is the command right?"),
+        ("'unclosed", "can't be split"),
+    ],
+)
+def test_what_could_not_be_told_is_not_wrong(command: str, said: str) -> None:
+    found = findings(command, {"params"})
+    assert {one.verdict for one in found} == {"unknown"}
+    assert all(said in one.expected for one in found)

@@ -1,0 +1,498 @@
+"""A kbproc that breaks one rule, for the contract kit to find.
+
+`python -m tests.kit.broken NAME STORE` runs kbproc as a child and passes its lines on, all but
+what the break makes of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.kit import fixed
+
+Message = dict[str, Any]
+# What becomes of a line that the child says, and of one that it is told.
+Change = Callable[["Between", bytes], Iterable[bytes]]
+
+
+class Break:
+    """`rules`: what the kit has to find wrong. `long`: only seen after seconds."""
+
+    def __init__(
+        self,
+        breaks: str,
+        rules: set[str],
+        said: Change | None = None,
+        told: Change | None = None,
+        **options: Any,
+    ) -> None:
+        self.breaks, self.rules = breaks, rules
+        self.said = said or (lambda between, line: [line])
+        self.told = told or (lambda between, line: [line])
+        self.seen_in: tuple[str, ...] = options.pop("seen_in", ())
+        self.long: bool = options.pop("long", False)
+        self.options = options
+
+
+class Between:
+    """Between a client and the child; `owed`: lines that are still to be said."""
+
+    def __init__(self, broken: Break, child: int, to_child: int, from_child: int) -> None:
+        self._broken, self._child = broken, child
+        self._to_child, self._from_child = to_child, from_child
+        self.owed: list[bytes] = []
+        self.paid = False
+        self.methods: dict[str, str] = {}
+        self._writing = threading.Lock()
+
+    def run(self) -> int:
+        """The exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+        threading.Thread(target=self._tell, daemon=True).start()
+        with os.fdopen(self._from_child, "rb") as lines:
+            for line in lines:
+                for changed in self._broken.said(self, line):
+                    self.say(changed)
+        _, status = os.waitpid(self._child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return int(self._broken.options.get("exit", code))
+
+    def say(self, line: bytes) -> None:
+        with self._writing, suppress(BrokenPipeError):
+            view = memoryview(line)
+            while view:
+                view = view[os.write(1, view) :]
+
+    def _tell(self) -> None:
+        with os.fdopen(self._to_child, "wb", buffering=0) as child, os.fdopen(0, "rb") as client:
+            with suppress(BrokenPipeError):
+                for line in client:
+                    self._remember(line)
+                    for changed in self._broken.told(self, line):
+                        view = memoryview(changed)
+                        while view:
+                            view = view[child.write(view) or 0 :]
+            if self._broken.options.get("deaf_at_end"):
+                os.kill(self._child, signal.SIGKILL)
+                os._exit(0)
+
+    def _remember(self, line: bytes) -> None:
+        for one in parsed(line):
+            if "id" in one and isinstance(one.get("method"), str):
+                self.methods[json.dumps(one["id"])] = one["method"]
+
+    def method_of(self, message: Message) -> str:
+        return self.methods.get(json.dumps(message.get("id")), "")
+
+    def _signalled(self, number: int, frame: Any) -> None:
+        answer = self._broken.options.get("on", {}).get(signal.Signals(number).name, "pass on")
+        if isinstance(answer, int):
+            os.kill(self._child, signal.SIGKILL)
+            os._exit(answer)
+        if answer == "pass on":
+            os.kill(self._child, number)
+
+
+def parsed(line: bytes) -> list[Message]:
+    """The messages of a line; none if it is no JSON."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+
+
+def as_line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def of_answers(change: Callable[[Between, Message], Any], *methods: str) -> Change:
+    """Changes the answers to these methods, or to all; a change may give lines of its own."""
+
+    def said(between: Between, line: bytes) -> Iterable[bytes]:
+        [message, *more] = parsed(line) or [{}]
+        if more or "id" not in message or (methods and between.method_of(message) not in methods):
+            return [line]
+        changed = change(between, message)
+        return [as_line(message)] if changed is None else changed
+
+    return said
+
+
+def of_events(change: Callable[[Message], Any], *types: str) -> Change:
+    """Changes the events of streams of these types."""
+
+    def said(between: Between, line: bytes) -> Iterable[bytes]:
+        [message, *more] = parsed(line) or [{}]
+        event = message.get("params", {})
+        if more or "method" not in message or event.get("type") not in types:
+            return [line]
+        changed = change(event)
+        return [as_line(message)] if changed is None else changed
+
+    return said
+
+
+def of_requests(change: Callable[[Between, Message], Any], *methods: str) -> Change:
+    def told(between: Between, line: bytes) -> Iterable[bytes]:
+        [message, *more] = parsed(line) or [{}]
+        if more or message.get("method") not in methods:
+            return [line]
+        changed = change(between, message)
+        return [as_line(message)] if changed is None else changed
+
+    return told
+
+
+def _error(message: Message, **members: Any) -> None:
+    if "error" in message:
+        message["error"]["data"].update(members)
+
+
+def _drops(event: Message) -> Iterable[bytes] | None:
+    return [] if "request_id" not in event else None
+
+
+def _twice(event: Message) -> Iterable[bytes] | None:
+    whole = as_line({"jsonrpc": "2.0", "method": "event", "params": event})
+    return [whole, whole] if "request_id" not in event else None
+
+
+def _index(by: int) -> Callable[[Message], None]:
+    def change(event: Message) -> None:
+        if event["index"] >= 2:
+            event["index"] += by
+
+    return change
+
+
+def _changes_id(between: Between, message: Message) -> None:
+    if isinstance(message["id"], str) and message["id"].isdecimal():
+        message["id"] = int(message["id"])
+
+
+def _answers_notification(between: Between, line: bytes) -> Iterable[bytes]:
+    [message, *more] = parsed(line) or [{}]
+    if not more and "id" not in message and message.get("method") == "kb.create":
+        between.owed = [as_line({"jsonrpc": "2.0", "id": None, "error": _NO_ID})]
+    return [line]
+
+
+def _pays(between: Between, line: bytes) -> Iterable[bytes]:
+    """What is owed comes before the next answer."""
+    if b'"id"' not in line:
+        return [line]
+    owed, between.owed = between.owed, []
+    return [*owed, line]
+
+
+_NO_ID = {
+    "code": -32600,
+    "message": "There is no id.",
+    "data": {
+        "schema": "error/1",
+        "type": "input.invalid_request",
+        "message": "There is no id.",
+        "exit_code": 1,
+        "retryable": False,
+        "hint": "Send an id.",
+        "doc_url": "docs/errors.md#inputinvalid_request",
+        "detail": {},
+    },
+}
+
+
+def _splits_batch(between: Between, line: bytes) -> Iterable[bytes]:
+    value = json.loads(line)
+    return [as_line(one) for one in value] if isinstance(value, list) else [line]
+
+
+def _dies_on_bytes(between: Between, line: bytes) -> Iterable[bytes]:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        os._exit(1)
+    return [line]
+
+
+def _answers_null_id(between: Between, line: bytes) -> Iterable[bytes]:
+    [message, *more] = parsed(line) or [{}]
+    if not more and "id" in message and message["id"] is None:
+        result = {"data": {"seq": 1}, "meta": {"schema": "ping/1", "seq": 1}}
+        between.say(as_line({"jsonrpc": "2.0", "id": None, "result": result}))
+        return []
+    return [line]
+
+
+def _forgets_token(between: Between, message: Message) -> None:
+    message["params"].pop("client_token", None)
+
+
+def _clamps(between: Between, message: Message) -> None:
+    limit = message["params"].get("limit")
+    if isinstance(limit, int):
+        message["params"]["limit"] = min(max(limit, 1), 1000)
+
+
+_OWN = "the wrapper's"
+
+
+def _writes_in_dry_runs(between: Between, message: Message) -> Iterable[bytes]:
+    if not message["params"].get("dry_run"):
+        return [as_line(message)]
+    real = {**message, "id": _OWN}
+    real["params"] = {k: v for k, v in message["params"].items() if k != "dry_run"}
+    return [as_line(message), as_line(real)]
+
+
+def _hides_its_own(between: Between, line: bytes) -> Iterable[bytes]:
+    """The answer to the dry run comes after that to the write."""
+    [message, *more] = parsed(line) or [{}]
+    if message.get("id") == _OWN:
+        owed, between.owed, between.paid = between.owed, [], True
+        return owed
+    dry = message.get("result", {}).get("meta", {}).get("dry_run")
+    if more or between.paid or not dry or between.method_of(message) != "kb.create":
+        return [line]
+    between.owed = [line]
+    return []
+
+
+def _no_seq(between: Between, message: Message) -> None:
+    if "result" in message:
+        message["result"]["meta"].pop("seq", None)
+
+
+def _says_a_number(between: Between, message: Message) -> None:
+    if "result" in message:
+        message["result"]["data"]["revision"] = "two"
+
+
+def _twice_answered(between: Between, message: Message) -> Iterable[bytes]:
+    return [as_line(message)] * 2
+
+
+def _stale(between: Between, message: Message) -> None:
+    if "result" in message and message["result"]["data"]["slug"] == "notes":
+        message["result"]["data"]["name"] = "before"
+
+
+def _loses_last(between: Between, line: bytes) -> Iterable[bytes]:
+    return [] if b'"last-2"' in line and b'"result"' in line else [line]
+
+
+def _ignores_cancel(between: Between, message: Message) -> Iterable[bytes]:
+    return [] if message["params"].get("id") == "all" else [as_line(message)]
+
+
+def _resumes_too_late(between: Between, message: Message) -> None:
+    if message["params"].get("after_seq"):
+        message["params"]["after_seq"] += 1
+
+
+def _resumes_from_the_start(between: Between, message: Message) -> None:
+    message["params"].pop("after", None)
+
+
+def _takes_any_plan(between: Between, message: Message) -> Iterable[bytes] | None:
+    """A plan that has become stale is taken for the one of now."""
+    if "error" not in message or message["error"]["data"]["type"] != "resource.plan_stale":
+        return None
+    result = {
+        "data": {"slug": "doomed", "documents": 0},
+        "meta": {"schema": "kb.delete/1", "seq": 1},
+    }
+    return [as_line({"jsonrpc": "2.0", "id": message["id"], "result": result})]
+
+
+def _leads_on(between: Between, message: Message) -> None:
+    if "error" in message and message["error"]["data"].get("plan"):
+        message["error"]["data"]["retry"] = {"method": "kb.delete", "params": {"slug": "doomed"}}
+
+
+def _tells_inside(between: Between, message: Message) -> None:
+    _error(message, hint='Traceback (most recent call last):\n  File "/srv/x.py", line 3, in f')
+
+
+def _after_the_end(between: Between, message: Message) -> Iterable[bytes]:
+    event = {"type": "warning", "request_id": message["id"], "index": 99, "message": "Too late."}
+    late = {"jsonrpc": "2.0", "method": "event", "params": event}
+    return [as_line(message), as_line(late)]
+
+
+def _without_cursor(event: Message) -> None:
+    event.pop("cursor", None)
+
+
+def _loses_a_page(between: Between, message: Message) -> None:
+    if "result" in message and isinstance(message["result"]["data"], list):
+        message["result"]["data"] = message["result"]["data"][:1]
+
+
+def _prints(between: Between, line: bytes) -> Iterable[bytes]:
+    return [line, b"DEBUG: said a line\n"] if b'"ready"' in line else [line]
+
+
+def _no_field(between: Between, message: Message) -> None:
+    if "error" in message:
+        message["error"]["data"].pop("field", None)
+
+
+BREAKS = {
+    "drops_init": Break("never says init", {"start.init_first"}, of_events(_drops, "init")),
+    "second_init": Break("says init twice", {"start.init_once"}, of_events(_twice, "init")),
+    "prints_on_stdout": Break("logs on stdout", {"lines.only_messages"}, _prints),
+    "answers_null_id": Break("takes null for an id", {"ids.null_refused"}, told=_answers_null_id),
+    "changes_id_type": Break('answers to "7" with 7', {"ids.as_sent"}, of_answers(_changes_id)),
+    "dies_on_bad_utf8": Break(
+        "dies of bytes that are no UTF-8", {"lines.invalid_utf8"}, told=_dies_on_bytes
+    ),
+    "answers_notification": Break(
+        "answers a notification",
+        {"notifications.unanswered", "batches.silent"},
+        _pays,
+        _answers_notification,
+    ),
+    "splits_batch": Break("answers a batch one by one", {"batches.one_array"}, _splits_batch),
+    "double_response": Break(
+        "answers twice",
+        {"answers.once"},
+        of_answers(_twice_answered, "kb.get"),
+        seen_in=("revisions",),
+    ),
+    "clamps_limit": Break(
+        "clamps a limit", {"params.out_of_range"}, told=of_requests(_clamps, "doc.list")
+    ),
+    "names_no_field": Break(
+        "names no field",
+        {"params.unknown_member", "params.wrong_type", "params.out_of_range"},
+        of_answers(_no_field, "doc.list"),
+    ),
+    "wrong_error_code": Break(
+        "has codes of its own",
+        {"errors.code"},
+        of_answers(lambda between, message: message.get("error", {}).update(code=-1)),
+    ),
+    "wrong_exit_code": Break(
+        "has exit codes of its own",
+        {"errors.exit_code"},
+        of_answers(lambda between, message: _error(message, exit_code=77)),
+    ),
+    "traceback_in_message": Break(
+        "shows its code in errors", {"errors.no_internals"}, of_answers(_tells_inside)
+    ),
+    "no_meta_seq": Break(
+        "leaves meta.seq out", {"results.data_and_meta"}, of_answers(_no_seq, "kb.get")
+    ),
+    "wrong_type_in_result": Break(
+        "says a number as text",
+        {"lines.fit_schema"},
+        of_answers(_says_a_number, "kb.update"),
+    ),
+    "forgets_token": Break(
+        "forgets tokens",
+        {"writes.token_once", "writes.token_duplicate", "writes.token_conflict", "kill.token"},
+        told=of_requests(_forgets_token, "kb.create"),
+    ),
+    "dry_run_writes": Break(
+        "writes in a dry run",
+        {"writes.dry_run_writes_nothing"},
+        _hides_its_own,
+        of_requests(_writes_in_dry_runs, "kb.create"),
+    ),
+    "stale_read": Break(
+        "reads what was before",
+        {"results.reads_see_writes", "writes.expected_revision"},
+        of_answers(_stale, "kb.get"),
+        seen_in=("revisions",),
+    ),
+    "takes_stale_plan": Break(
+        "carries out an old plan", {"confirm.plan_stale"}, of_answers(_takes_any_plan, "kb.delete")
+    ),
+    "leads_past_the_person": Break(
+        "tells how to go on unasked", {"confirm.no_retry"}, of_answers(_leads_on, "kb.delete")
+    ),
+    "loses_items": Break(
+        "loses half of each page", {"pages.complete"}, of_answers(_loses_a_page, "doc.list")
+    ),
+    "repeats_index": Break(
+        "gives an index twice", {"streams.index"}, of_events(_index(-1), "item", "answer")
+    ),
+    "skips_index": Break(
+        "leaves an index out", {"streams.index"}, of_events(_index(1), "item", "answer")
+    ),
+    "goes_on_after_the_end": Break(
+        "says more after the response",
+        {"streams.response_ends"},
+        of_answers(_after_the_end, "chat"),
+        seen_in=("answers",),
+    ),
+    "ignores_cancel": Break(
+        "ignores $/cancel", {"cancel.answered"}, told=of_requests(_ignores_cancel, "$/cancel")
+    ),
+    "subscribes_too_late": Break(
+        "loses a record",
+        {"log.resume"},
+        told=of_requests(_resumes_too_late, "events.subscribe"),
+        seen_in=("log",),
+    ),
+    "cursor_not_resumable": Break(
+        "begins anew after any cursor",
+        {"sessions.resume"},
+        told=of_requests(_resumes_from_the_start, "session.resume"),
+    ),
+    "answer_without_cursor": Break(
+        "gives no cursors",
+        {"sessions.cursors", "lines.fit_schema"},
+        of_events(_without_cursor, "references", "answer"),
+        seen_in=("answers",),
+    ),
+    "loses_last_answer_on_eof": Break(
+        "loses an answer at the end", {"answers.every_request"}, _loses_last
+    ),
+    "exits_1": Break("ends with 1", {"end.stdin", "end.sigterm", "end.sigint"}, exit=1),
+    "dies_of_sigterm": Break("dies of SIGTERM", {"end.sigterm", "end.waits"}, on={"SIGTERM": 143}),
+    "ignores_sigterm": Break(
+        "ignores SIGTERM", {"end.sigterm"}, on={"SIGTERM": "ignore"}, long=True
+    ),
+    "loses_writes_when_killed": Break(
+        "forgets what it acknowledged",
+        {"kill.writes_kept", "kill.token", "sessions.resume", "log.resume"},
+        forgetful=True,
+        seen_in=("killed",),
+    ),
+}
+
+
+def main() -> int:
+    name, store = sys.argv[1:3]
+    broken = BREAKS[name]
+    if broken.options.get("forgetful"):
+        store = f"{store}-{os.getpid()}"
+    Path(store).parent.mkdir(parents=True, exist_ok=True)
+    to_read, to_write = os.pipe()
+    from_read, from_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(to_read, 0)
+        os.dup2(from_write, 1)
+        for fd in (to_read, to_write, from_read, from_write):
+            os.close(fd)
+        sys.argv[1:] = [store, "hash", "real=1", *sys.argv[3:]]
+        return fixed.main()
+    os.close(to_read)
+    os.close(from_write)
+    return Between(broken, child, to_write, from_read).run()
+
+
+if __name__ == "__main__":
+    fixed.leave(main())

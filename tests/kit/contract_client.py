@@ -1,0 +1,119 @@
+"""A client in few lines, for the contract kit to judge.
+
+`python -m tests.kit.contract_client [BREAK]`; a break is one way of doing it wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+BREAK = (sys.argv[1:] or [""])[0]
+Message = dict[str, Any]
+
+
+class Client:
+    """One server; a request that is lost with it is sent once more, to another."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.begin()
+
+    def begin(self) -> None:
+        command = shlex.split(os.environ["KBPROC_SERVER"])
+        self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, requests: list[tuple[str, Message]]) -> list[Message]:
+        """Events and answers of all of them, as they come."""
+        try:
+            return list(self.asked(requests))
+        except EOFError:
+            self.begin()
+            if BREAK == "forgets_the_token":
+                requests = [(name, {**given, "client_token": "new"}) for name, given in requests]
+            return list(self.asked(requests))
+
+    def asked(self, requests: list[tuple[str, Message]]) -> Iterator[Message]:
+        left = set()
+        for method, params in requests:
+            self.last += 1
+            left.add(self.last)
+            self.send({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})
+        while left:
+            message = self.receive()
+            if BREAK == "ends_at_warnings" and message.get("params", {}).get("type") == "warning":
+                return
+            left.discard(message.get("id", 0))
+            yield message
+
+    def send(self, request: Message) -> None:
+        assert self.server.stdin
+        if BREAK == "by_position":
+            request["params"] = list(request["params"].values())
+        self.server.stdin.write(json.dumps(request).encode() + b"\n")
+        self.server.stdin.flush()
+
+    def receive(self) -> Message:
+        assert self.server.stdout
+        stdout: Any = self.server.stdout
+        line = stdout.read1(64) if BREAK == "reads_pieces" else stdout.readline()
+        if BREAK == "reads_one_line":
+            line = os.read(stdout.fileno(), 1 << 16) if self.last > 1 else line
+            line = line[: line.find(b"\n") + 1] or line
+        if not line.endswith(b"\n"):
+            if BREAK == "waits_for_ever":
+                self.server.wait()
+                signal.pause()
+            raise EOFError
+        message: Message = json.loads(line)
+        if BREAK == "knows_all_events" and message.get("params", {}).get("type") == "weather":
+            raise ValueError(line)
+        if BREAK == "knows_all_members" and message.keys() - _MEMBERS:
+            raise ValueError(line)
+        return message
+
+
+_MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
+
+
+def outcome(message: Message) -> Message:
+    if "result" in message:
+        return {"data": message["result"]["data"]}
+    known = message["error"]["data"]["type"]
+    if BREAK == "knows_all_errors" and known.startswith("later."):
+        known = "internal.error"
+    return {"error": known}
+
+
+def done(client: Client, task: Message) -> Message:
+    requests = task.get("requests") or [(task["method"], task["params"])]
+    came = client.ask([(name, given) for name, given in requests])
+    if BREAK != "answers_in_order":
+        came.sort(key=lambda message: message.get("id", 0))
+    answers = [outcome(message) for message in came if "id" in message]
+    if task["do"] == "calls":
+        return {"results": answers}
+    events = [m["params"] for m in came if m.get("method") == "event"]
+    types = [event["type"] for event in events if "request_id" in event]
+    return {**answers[0], "events": types[:: 1 if BREAK != "loses_events" else 2]}
+
+
+def main() -> None:
+    client = Client()
+    for line in sys.stdin:
+        task = json.loads(line)
+        print(json.dumps({"task": task["task"], **done(client, task)}), flush=True)
+    assert client.server.stdin
+    client.server.stdin.close()
+    client.server.wait()
+    sys.exit(3 if BREAK == "ends_badly" else 0)
+
+
+if __name__ == "__main__":
+    main()
