@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from kbproc.client.contract.kit import Kit, own_kit
 from kbproc.client.contract.verdicts import Finding
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO, start
+
+PAGE = REPO / "docs" / "contract.md"
+_BLOCK = "(<!-- table: {name} -->\n(?:\\|[^`\n]*\n)*)(.*?)(<!-- end of {name} -->)"
 
 KIT = own_kit()
 CONVERSATIONS = {one["name"]: one for one in KIT.conversations()}
@@ -36,3 +41,22 @@ def findings(command: str, names: Collection[str], kit: Kit = KIT) -> list[Findi
     """Of those conversations, with all the time they need."""
     chosen = [one for one in kit.conversations() if one["name"] in names]
     return [found for one in chosen for found in judge(one, command, kit, PATIENCE)]
+
+
+def told_in(block: str, names: Collection[str]) -> Iterator[dict[str, str]]:
+    """A table of docs/contract.md, by the name that stands first in a row: what was seen must stand
+    there, and KBPROC_UPDATE_DOCS=1 writes it. What was not tried this time stays.
+    """
+    seen: dict[str, str] = {}
+    yield seen
+    pattern = re.compile(_BLOCK.format(name=block), re.DOTALL)
+    page = PAGE.read_text()
+    found = pattern.search(page)
+    assert found, f"{PAGE.name} has no table {block!r}"
+    told = {row.split("`")[1]: row for row in found[2].splitlines()}
+    if os.environ.get("KBPROC_UPDATE_DOCS") == "1":
+        told |= seen
+        rows = "".join(f"{told[name]}\n" for name in names if name in told)
+        PAGE.write_text(pattern.sub(lambda match: match[1] + rows + match[3], page))
+    assert {name: told.get(name) for name in seen} == seen, "KBPROC_UPDATE_DOCS=1 writes them"
+    assert set(told) <= set(names), f"{PAGE.name} tells of breaks that are no more"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbproc.client.contract.clients import judge_client, rules_in
 from kbproc.client.contract.verdicts import Finding
-from tests.kit.judged import KIT
+from tests.kit.judged import KIT, told_in
 
 SCENES: list[dict[str, Any]] = KIT.conversations("clients")
 # Each with the rules that it breaks, in the scenes that are about one of them.
@@ -47,13 +48,21 @@ def test_a_plain_client_passes(scene: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_client_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_wrong_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch, table: dict[str, str]
+) -> None:
     monkeypatch.setattr("kbproc.client.contract.clients.TASK_SECONDS", _SECONDS.get(name, 120.0))
     [rule] = BREAKS[name]
     about = [one for one in SCENES if rule in rules_in(one)]
     scenes = about[:1] if rule in {"client.requests", "client.end"} else about
     findings = [one for scene in scenes for one in found(scene, name)]
     assert kinds(findings, "wrong") == BREAKS[name]
+    table[name] = f"| `{name}` | `{rule}` |"
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[dict[str, str]]:
+    yield from told_in("client breaks", BREAKS)
 
 
 # These hang, whatever time they have.

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from kbproc.client.contract.verdicts import Verdict, exit_code, verdicts
 from tests.kit.broken import BREAKS
-from tests.kit.judged import CONVERSATIONS, KIT, OURS, findings, judging
+from tests.kit.judged import CONVERSATIONS, KIT, OURS, findings, judging, told_in
 from tests.kit.patience import LONG
 
 SERVED = [row for row in KIT.requirements if not row["id"].startswith("client.")]
 # What a break must not be blamed for is looked at in these, and in all under the long profile.
 COMMON = {"params"}
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[dict[str, str]]:
+    yield from told_in("breaks", BREAKS)
 
 
 def of_kinds(found: list[Verdict], kind: str) -> dict[str, list[str]]:
@@ -32,13 +38,17 @@ def test_kbproc_keeps_every_rule(forked: None) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, one in BREAKS.items() if LONG or not one.long])
-def test_a_break_is_found_and_nothing_else(name: str, forked: None) -> None:
+def test_a_break_is_found_and_nothing_else(name: str, forked: None, table: dict[str, str]) -> None:
     broken = BREAKS[name]
     names = set(CONVERSATIONS) if LONG else {*(broken.seen_in or judging(broken.rules)), *COMMON}
     command = shlex.join([sys.executable, "-m", "tests.kit.broken", name, "{store}"])
     found = verdicts(SERVED, findings(command, names))
-    assert set(of_kinds(found, "wrong")) == broken.rules
+    wrong = of_kinds(found, "wrong")
+    assert set(wrong) == broken.rules
     assert exit_code(found) == 1
+    table[name] = (
+        f"| `{name}` | {broken.breaks} | {', '.join(f'`{one}`' for one in sorted(wrong))} |"
+    )
 
 
 @pytest.mark.parametrize(
