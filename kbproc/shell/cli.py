@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
+from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, SHELL_DEFAULTS, common_flags, flags_of
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config
@@ -265,8 +266,9 @@ class Shell:
         try:
             found = run(name.split()[1], parsed.positionals, parsed.last, self._output.progress)
         except KitError as error:
-            more = {"valid_values": error.values} if error.values else {}
-            raise usage_error(str(error), name, hint=error.hint, **more) from None
+            near = did_you_mean(closest(error.typed, error.values))
+            more = {"valid_values": ranked(error.typed, error.values)} if error.values else {}
+            raise usage_error(str(error), name, hint=f"{near}{error.hint}", **more) from None
         if found.bare or self._output.for_people:
             self._show(found.text)
             return found.exit

@@ -22,6 +22,7 @@ _BLOCK = "(<!-- table: {name} -->\n(?:\\|[^`\n]*\n)*)(.*?)(<!-- end of {name} --
 
 KIT = own_kit()
 CONVERSATIONS = {one["name"]: one for one in KIT.conversations()}
+FIXED = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash"])
 OURS = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash", "real=1"])
 
 

@@ -49,11 +49,19 @@ def run(name: str, words: list[str], flag: Callable[[str], Any], progress: Progr
 
 
 def _check(kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress) -> Answer:
-    patience = float(flag("--patience") or PATIENCE_SECONDS)
+    patience = _seconds(flag("--patience"))
     of = {one["name"]: (one, rules_of(one)) for one in kit.conversations()}
     return _judged(
         kit, words, flag, progress, of, lambda one, line: judge(one, line, kit, patience)
     )
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return PATIENCE_SECONDS
+    if not text.isdecimal() or not int(text):
+        raise KitError(f"--patience is {text!r}; it is a number of seconds, at least 1.")
+    return float(text)
 
 
 def _client(kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress) -> Answer:

@@ -17,6 +17,7 @@ from kbproc.client.contract.expect import at, resolved
 from kbproc.client.contract.peer import Late, Peer, command_of
 
 END_SECONDS = 15.0  # the protocol gives ten
+_MOST = 1 << 20  # characters of a line in a transcript
 
 
 class Failed(Exception):
@@ -33,6 +34,7 @@ class Exchange:
     def __init__(self, command: str, arguments: Sequence[str], folder: Path) -> None:
         self.told: list[Told] = []
         self.kept: dict[str, Any] = {}
+        self.transcript: list[str] = []
         self.running, self.sent, self.deadline = False, "", 0.0
         self._command, self._arguments, self._folder = command, arguments, folder
         self._peer: Peer | None = None
@@ -69,6 +71,7 @@ class Exchange:
 
     def send(self, line: bytes) -> None:
         self.sent = shown(line)
+        self.transcript.append(f"> {self.sent}")
         self._alive.send(line + b"\n")
 
     def wait(self, wanted: Callable[[Any], bool]) -> Any:
@@ -97,6 +100,7 @@ class Exchange:
         except Late:
             raise Failed(f"it had not ended after {END_SECONDS:g} seconds", broke=True) from None
         self.running, self.told[-1].ended = False, signal is None
+        self.transcript.append(f"exit {code}")
         return code
 
     def said(self) -> list[Message]:
@@ -129,6 +133,7 @@ class Exchange:
         if line is None:
             return False
         self.told[-1].lines.append(line)
+        self.transcript.append(f"< {shown(line, _MOST)}")
         message = parsed(line)
         if isinstance(message, list | dict):
             self._unread.append(message)

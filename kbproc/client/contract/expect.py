@@ -92,5 +92,5 @@ def mismatch(expectation: dict[str, Any], subject: Any) -> str | None:
     for name, matches in _MATCHERS.items():
         if name in expectation and not matches(found, expectation[name]):
             was = "nothing is there" if found is _ABSENT else f"it is {found!r}"
-            return f"{place or 'all of it'}: {name} {expectation[name]!r}; {was}"[:600]
+            return f"{place or 'what came'} {name} {expectation[name]!r}; {was}"[:600]
     return None

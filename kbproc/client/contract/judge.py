@@ -39,8 +39,14 @@ def _own(steps: Iterable[Step]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def judge(conversation: dict[str, Any], command: str, kit: Kit, patience: float) -> list[Finding]:
-    """Every rule that was judged, with its verdict."""
+def judge(
+    conversation: dict[str, Any],
+    command: str,
+    kit: Kit,
+    patience: float,
+    transcript: list[str] | None = None,
+) -> list[Finding]:
+    """Every rule that was judged, with its verdict; `transcript` gets what was said."""
     with tempfile.TemporaryDirectory(prefix="contract-", ignore_cleanup_errors=True) as folder:
         exchange = Exchange(command, conversation.get("arguments", ()), Path(folder))
         talk = Talk(conversation, exchange, patience)
@@ -49,6 +55,8 @@ def judge(conversation: dict[str, Any], command: str, kit: Kit, patience: float)
         finally:
             exchange.stop()
         talk.judge_always(kit)
+        if transcript is not None:
+            transcript += [line.replace(folder, "FOLDER") for line in exchange.transcript]
         return talk.findings
 
 
@@ -97,7 +105,9 @@ class Talk:
             broke = left[0].get("rule")
         if broke is not None:
             self._find(broke, WRONG, str(failed), came)
-        for rule in _own(left):
+        silent = not any(one.lines for one in self._exchange.told)
+        shows = self._conversation.get("shows", ()) if silent else ()
+        for rule in (*_own(left), *shows):
             if rule != broke:
                 self._find(rule, UNKNOWN, str(failed), came)
 

@@ -16,11 +16,16 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 class KitError(Exception):
-    """The kit can't be read or written, or a name is not in it; `values`: those that are."""
+    """The kit can't be read or written, or what was asked of it is not in it.
 
-    def __init__(self, message: str, hint: str = "", values: tuple[str, ...] = ()) -> None:
+    `typed`: a name that is not in it, and `values` those that are.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", *, typed: str = "", values: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.hint, self.values = hint, values
+        self.hint, self.typed, self.values = hint, typed, values
 
 
 class Kit:
@@ -46,12 +51,14 @@ class Kit:
     def chosen(self, only: list[str]) -> list[dict[str, Any]]:
         """The requirements that are named, by id or by area. Raises KitError."""
         known = [row["id"] for row in self.requirements]
+        areas = dict.fromkeys(id.partition(".")[0] for id in known)
         for name in only:
-            if name not in known and not any(id.startswith(f"{name}.") for id in known):
+            if name not in known and name not in areas:
                 raise KitError(
-                    f"There is no requirement {name!r}.",
+                    f"There is no rule or area {name!r}.",
                     "See kbproc contract requirements.",
-                    tuple(known),
+                    typed=name,
+                    values=(*areas, *known),
                 )
         return [
             row

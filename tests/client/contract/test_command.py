@@ -1,0 +1,104 @@
+"""`kbproc contract`: its exit codes, its formats, and errors that help."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from tests.kit.judged import OURS
+from tests.kit.shell import Run, in_process, refused
+
+CLAMPS = shlex.join([sys.executable, "-m", "tests.kit.broken", "clamps_limit", "{store}"])
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    forked: None,
+) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def test_exit_0_for_what_keeps_the_rules(run: Run) -> None:
+    code, out, err = run("contract", "check", "--exec", OURS, "--only", "ids,methods.unknown")
+    answer = json.loads(out)
+    assert (code, err, answer["ok"]) == (0, "", True)
+    data = answer["data"]
+    assert (data["rules"], data["pass"], data["wrong"], data["unknown"]) == (5, 5, 0, 0)
+
+
+def test_exit_1_for_a_broken_rule_and_the_report_shows_it(run: Run) -> None:
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params")
+    answer = json.loads(out)
+    assert (code, answer["ok"], answer["meta"]["partial"]["exit_code"]) == (1, False, 1)
+    [wrong] = [one for one in answer["data"]["verdicts"] if one["verdict"] == "wrong"]
+    assert wrong["rule"] == "params.out_of_range"
+    first = wrong["findings"][0]
+    assert first["expected"] == "the error input.invalid_params, not a result"
+    assert '"limit": 0' in first["sent"] and '"result"' in first["came"]
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params", "--format=text")
+    assert code == 1 and max(map(len, out.splitlines())) <= 80
+    assert "wrong    params.out_of_range" in out
+    assert out.endswith(
+        "4 rules: 3 kept, 1 broken (wrong), 0 that the harness could not tell (unknown).\n"
+    )
+
+
+def test_exit_2_for_what_could_not_be_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    code, out, _ = run(
+        "contract", "check", "--exec", "/nowhere {store}", "--only", "ids", "--format", "text"
+    )
+    assert code == 2
+    assert out.count("because  /nowhere could not be started: No such file or directory") == 4
+
+
+def test_junit_has_failures_for_wrong_and_errors_for_unknown(run: Run) -> None:
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params", "--junit")
+    suite = xml.fromstring(out)
+    assert (code, suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
+        *(1, "4", "1", "0"),
+    )
+    [failed] = [case for case in suite if case.find("failure") is not None]
+    assert failed.get("name") == "params.out_of_range"
+
+
+def test_requirements_are_listed(run: Run) -> None:
+    code, out, _ = run("contract", "requirements", "ids", "end.stdin", "--format", "text")
+    assert code == 0 and out.startswith("ids.as_sent (must)\n  An id,")
+    assert out.count("(must)") == 5
+
+
+def test_export_says_where_to_begin(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("contract", "export", "kit")
+    assert code == 0 and json.loads(out)["data"]["versions"]["protocol"] == "1.0"
+    assert (tmp_path / "kit" / "README.md").is_file()
+    assert "new or empty" in refused(run, "contract", "export", "kit")["hint"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["check"], "it needs --exec"),
+        (["check", "--exec", "x", "--only", "strems"], "no rule or area 'strems'"),
+        (["check", "--exec", "x", "--only", "client"], "names no rule that is judged here"),
+        (["check", "--exec", "x", "--patience", "soon"], "number of seconds"),
+        (["check", "--exec", "x", "--kit", "/nowhere"], "holds no contract kit"),
+        (["check", "more", "--exec", "x"], "no place for 'more'"),
+        (["export"], "needs a DIR"),
+        (["requirements", "nope"], "no rule or area 'nope'"),
+    ],
+)
+def test_what_can_not_be_is_said(run: Run, words: list[str], said: str) -> None:
+    error = refused(run, "contract", *words)
+    assert said in error["message"] and error["exit_code"] == 1
+    if "strems" in words:
+        assert error["hint"].startswith("Did you mean streams?")
+        assert error["valid_values"][0] == "streams"
