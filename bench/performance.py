@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.charts import Line, Panel, Row, lines, points
 from bench.measure import ROOT, Result, aligned, table
-from kbproc.shell.repo.gen import with_blocks
+from kbproc.repo.gen import with_blocks
 
 PAGE = ROOT / "docs" / "performance.md"
 _CHARTS = ROOT / "docs" / "performance"

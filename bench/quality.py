@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
-from kbproc.shell.repo.gen import with_blocks
+from kbproc.repo.gen import with_blocks
 
 PAGE = ROOT / "docs" / "search.md"
 RESULTS = ROOT / "bench" / "quality.json"

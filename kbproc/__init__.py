@@ -6,10 +6,10 @@ Ground:           base text
 Bytes and truth:  settings log events sources models
 Views:            views
 The writer:       store embedding
-Ideas:            documents agents health search history moving sessions
+Ideas:            documents agents search history moving sessions
 The opened house: library
 Methods:          calls methods
-Surfaces:         wire sharing mcp client shell
+Surfaces:         wire sharing mcp repo client shell
 """
 
 from __future__ import annotations

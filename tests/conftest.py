@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.views.catalog.catalog import Catalog
 from tests.kit import start
 from tests.kit.patience import PATIENCE

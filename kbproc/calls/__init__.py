@@ -2,9 +2,8 @@
 
 Refuses to know: pipes, shells, tools, and what any handler does.
 
-Offers: answers · call · describe · flags · lean · members · method · pages ·
-    reference.markdown · reference.tables · registry · reply · retry · run · schemas.check ·
-    schemas.files · schemas.messages · schemas.python · schemas.schema · typed
+Offers: answers · call · describe · flags · lean · members · method · pages · registry · reply ·
+    retry · run · schemas.check · schemas.messages · schemas.schema · typed
 May import: base · settings · events · views · store · agents · search · sessions · library
 Light: yes
 """

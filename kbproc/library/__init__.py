@@ -1,9 +1,9 @@
-"""All that a store's owner keeps open, and the order of opening and closing.
+"""All that a store's owner keeps open, in which order, and whether all of it is well.
 
 Refuses to know: methods, requests and processes.
 
-Offers: library · past · switch
-May import: base · settings · log · models · views · store · embedding · documents · health ·
-    agents · history · sessions
+Offers: health.doctor · library · past · switch
+May import: base · settings · log · events · sources · models · views · store · embedding ·
+    documents · agents · history · sessions
 Light: yes
 """

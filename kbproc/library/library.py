@@ -24,8 +24,8 @@ from kbproc.base.threads import keep_memory
 from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.parsers import Parsers, pool_for
-from kbproc.health import salvage
 from kbproc.history import purge
+from kbproc.library.health import salvage
 from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease

@@ -4,7 +4,7 @@ Refuses to know: each other, surfaces, and how a plan is confirmed or a record a
 
 Offers: all
 May import: base · settings · events · sources · models · views · store · embedding ·
-    documents · agents · health · search · history · moving · sessions ·
+    documents · agents · search · history · moving · sessions ·
     library · calls
 Light: yes
 """

@@ -56,7 +56,7 @@ class Diagnosis(Struct, kw_only=True, frozen=True):
     ],
 )
 def doctor(call: Call, params: Doctor) -> Reply:
-    from kbproc.health.doctor import examine
+    from kbproc.library.health.doctor import examine
 
     if params.repair:
         _may_repair(call)

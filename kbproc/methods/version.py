@@ -39,7 +39,7 @@ def version(call: Call, params: Version) -> Reply:
     import platform
 
     from kbproc import __version__
-    from kbproc.health.doctor import library_versions
+    from kbproc.library.health.doctor import library_versions
 
     found = {"python": platform.python_version(), **library_versions()}
     told = call.host.versions(found)

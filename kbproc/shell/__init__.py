@@ -4,6 +4,6 @@ Refuses to know: how a request is carried out.
 
 Offers: cli · fastpath
 May import: base · settings · store · search · calls · methods · wire · sharing · mcp ·
-    client
+    client · repo
 Light: yes
 """

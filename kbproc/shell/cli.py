@@ -310,7 +310,7 @@ class Shell:
 
     def gen(self, args: list[str]) -> int:
         """For the developers of kbproc, inside its repository."""
-        from kbproc.shell.repo import gen
+        from kbproc.repo import gen
 
         parsed, _ = self._parsed("gen", args)
         if parsed.last("--help"):

@@ -18,9 +18,9 @@ from kbproc import __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
 from kbproc.calls.flags import Flag, common_flags, flags_of
 from kbproc.calls.method import Method
-from kbproc.calls.reference.markdown import OF_RETRYABLE
 from kbproc.calls.registry import Registry
 from kbproc.calls.typed import argv_of, command_of, usage_of
+from kbproc.repo.markdown import OF_RETRYABLE
 from kbproc.settings.config import Config
 from kbproc.shell.commands import (
     OWN_COMMANDS,

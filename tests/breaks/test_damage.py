@@ -19,7 +19,7 @@ from msgspec import structs
 
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
-from kbproc.health import salvage
+from kbproc.library.health import salvage
 from kbproc.library.library import Library
 from kbproc.log import file, record
 from kbproc.log.marks import Marks

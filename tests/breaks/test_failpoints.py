@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.log import file
 from tests.breaks import scenario
 from tests.conftest import OpenSession

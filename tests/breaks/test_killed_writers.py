@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.faults import bytes_of, faults_of, note
 from tests.kit.patience import LONG, PATIENCE, until

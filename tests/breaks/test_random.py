@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from kbproc.base import failpoints
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from tests.kit.faults import as_killed, faults_of, note
 from tests.kit.patience import LONG, PATIENCE
 from tests.kit.talk import Session

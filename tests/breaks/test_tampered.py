@@ -16,7 +16,7 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.library.library import Library
 from kbproc.models.weights import locate
 from kbproc.settings.trust import Trust

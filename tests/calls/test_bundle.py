@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from kbproc.calls.schemas.bundle import bundle, index
 from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
+from kbproc.repo.bundle import bundle, index
 from tests.calls.compat import BASELINE
 from tests.kit.golden import Told, told
 from tests.kit.talk import REPO

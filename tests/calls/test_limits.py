@@ -23,7 +23,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, decode_params
 from kbproc.base.values import SLUG, Instant, Slug, decoder
 from kbproc.calls.method import Method
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.methods.all import registry
 from tests.conversations.scripts import make_files
 from tests.kit.talk import Session, as_bytes, cancel, request

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 from msgspec import UNSET
 
-from kbproc.calls.schemas.files import files
 from kbproc.calls.schemas.messages import Capabilities
 from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
+from kbproc.repo.files import files
 from kbproc.settings.config import CAPABILITIES
 from tests.calls.compat import BASELINE, breaks
 from tests.kit.schemas import fit

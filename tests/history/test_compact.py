@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
 from tests.kit.faults import full_at, killed_at

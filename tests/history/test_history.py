@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from kbproc.events import codec
 from kbproc.events.document import ChunkText, DocChanged, DocDeleted, DocWritten
-from kbproc.health import doctor
 from kbproc.history.revert import records
 from kbproc.history.state import DocumentState, Unknown, fold
+from kbproc.library.health import doctor
 from kbproc.sources.parse.pool import ParserPool
 from tests.conftest import OpenSession
 from tests.kit.talk import Session

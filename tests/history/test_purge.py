@@ -15,8 +15,8 @@ from kbproc.base.params import decode_params
 from kbproc.base.values import canonical
 from kbproc.documents.content import content_of_text
 from kbproc.documents.revision import Ids, written
-from kbproc.health import doctor
 from kbproc.history.purge import Trace
+from kbproc.library.health import doctor
 from kbproc.log import record
 from kbproc.log.record import Record
 from kbproc.store import lane

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kbproc.shell.repo import house
+from kbproc.repo import house
 from tests.kit.talk import REPO
 
 PACKAGE = REPO / "kbproc"

@@ -17,8 +17,8 @@ from typing import Any
 from kbproc.base import failpoints
 from kbproc.base.host import Host
 from kbproc.base.pipes import claim, leave
-from kbproc.health.doctor import OPTIONAL
 from kbproc.library import upkeep
+from kbproc.library.health.doctor import OPTIONAL
 from kbproc.log import file
 from kbproc.mcp.serve import Offering
 from kbproc.mcp.serve import run as run_mcp

@@ -17,7 +17,7 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocDeleted
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.library.library import Library
 from kbproc.log import file
 from kbproc.moving import backup as backup_module

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.models.fluency import Fluency
 from kbproc.models.hashing import HashEmbedder
 from kbproc.search.params import EfSearch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.talk import Message, Session, as_bytes, request
 from tests.kit.traces import holding

@@ -13,9 +13,9 @@ import pytest
 from kbproc.base.errors import ERRORS, EXIT_CODES
 from kbproc.calls import method as reg
 from kbproc.calls.members import forms
-from kbproc.calls.reference import markdown
 from kbproc.calls.registry import Registry
 from kbproc.methods.all import registry
+from kbproc.repo import markdown
 from tests.kit.shell import Run, environment, in_process, write_docs
 
 REGISTRY = registry()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kbproc.events import codec
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.places import alone_at
 from tests.kit.talk import Session

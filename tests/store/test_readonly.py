@@ -14,8 +14,8 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.health import salvage
-from kbproc.health.doctor import examine
+from kbproc.library.health import salvage
+from kbproc.library.health.doctor import examine
 from kbproc.library.library import Library
 from kbproc.log import file as log
 from kbproc.methods.all import registry

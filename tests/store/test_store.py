@@ -17,7 +17,7 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.events.kb import KbCreated
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.library.library import Library
 from kbproc.store import rebuild
 from kbproc.store.folder import read_settings, size_of, write_settings

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.health.vectors import differences
+from kbproc.library.health.vectors import differences
 from kbproc.log.record import START, Position
 from kbproc.models.exact import cosines, member
 from kbproc.models.pack import VectorPack

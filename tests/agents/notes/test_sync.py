@@ -24,7 +24,7 @@ from kbproc.agents.notes.sync import Sync
 from kbproc.base import failpoints
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.views.catalog.rows import DocumentRow
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed

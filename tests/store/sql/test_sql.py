@@ -23,7 +23,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.agent import AgentDeleted
 from kbproc.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.events.kb import KbCreated
-from kbproc.health import doctor
+from kbproc.library.health import doctor
 from kbproc.store.lane import Lane
 from kbproc.store.sql import query as sqlquery
 from kbproc.store.sql import views

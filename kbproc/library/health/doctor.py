@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
-from kbproc.health import salvage
-from kbproc.health.salvage import Damage
+from kbproc.library.health import salvage
+from kbproc.library.health.salvage import Damage
 from kbproc.log.record import START, Position
 from kbproc.store.folder import require_store
 from kbproc.store.lane import ahead
@@ -315,7 +315,7 @@ def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
 
 
 def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
-    from kbproc.health.fulltext import differing_chunks
+    from kbproc.library.health.fulltext import differing_chunks
     from kbproc.views.fulltext.index import FullText
     from kbproc.views.fulltext.search import FullTextSnapshot
 
@@ -328,7 +328,7 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
     """What differs; nothing can be said if a writer has gone on since `position`."""
-    from kbproc.health.vectors import differences
+    from kbproc.library.health.vectors import differences
 
     vectors = store.vectors
     if vectors is None:

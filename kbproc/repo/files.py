@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable
 
 from kbproc.calls.method import Method
-from kbproc.calls.schemas.bundle import bundle, index
 from kbproc.calls.schemas.schema import all_schemas
-from kbproc.calls.schemas.typescript import typescript
+from kbproc.repo.bundle import bundle, index
+from kbproc.repo.typescript import typescript
 
 FOLDER = "schemas/v1"
 

@@ -12,7 +12,7 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.events.agent import AgentDeleted
-from kbproc.health import salvage
+from kbproc.library.health import salvage
 from kbproc.library.library import Library
 from kbproc.log import file
 from kbproc.log import record as records

@@ -2,7 +2,7 @@
 
 Owns: the types' names, what is shared, the unions that a member tells apart, and the index, which
 says of every line and method which schema it has.
-Refuses to know: what a schema says of a method's params and answers (schema.py).
+Refuses to know: what a schema says of a method's params and answers (calls/schemas/schema.py).
 """
 
 from __future__ import annotations

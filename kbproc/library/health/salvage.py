@@ -27,8 +27,8 @@ from kbproc.base.host import Host
 from kbproc.events import codec
 from kbproc.events.event import Given
 from kbproc.events.upkeep import LogRepaired
-from kbproc.health import recover
-from kbproc.health.recover import Said
+from kbproc.library.health import recover
+from kbproc.library.health.recover import Said
 from kbproc.log import file
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Survey

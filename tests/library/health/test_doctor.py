@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from kbproc.health import vectors as check
+from kbproc.library.health import vectors as check
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.vectors.view import Vectors
 from tests.kit.patience import PATIENCE, until

@@ -1,1 +1,0 @@
-"""What is told of the declarations outside: pages and tables, made from them."""

@@ -1,1 +1,0 @@
-"""For the developers of kbproc, inside its repository."""
