@@ -228,7 +228,7 @@ def test_a_server_that_cannot_begin_is_not_tried_again(opened: Open, tmp_path: P
 def test_why_it_ended_can_be_read(opened: Open) -> None:
     lines: list[str] = []
     refusal(opened, "import sys; sys.exit('no store today')", on_log=lines.append)
-    assert lines == ["no store today"]
+    assert {*lines} == {"no store today"}  # once for each that was started
 
 
 def test_a_store_that_cannot_be_opened_says_why(opened: Open, tmp_path: Path) -> None:

@@ -6,6 +6,6 @@ from tests.kit.judged import started
 
 
 @pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+def kit_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kit starts is forked."""
     monkeypatch.setattr("kbproc.client.contract.peer.popen", started)

@@ -21,7 +21,7 @@ def run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    forked: None,
+    kit_forked: None,
 ) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
 

@@ -53,7 +53,7 @@ def test_conversations_have_names_and_known_steps() -> None:
         assert [step for step in one["steps"] if not set(step) & set(ACTIONS)] == []
 
 
-def test_an_exported_kit_judges_as_its_own(tmp_path: Path, forked: None) -> None:
+def test_an_exported_kit_judges_as_its_own(tmp_path: Path, kit_forked: None) -> None:
     folder = tmp_path / "kit"
     KIT.export(folder, {"kbproc": "0"})
     exported = kit_in(folder)

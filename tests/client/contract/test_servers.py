@@ -31,14 +31,16 @@ def of_kinds(found: list[Verdict], kind: str) -> dict[str, list[str]]:
     }
 
 
-def test_kbproc_keeps_every_rule(forked: None) -> None:
+def test_kbproc_keeps_every_rule(kit_forked: None) -> None:
     found = verdicts(SERVED, findings(OURS, CONVERSATIONS))
     assert (of_kinds(found, "wrong"), of_kinds(found, "unknown")) == ({}, {})
     assert exit_code(found) == 0
 
 
 @pytest.mark.parametrize("name", [name for name, one in BREAKS.items() if LONG or not one.long])
-def test_a_break_is_found_and_nothing_else(name: str, forked: None, table: dict[str, str]) -> None:
+def test_a_break_is_found_and_nothing_else(
+    name: str, kit_forked: None, table: dict[str, str]
+) -> None:
     broken = BREAKS[name]
     names = set(CONVERSATIONS) if LONG else {*(broken.seen_in or judging(broken.rules)), *COMMON}
     command = shlex.join([sys.executable, "-m", "tests.kit.broken", name, "{store}"])

@@ -19,8 +19,8 @@ _TIMED = {"params"}  # where time has to pass
 _MANY = {"burst"}  # whose transcript would say the same hundreds of times
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS.keys() - _MANY)
-def test_a_transcript_is_what_is_said(name: str, forked: None) -> None:
+@pytest.mark.parametrize("name", sorted(CONVERSATIONS.keys() - _MANY))
+def test_a_transcript_is_what_is_said(name: str, kit_forked: None) -> None:
     path = FOLDER / f"{name}.txt"
     command = f"{FIXED} real=1" if name in _TIMED else FIXED
     transcript: list[str] = []
