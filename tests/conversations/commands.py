@@ -94,6 +94,10 @@ kb|lst
 list|--limt|3
 search
 list|--limit|many
+contract|requirements|ids
+contract|export|kit
+contract|check|--exec|false|--only|ids.as_sent
+contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
 # These end in no answer of their own, or belong to the repository.

@@ -32,7 +32,7 @@ def as_text(found: list[Verdict]) -> str:
                 lines += [f"{kind:<8} {one.rule}"]
                 lines += [] if kind == PASS else _reasons(one)
     told = counts(found)
-    lines += ["", f"{told['rules']} rules: {told[PASS]} kept, {told[WRONG]} broken (wrong),"]
+    lines += ["", f"Rules: {told['rules']}. {told[PASS]} kept, {told[WRONG]} broken (wrong),"]
     lines[-1] += f" {told[UNKNOWN]} that the harness could not tell (unknown)."
     return "\n".join(lines) + "\n"
 

@@ -47,7 +47,7 @@ def test_exit_1_for_a_broken_rule_and_the_report_shows_it(run: Run) -> None:
     assert code == 1 and max(map(len, out.splitlines())) <= 80
     assert "wrong    params.out_of_range" in out
     assert out.endswith(
-        "4 rules: 3 kept, 1 broken (wrong), 0 that the harness could not tell (unknown).\n"
+        "Rules: 4. 3 kept, 1 broken (wrong), 0 that the harness could not tell (unknown).\n"
     )
 
 
