@@ -179,7 +179,8 @@ def _call(store: Path, mode: str, queries: list[str], number: int, *prefix: str)
         check=True,
     )
     found = json.loads(done.stdout)
-    if not found["data"]["results"] or "notice" in found["meta"]:
+    hits = found["data"]["results"]
+    if not hits or (mode == "hybrid" and hits[0]["score_breakdown"]["vector"] is None):
         raise RuntimeError(f"the search was not whole: {done.stdout[:300]}")
     return done.stderr
 

@@ -19,10 +19,6 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 _NICE = 10
-# glibc's names of what it is told, and bytes; see mallopt(3).
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_LARGE = 8 << 20  # from here on a block is the system's own
-_KEPT = 24 << 20  # in each thread's heap
 
 
 def lower_priority() -> None:
@@ -30,21 +26,6 @@ def lower_priority() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-
-
-def keep_memory() -> None:
-    """glibc keeps what is freed for what comes next, until `return_memory`.
-
-    A commit of the full-text index takes 14 MB and frees them: pages that come anew from the system
-    each time cost a quarter of its processor time.
-    """
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):  # another C library
-            mallopt = ctypes.CDLL(None).mallopt
-            mallopt(_MMAP_THRESHOLD, _LARGE)
-            mallopt(_TRIM_THRESHOLD, _KEPT)
 
 
 def return_memory() -> None:

@@ -20,7 +20,6 @@ from typing import Any
 from kbproc.agents.notes.background import Notebooks
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.threads import keep_memory
 from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.parsers import Parsers, pool_for
@@ -113,7 +112,6 @@ class Library:
 
     def start(self) -> None:
         """Embeds, tidies and watches notes in the background, until `close`."""
-        keep_memory()
         self.embedding.start()
         self._upkeep.start()
         self.notebooks.start()
