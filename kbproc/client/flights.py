@@ -19,7 +19,7 @@ from .errors import KbprocError
 from .process import Process
 
 GRACE = 2.0  # seconds beside the timeout that the server keeps
-_MOST_LINE_BYTES = 16 * 1024 * 1024
+_MOST_LINE_BYTES = 16 * 1024 * 1024  # unless a server says otherwise
 _AGAIN = frozenset({"server.overloaded", "store.locked"})
 _TRIES = 20
 _LONGEST_PAUSE = 1.0
@@ -46,6 +46,13 @@ class Flights:
     def __len__(self) -> int:
         return len(self._asked)
 
+    @property
+    def _most_line_bytes(self) -> int:
+        """As the server has said in its init; before that, as is usual."""
+        told = self.events.get("init", {}).get("capabilities", {})
+        most = told.get("max_line_bytes")
+        return most if isinstance(most, int) else _MOST_LINE_BYTES
+
     # ---------------------------------------------------------------------------- asking
 
     def add(
@@ -65,8 +72,8 @@ class Flights:
             asked.began = time.monotonic()
             if timeout is not None:
                 asked.due = asked.began + timeout + GRACE
-            if len(asked.line(asked.began)) > _MOST_LINE_BYTES:
-                raise errors.too_large(method, _MOST_LINE_BYTES)
+            if len(asked.line(asked.began)) > (most := self._most_line_bytes):
+                raise errors.too_large(method, most)
             if self.is_closed:
                 raise errors.closed()
             self._asked[asked.id] = asked

@@ -79,10 +79,12 @@ def _as_indexed(snapshot: Snapshot) -> tuple[FullTextSnapshot, Recent]:
 
 
 def _allows(restriction: Restriction, row: IndexRow) -> bool:
-    """As the indexes understand it, of entries."""
-    if (restriction.kbs is not None and row.label not in restriction.kbs) or (
-        row.label in restriction.without
-    ):
+    """As the indexes understand it."""
+    if row.label in restriction.without:
+        return False
+    if restriction.kbs is not None and row.label not in restriction.kbs:
+        return False
+    if restriction.documents is not None and row.document_id not in restriction.documents:
         return False
     return restriction.exclude is None or row.document_id not in restriction.exclude
 

@@ -45,7 +45,7 @@ def run(
     if signals is None:
         signals = Signals()
         signals.install()
-    outbox.send(first_line(config, parse_scopes(serving.scopes), host))
+    outbox.send(first_line(serving, parse_scopes(serving.scopes), host))
     lines = Lines(reader, serving.max_line_bytes, signals, answers=writer, parent=parent)
     try:
         found = _reach_or_listen(config, host)
@@ -90,7 +90,7 @@ def _serve_attached(
     return code
 
 
-def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:
+def first_line(serving: Serving, scopes: Iterable[str], host: Host) -> bytes:
     """The event `init`. It is not checked against its schema, as what checks is heavy."""
     params = {
         "type": "init",
@@ -99,10 +99,14 @@ def first_line(config: Config, scopes: Iterable[str], host: Host) -> bytes:
             "name": "kbproc",
             "version": host.versions({"kbproc": __version__})["kbproc"],
         },
-        "store": str(config.store),
-        "actor": config.actor,
+        "store": str(serving.config.store),
+        "actor": serving.config.actor,
         "scopes": sorted(scopes),
-        "capabilities": CAPABILITIES,
+        "capabilities": {
+            **CAPABILITIES,
+            "max_line_bytes": serving.max_line_bytes,
+            "max_in_flight": serving.max_in_flight,
+        },
     }
     return as_json({"jsonrpc": "2.0", "method": "event", "params": params})
 

@@ -27,7 +27,7 @@ from kbproc.client import (
 from kbproc.client.facts import ERRORS, METHODS
 from kbproc.methods.all import registry
 from tests.client.conftest import Open
-from tests.kit.harness import ENVIRONMENT, REPO, running
+from tests.kit.harness import ENVIRONMENT, REPO, running, serving
 from tests.kit.patience import PATIENCE, until
 
 HEAVY = ("duckdb", "numpy", "tantivy", "faiss", "msgspec", "httpx", "onnxruntime", "asyncio", "ssl")
@@ -102,6 +102,14 @@ def test_what_is_no_json_is_refused_here(either: Open) -> None:
     with pytest.raises(BadRequest, match="smaller parts"):
         it.ask(it.kb.doc.create, title="A", text="a" * 17_000_000)
     assert it.ask(it.kb.ping).data["seq"] >= 0
+
+
+def test_what_the_server_takes_no_line_of_is_refused_here(opened: Open, tmp_path: Path) -> None:
+    """Its answer could not say to which request it belongs."""
+    kb = opened(command=serving(tmp_path / "store", max_line_bytes=65_536))
+    kb.ready()
+    with kb.events.subscribe.stream(), pytest.raises(BadRequest, match="more than 65536 bytes"):
+        kb.doc.create(title="Long", text="word " * 20_000, timeout=PATIENCE)
 
 
 def test_leaving_a_stream_cancels_it(either: Open) -> None:

@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,12 @@ def test_in_bash(tmp_path: Path) -> None:
 def test_by_itself(tmp_path: Path) -> None:
     """The same files under another name, where there is no kbproc."""
     hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    if subprocess.run(hatch, cwd=EXAMPLES.parent, check=False, capture_output=True).returncode:
-        pytest.skip("hatchling is not installed")
+    subprocess.run(hatch, cwd=EXAMPLES.parent, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as held:
+        there = {name for name in held.namelist() if name.startswith("kbproc_client/")}
+    files = [path for path in (REPO / "kbproc" / "client").iterdir() if path.is_file()]
+    assert there == {f"kbproc_client/{path.name}" for path in files}
     program = "import kbproc_client, sys; print('kbproc' in sys.modules, kbproc_client.Kbproc)"
     out = subprocess.run(
         [sys.executable, "-P", "-c", program],

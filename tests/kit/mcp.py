@@ -16,7 +16,6 @@ ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-ELICITS = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 ADMIN = (
     "admin,doc:read,doc:write,kb:read,kb:write,knowledge:read,knowledge:write,note:read,"
     "note:write,session:read,session:write,store:read,chunk:read,agent:read"

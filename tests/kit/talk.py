@@ -223,7 +223,7 @@ class Session:
             allow_private_addresses=allow_private,
         )
         allowed = parse_scopes(scopes, methods.scopes)
-        self.outbox.send(first_line(config, allowed, host))
+        self.outbox.send(first_line(serving, allowed, host))
         owner = Owner(config, host, model=model_of(model), registry=methods)
         owner.open()
         self.opened, self.service = owner.opened, owner.service

@@ -23,6 +23,7 @@ from kbproc.calls.schemas import check, schema
 from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES, Config
 from kbproc.sharing.serve import first_line
+from kbproc.sharing.serving import Serving
 from kbproc.wire import in_flight
 from kbproc.wire.connection import Connection, serve_lines
 from kbproc.wire.lines import Lines, Signals
@@ -370,7 +371,7 @@ def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
 
 def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     config = Config(store=tmp_path, cache=tmp_path)
-    message = json.loads(first_line(config, SCOPES, Host()))
+    message = json.loads(first_line(Serving(config=config), SCOPES, Host()))
     assert check.Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
 

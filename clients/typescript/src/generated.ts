@@ -256,7 +256,7 @@ export interface CancelParams {
   id: number | string;
 }
 
-/** What this version can do; `max_line_bytes` and `max_in_flight` are what it does unasked. */
+/** What this version can do; in `init`, `max_line_bytes` and `max_in_flight` are as chosen. */
 export interface Capabilities {
   batch: boolean;
   cancel: boolean;

@@ -52,7 +52,7 @@ class Server(Struct, kw_only=True, frozen=True):
 
 
 class Capabilities(Struct, kw_only=True, frozen=True):
-    """What this version can do; `max_line_bytes` and `max_in_flight` are what it does unasked."""
+    """What this version can do; in `init`, `max_line_bytes` and `max_in_flight` are as chosen."""
 
     batch: bool
     cancel: bool

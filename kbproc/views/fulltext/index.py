@@ -182,10 +182,6 @@ class FullText:
         return FullTextSnapshot(self._index.schema, self._index.searcher())
 
     @property
-    def num_docs(self) -> int:
-        return self.snapshot().num_docs
-
-    @property
     def dead_ratio(self) -> float:
         """The share of deleted chunks that the statistics still count."""
         return self.snapshot().dead_ratio
