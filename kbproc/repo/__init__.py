@@ -1,8 +1,8 @@
-"""What the repository derives from the declared methods: schemas, types of clients, pages, its map.
+"""What the repository derives from the declared methods and holds beside them: schemas, pages, maps.
 
 Refuses to know: how a method is carried out, and what a client does with what it is given.
 
-Offers: gen · markdown
+Offers: gen · markdown · pages
 May import: base · calls · mcp
 Light: yes
 """

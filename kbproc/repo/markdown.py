@@ -41,7 +41,12 @@ def _followed(method: Method) -> str:
 
 
 def errors() -> str:
-    lines = ["# Errors", "", "`kbproc help TYPE` shows one of these in a shell.", ""]
+    lines = [
+        "# Errors",
+        "",
+        "`kbproc help TYPE` shows one of these in a shell, `kbproc docs DOC_URL` what a `doc_url` names.",
+        "",
+    ]
     lines += ["| exit | meaning |", "| --- | --- |"]
     lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     for row in ERRORS.values():

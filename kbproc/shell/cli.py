@@ -48,7 +48,7 @@ INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
 # These read no store.
 _STORELESS = frozenset(
-    {"help", "version", "describe", "schema", "exit-codes", "completion", "contract", "gen"}
+    {"help", "version", "describe", "schema", "exit-codes", "completion", "contract", "docs", "gen"}
 )
 
 
@@ -277,6 +277,27 @@ class Shell:
         self._output.result(None, {}, {"data": found.data, "meta": meta})
         return found.exit
 
+    def docs(self, args: list[str]) -> int:
+        """`kbproc docs [PAGE[#SECTION]]`: those of this very version, without a network."""
+        from kbproc.repo import pages
+        from kbproc.shell.printing.pages import on_screen
+
+        parsed, _ = self._parsed("docs", args)
+        if parsed.last("--help"):
+            return self.help(["docs"])
+        if not parsed.positionals:
+            rows = [{"page": page, "title": title} for page, title in pages.titles().items()]
+            meta = {"schema": "docs.pages/1", "count": len(rows)}
+            self._output.result(None, {}, {"data": rows, "meta": meta})
+            return 0
+        first, *words = parsed.positionals
+        page, found = pages.find(f"{first}#{' '.join(words)}" if words else first)
+        if self._output.for_people and self._output.jq is None:
+            return self._show(on_screen(found.text, self._output.out, color=self._config.color))
+        data = {"page": page, "section": found.anchor, "title": found.title, "text": found.text}
+        self._output.result(None, {}, {"data": data, "meta": {"schema": "docs.page/1"}})
+        return 0
+
     def exit_codes(self, args: list[str]) -> int:
         parsed, _ = self._parsed("exit-codes", args)
         if parsed.last("--help"):
@@ -348,6 +369,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "eval": Shell.evaluate,
     **{name: _contract_command(name) for name in CONTRACT_COMMANDS},
+    "docs": Shell.docs,
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
     "gen": Shell.gen,

@@ -278,6 +278,17 @@ OWN_COMMANDS = {
             flags=(_KIT,),
         ),
         Command(
+            name="docs",
+            usage="[PAGE[#SECTION]]",
+            summary="Show a page of the docs, or the section that a doc_url names.",
+            examples=(
+                "kbproc docs",
+                "kbproc docs search",
+                "kbproc docs errors#store.locked",
+            ),
+            takes=("--jq", "--profile"),
+        ),
+        Command(
             name="exit-codes",
             usage="",
             summary="List the exit codes and the errors behind them.",

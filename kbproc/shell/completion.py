@@ -23,6 +23,7 @@ _FOLDERS = frozenset({"--store", "--root"})
 _KBS = "kb list --limit 1000 --jq '.data[].slug'"
 _AGENTS = "agent list --limit 1000 --jq '.data[].slug'"
 _PROFILES = "profile list --jq '.data[].name'"
+_PAGES = "docs --jq '.data[].page'"
 # Flag, or noun and param → the command that lists its values.
 _ASKED: dict[str | tuple[str, str], str] = {
     "--kb": _KBS,
@@ -82,6 +83,9 @@ def _own_commands(commands: Any, registry: Registry) -> None:
         if name in {"profile use", "profile show", "profile delete"}:
             profile: Any = parser.add_argument("name", nargs="?")
             profile.complete = _what_there_is(_PROFILES)
+        if name == "docs":
+            page: Any = parser.add_argument("page", nargs="?")
+            page.complete = _what_there_is(_PAGES)
         if name in {"link", "unlink"}:
             import shtab
 

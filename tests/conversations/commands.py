@@ -13,6 +13,8 @@ version
 describe|kb.get
 schema|ping.result
 exit-codes
+docs|errors#store.locked
+docs|errors#store.loked
 kb|create|handbook|--description|How we work.
 kb|list
 kb|get|handbook

@@ -41,7 +41,7 @@ def result_text(
     color: bool = False,
 ) -> str:
     """An answer's data; what meta says besides is `remarks`."""
-    page = _page(width, color)
+    page = console(width, color)
     data, meta = result["data"], result["meta"]
     if data is None:
         if "plan" in meta:
@@ -339,7 +339,7 @@ def size(count: int) -> str:
 # ------------------------------------------------------------------------ page
 
 
-def _page(width: int, color: bool) -> Console:
+def console(width: int, color: bool) -> Console:
     from rich.console import Console
 
     return Console(

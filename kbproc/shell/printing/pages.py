@@ -1,0 +1,51 @@
+"""A page of the docs as text for people.
+
+Owns: how Markdown looks on a terminal: prose and tables wrapped, code as it stands.
+Refuses to know: which page it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, TextIO
+
+from kbproc.shell.printing import tables
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDEST = 100  # longer lines are hard to read
+_KEPT = re.compile(r"^(```.*?^```$|#{1,6} .*?$)", re.M | re.S)
+_RULES = {"#": "=", "##": "-"}
+
+
+def on_screen(markdown: str, out: TextIO, *, color: bool) -> str:
+    """As wide as the terminal, and in colours if `out` is one."""
+    width = shutil.get_terminal_size().columns
+    return as_text(markdown, width=width, color=color and out.isatty())
+
+
+def as_text(markdown: str, *, width: int, color: bool) -> str:
+    """Lines of at most `width` cells; those of code may be longer, so that they can be copied."""
+    console = tables.console(min(width, _WIDEST), color)
+    with console.capture() as drawn:
+        for piece in filter(str.strip, _KEPT.split(markdown)):
+            console.print(_drawn(piece.strip("\n")), soft_wrap=piece.startswith("```"))
+            console.print()
+    lines = (line.rstrip() for line in drawn.get().splitlines())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n"
+
+
+def _drawn(piece: str) -> RenderableType:
+    from rich.markdown import Markdown
+    from rich.text import Text
+
+    if piece.startswith("```"):
+        code = "\n".join(f"    {line}" for line in piece.split("\n")[1:-1])
+        return Text(code, style="cyan")
+    if not piece.startswith("#"):
+        return Markdown(piece, hyperlinks=False)
+    level, _, title = piece.replace("`", "").partition(" ")
+    rule = _RULES.get(level, "") * len(title)
+    return Text(f"{title}\n{rule}".strip(), style="bold")

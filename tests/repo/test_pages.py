@@ -1,0 +1,100 @@
+"""The docs lead where they say, and `kbproc docs` shows them where there is no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kbproc.base.errors import ERRORS
+from kbproc.repo import pages
+from kbproc.shell.printing.pages import as_text
+from tests.kit.shell import Run, in_process, on_terminal, refused
+from tests.kit.start import REPO
+
+SHOWN = ("README.md", "SECURITY.md", "AGENTS.md", "SKILL.md", "docs", "clients", "contract")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)
+
+
+def written() -> list[Path]:
+    """What people read in the repository."""
+    roots = [REPO / name for name in SHOWN]
+    found = [path for root in roots for path in ([root] if root.is_file() else root.rglob("*.md"))]
+    return [path for path in found if "node_modules" not in path.parts]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(tmp_path, monkeypatch, capsys)
+
+
+def test_every_doc_url_leads_to_its_section() -> None:
+    for row in ERRORS.values():
+        page, section = pages.find(row.doc_url)
+        assert (page, section.title) == ("errors", row.type)
+        assert row.hint in section.text
+
+
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for path in written():
+        for link in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
+            target, _, anchor = link.partition("#")
+            to = (path.parent / target).resolve() if target else path
+            if "://" in link:
+                continue
+            if not to.exists() or (anchor and not has_section(to, anchor)):
+                broken.append(f"{path.relative_to(REPO)}: {link}")
+    assert not broken
+
+
+def has_section(path: Path, anchor: str) -> bool:
+    return anchor in {section.anchor for section in pages.sections(path.read_text("utf-8"))}
+
+
+def test_a_section_ends_where_the_next_of_its_level_begins() -> None:
+    text = "# A\n\nOne.\n\n## B `b`\n\n```sh\n# no heading\n```\n\n### C\n\nx\n\n## B b\n\nlast\n"
+    found = {section.anchor: section.text for section in pages.sections(text)}
+    assert list(found) == ["a", "b-b", "c", "b-b-1"]
+    assert found["a"] == text
+    assert found["b-b"].endswith("### C\n\nx\n") and "# no heading" in found["b-b"]
+    assert found["b-b-1"] == "## B b\n\nlast\n"
+
+
+def test_a_page_and_a_section_in_a_shell(run: Run) -> None:
+    listed = json.loads(run("docs")[1])["data"]
+    assert {"page": "errors", "title": "Errors"} in listed
+    assert len(listed) == len([*(REPO / "docs").glob("*.md")])
+    for address in ("errors#store.locked", "docs/errors.md#storelocked"):
+        told = json.loads(run("docs", address)[1])["data"]
+        assert (told["page"], told["section"]) == ("errors", "storelocked")
+        assert ERRORS["store.locked"].hint in told["text"] and "<a id" not in told["text"]
+    assert run("docs", "shell", "no", "store,", "and", "other", "folders")[0] == 0
+
+
+def test_a_mistyped_name_gets_the_nearest(run: Run) -> None:
+    error = refused(run, "docs", "erors")
+    assert (error["type"], error["valid_values"][0]) == ("resource.not_found", "errors")
+    assert error["hint"].startswith("Did you mean kbproc docs errors? ")
+    error = refused(run, "docs", "errors#store.loked")
+    assert error["valid_values"][0] == "errors#storelocked"
+    assert refused(run, "docs", "../README")["exit_code"] == 5
+
+
+def test_it_reads_well_at_80_columns() -> None:
+    for name in ("shell", "sessions"):
+        page = pages.find(name)[1].text
+        lines = as_text(page, width=80, color=False).splitlines()
+        prose = [line for line in lines if not line.startswith("    ")]
+        assert max(map(len, prose)) <= 80 and not any("\x1b" in line for line in lines)
+        assert "```" not in "".join(lines) and "<!--" not in "".join(lines)
+        for block in re.findall(r"^```\w*\n(.*?)^```", page, re.M | re.S):  # can be copied
+            assert {f"    {line}".rstrip() for line in block.splitlines()} <= set(lines)
+
+
+def test_on_a_terminal_it_is_drawn(tmp_path: Path) -> None:
+    code, seen = on_terminal(tmp_path, "docs", "errors#store.locked")
+    assert code == 0 and "\x1b[1mstore.locked" in seen and "##" not in seen
