@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,10 @@ from typing import Any
 
 import pytest
 
+from kbproc.client.contract.clients import judge_client
+from kbproc.client.contract.verdicts import verdicts
 from tests.kit import llm
+from tests.kit.judged import CLIENTS, KIT, all_kept
 from tests.kit.patience import LIVES
 from tests.kit.shell import environment
 from tests.kit.start import REPO
@@ -110,6 +114,14 @@ def test_pages_show_what_runs(built: Path, env: dict[str, str], tmp_path: Path) 
     assert shown(SOURCE / "README.md") == (examples / "first.ts").read_text()
     told = run("node", str(built / "build/examples/first.js"), cwd=tmp_path, env=env)
     assert told == "Backup\n"
+
+
+def test_it_keeps_every_rule_of_a_client(built: Path) -> None:
+    """By the contract kit, whose server misbehaves as the protocol allows."""
+    command = shlex.join(["node", str(built / "build/examples/contract-driver.js"), "{server}"])
+    scenes = KIT.conversations("clients")
+    findings = [one for scene in scenes for one in judge_client(scene, command, KIT)]
+    all_kept("clients/typescript", "client", verdicts(CLIENTS, findings))
 
 
 def test_what_is_packed_is_what_a_program_needs(built: Path) -> None:

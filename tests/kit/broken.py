@@ -459,7 +459,12 @@ BREAKS = {
     "loses_last_answer_on_eof": Break(
         "loses an answer at the end", {"answers.every_request"}, _loses_last
     ),
-    "exits_1": Break("ends with 1", {"end.stdin", "end.sigterm", "end.sigint"}, exit=1),
+    "exits_1": Break(
+        "ends with 1",
+        {"end.stdin", "end.sigterm", "end.sigint"},
+        exit=1,
+        seen_in=("stdin-ends", "sigterm", "sigint"),
+    ),
     "dies_of_sigterm": Break("dies of SIGTERM", {"end.sigterm", "end.waits"}, on={"SIGTERM": 143}),
     "ignores_sigterm": Break(
         "ignores SIGTERM", {"end.sigterm"}, on={"SIGTERM": "ignore"}, long=True

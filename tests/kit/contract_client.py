@@ -1,6 +1,6 @@
 """A client in few lines, for the contract kit to judge.
 
-`python -m tests.kit.contract_client [BREAK]`; a break is one way of doing it wrongly.
+`python contract_client.py SERVER [BREAK]`; a break is one way of doing it wrongly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-BREAK = (sys.argv[1:] or [""])[0]
+SERVER, BREAK = (*sys.argv[1:], "")[:2]
 Message = dict[str, Any]
 
 
@@ -26,7 +26,7 @@ class Client:
         self.begin()
 
     def begin(self) -> None:
-        command = shlex.split(os.environ["KBPROC_SERVER"])
+        command = shlex.split(SERVER)
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, requests: list[tuple[str, Message]]) -> list[Message]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ from typing import Any
 
 from kbproc.client.contract.judge import judge, rules_of
 from kbproc.client.contract.kit import Kit, own_kit
-from kbproc.client.contract.verdicts import Finding
+from kbproc.client.contract.verdicts import PASS, Finding, Verdict, exit_code
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO, start
 
@@ -22,6 +23,9 @@ _BLOCK = "(<!-- table: {name} -->\n(?:\\|[^`\n]*\n)*)(.*?)(<!-- end of {name} --
 
 KIT = own_kit()
 CONVERSATIONS = {one["name"]: one for one in KIT.conversations()}
+CLIENTS = [row for row in KIT.requirements if row["id"].startswith("client.")]
+SERVED = [row for row in KIT.requirements if row not in CLIENTS]
+KEPT = ("kbproc serve", "kbproc.client", "clients/typescript")
 FIXED = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash"])
 OURS = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash", "real=1"])
 
@@ -61,3 +65,11 @@ def told_in(block: str, names: Collection[str]) -> Iterator[dict[str, str]]:
         PAGE.write_text(pattern.sub(lambda match: match[1] + rows + match[3], page))
     assert {name: told.get(name) for name in seen} == seen, "KBPROC_UPDATE_DOCS=1 writes them"
     assert set(told) <= set(names), f"{PAGE.name} tells of breaks that are no more"
+
+
+def all_kept(name: str, command: str, found: list[Verdict]) -> None:
+    """Each rule passed; the table of those that keep them has it so."""
+    assert [one for one in found if one.verdict != PASS] == []
+    assert exit_code(found) == 0
+    with contextlib.contextmanager(told_in)("kept", KEPT) as rows:
+        rows[name] = f"| `{name}` | `contract {command}` | {len(found)} of {len(found)} |"

@@ -31,6 +31,7 @@ LOADED = {
     "kbproc": (
         "duckdb",
         "kbproc.__main__",
+        "kbproc.client",
         "kbproc.methods.all",
         "jsonschema_rs",
         "kbproc.library.library",

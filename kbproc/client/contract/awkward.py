@@ -1,7 +1,7 @@
 """A server that keeps to the protocol and is awkward about it: what clients are judged with.
 
-Run as `python -m kbproc.client.contract.awkward SCRIPT RECORD`. Owns: saying what its script says
-when it says so, and writing down what it is told.
+Run as `python awkward.py SCRIPT RECORD`, with the standard library alone: it begins at once.
+Owns: saying what its script says when it says so, and writing down what it is told.
 Refuses to know: what the client should make of it.
 """
 
@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.client.contract.expect import resolved
-
 _PIECES, _PAUSE = 6, 0.05
 Message = dict[str, Any]
 
@@ -28,39 +26,42 @@ class Server:
         self._record = record
         self._life = sum('"begins"' in line for line in _lines(record))
         self._script = lives[min(self._life, len(lives) - 1)]
-        self._asked: dict[str, Any] = {}
+        self._ids: list[Any] = []
         self._note(begins=True)
 
     def run(self) -> None:
         self._say([_event({"type": "init", **_INIT})])
         self._say([_event({"type": "ready", "seq": 1, "freshness": _FRESHNESS})])
-        for step in self._script:
-            self._do(step)
-        while self._take():
-            pass
+        if all(self._do(step) for step in self._script):
+            while self._take():
+                pass
 
-    def _do(self, step: Message) -> None:
+    def _do(self, step: Message) -> bool:
+        """False at the end of what it is told."""
         for _ in range(step.get("take", 0)):
             while (asked := self._take()) is not None and "id" not in asked:
                 pass
-        messages = [resolved(self._message(one), self._asked) for one in step.get("say", ())]
+            if asked is None:
+                return False
+        messages = [self._message(one) for one in step.get("say", ())]
         if step.get("slowly"):
             self._say_slowly(messages)
         elif messages:
             self._say(messages)
         if "half" in step:
-            line = _line(resolved(self._message(step["half"]), self._asked))
+            line = _line(self._message(step["half"]))
             os.write(1, line[: len(line) // 2])
         if step.get("die"):
             os._exit(1)
+        return True
 
     def _message(self, short: Message) -> Message:
         """`answer: N` and `event: N` are short for messages about the Nth request."""
         rest = {name: value for name, value in short.items() if name not in {"answer", "event"}}
         if "answer" in short:
-            return {"jsonrpc": "2.0", "id": f"={short['answer']}/id", **rest}
+            return {"jsonrpc": "2.0", "id": self._ids[short["answer"] - 1], **rest}
         if "event" in short:
-            return _event({"request_id": f"={short['event']}/id", **rest})
+            return _event({"request_id": self._ids[short["event"] - 1], **rest})
         return short
 
     def _take(self) -> Message | None:
@@ -72,7 +73,7 @@ class Server:
         except ValueError:
             message = {}
         if isinstance(message, dict) and "id" in message:
-            self._asked[str(len(self._asked) + 1)] = message
+            self._ids.append(message["id"])
         return message if message is None or isinstance(message, dict) else {}
 
     def _say(self, messages: list[Message]) -> None:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kbproc.client.contract import awkward
 from kbproc.client.contract.always import parsed, shown
 from kbproc.client.contract.expect import mismatch
 from kbproc.client.contract.kit import Kit
@@ -36,7 +37,7 @@ def judge_client(scene: dict[str, Any], command: str, kit: Kit) -> list[Finding]
         folder = Path(name)
         script, record = folder / "script.json", folder / "record"
         script.write_text(json.dumps(scene["lives"]), encoding="utf-8")
-        server = [sys.executable, "-m", "kbproc.client.contract.awkward", str(script), str(record)]
+        server = [sys.executable, "-I", "-S", awkward.__file__, str(script), str(record)]
         found = Scene(scene, kit)
         try:
             words = command_of(command, {"server": shlex.join(server)}, _VARIABLE)

@@ -1,17 +1,19 @@
-"""A client in a few lines passes; each way of doing it wrongly is found."""
+"""Our client passes, and one of a few lines; each way of doing it wrongly is found."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbproc.client.contract.clients import judge_client, rules_in
-from kbproc.client.contract.verdicts import Finding
-from tests.kit.judged import KIT, told_in
+from kbproc.client.contract.verdicts import Finding, verdicts
+from tests.kit.judged import CLIENTS, KIT, PAGE, all_kept, told_in
+from tests.kit.start import REPO
 
 SCENES: list[dict[str, Any]] = KIT.conversations("clients")
 # Each with the rules that it breaks, in the scenes that are about one of them.
@@ -31,8 +33,18 @@ BREAKS = {
 }
 
 
-def found(scene: dict[str, Any], broken: str = "") -> list[Finding]:
-    command = shlex.join([sys.executable, "-m", "tests.kit.contract_client", broken])
+PLAIN = REPO / "tests" / "kit" / "contract_client.py"
+OURS = REPO / "clients" / "python" / "examples" / "contract_driver.py"
+
+
+@pytest.fixture(autouse=True)
+def forked(kit_forked: None) -> None:
+    """What drives a client begins at once."""
+
+
+def found(scene: dict[str, Any], driver: Path, *broken: str) -> list[Finding]:
+    """The driver is a program's text: so it can be forked."""
+    command = shlex.join([sys.executable, "-c", driver.read_text(), "{server}", *broken])
     return judge_client(scene, command, KIT)
 
 
@@ -42,7 +54,7 @@ def kinds(findings: list[Finding], kind: str) -> set[str]:
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: str(scene["name"]))
 def test_a_plain_client_passes(scene: dict[str, Any]) -> None:
-    findings = found(scene)
+    findings = found(scene, PLAIN)
     assert [one for one in findings if one.verdict != "pass"] == []
     assert kinds(findings, "pass") == set(rules_in(scene))
 
@@ -54,8 +66,8 @@ def test_a_client_that_is_wrong_is_found(
     monkeypatch.setattr("kbproc.client.contract.clients.TASK_SECONDS", _SECONDS.get(name, 120.0))
     [rule] = BREAKS[name]
     about = [one for one in SCENES if rule in rules_in(one)]
-    scenes = about[:1] if rule in {"client.requests", "client.end"} else about
-    findings = [one for scene in scenes for one in found(scene, name)]
+    scenes = about[:1] if rule in _ANYWHERE or name in _SECONDS else about
+    findings = [one for scene in scenes for one in found(scene, PLAIN, name)]
     assert kinds(findings, "wrong") == BREAKS[name]
     table[name] = f"| `{name}` | `{rule}` |"
 
@@ -65,11 +77,22 @@ def table() -> Iterator[dict[str, str]]:
     yield from told_in("client breaks", BREAKS)
 
 
+_ANYWHERE = {"client.requests", "client.end"}
 # These hang, whatever time they have.
-_SECONDS = {"waits_for_ever": 3.0, "reads_one_line": 3.0}
+_SECONDS = {"waits_for_ever": 1.0, "reads_one_line": 1.0}
 
 
-def test_a_client_that_starts_no_server_can_not_be_told() -> None:
+def test_ours_keeps_every_rule() -> None:
+    findings = [one for scene in SCENES for one in found(scene, OURS)]
+    all_kept("kbproc.client", "client", verdicts(CLIENTS, findings))
+
+
+def test_the_page_shows_its_driver() -> None:
+    assert f"```python\n{OURS.read_text()}```" in PAGE.read_text()
+
+
+def test_a_client_that_starts_no_server_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     findings = judge_client(SCENES[0], "cat", KIT)
     assert {one.verdict for one in findings} == {"unknown"}
     assert {one.expected for one in findings} == {"the client started no server"}

@@ -1,4 +1,4 @@
-"""kbproc keeps every rule; a kbproc that breaks one is found out, and for that rule."""
+"""A kbproc that breaks one rule is found out, and for that rule."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ import pytest
 
 from kbproc.client.contract.verdicts import Verdict, exit_code, verdicts
 from tests.kit.broken import BREAKS
-from tests.kit.judged import CONVERSATIONS, KIT, OURS, findings, judging, told_in
+from tests.kit.judged import CONVERSATIONS, SERVED, findings, judging, told_in
 from tests.kit.patience import LONG
-
-SERVED = [row for row in KIT.requirements if not row["id"].startswith("client.")]
-# What a break must not be blamed for is looked at in these, and in all under the long profile.
-COMMON = {"params"}
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +27,13 @@ def of_kinds(found: list[Verdict], kind: str) -> dict[str, list[str]]:
     }
 
 
-def test_kbproc_keeps_every_rule(kit_forked: None) -> None:
-    found = verdicts(SERVED, findings(OURS, CONVERSATIONS))
-    assert (of_kinds(found, "wrong"), of_kinds(found, "unknown")) == ({}, {})
-    assert exit_code(found) == 0
-
-
 @pytest.mark.parametrize("name", [name for name, one in BREAKS.items() if LONG or not one.long])
 def test_a_break_is_found_and_nothing_else(
     name: str, kit_forked: None, table: dict[str, str]
 ) -> None:
+    """Under the long profile in every conversation, else in those that are about its rules."""
     broken = BREAKS[name]
-    names = set(CONVERSATIONS) if LONG else {*(broken.seen_in or judging(broken.rules)), *COMMON}
+    names = set(CONVERSATIONS) if LONG else broken.seen_in or judging(broken.rules)
     command = shlex.join([sys.executable, "-m", "tests.kit.broken", name, "{store}"])
     found = verdicts(SERVED, findings(command, names))
     wrong = of_kinds(found, "wrong")
