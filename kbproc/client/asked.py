@@ -21,7 +21,7 @@ _RESUME = "session.resume"
 _SUBSCRIBE = "events.subscribe"
 _ANSWERS = frozenset({"chat", "session.ask", "agent.invoke", _RESUME})
 
-Heard = Callable[[Event], None]
+Heard = Callable[[Event, int], None]  # with its bytes
 # What ends it: the `result` of the response, or why there is none.
 Ended = Callable[[dict[str, Any] | KbprocError], None]
 
@@ -30,6 +30,7 @@ class Asked:
     """A request, and what has come of it so far.
 
     `due`: the moment at which the client stops waiting; `again_at`: at which it is sent once more.
+    `taken` is its reader's to count, who may be in another thread.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Asked:
         self.tries = 0
         self.servers = 0
         self.cancelled = False
+        self.taken = 0
+        self._given = 0
         self._heard = heard
         self._index = 0
         self._cursor: str | None = None
@@ -103,8 +106,15 @@ class Asked:
 
     # ---------------------------------------------------------------------------- events
 
-    def hear(self, told: dict[str, Any]) -> None:
-        """Passes an event on, numbered in this stream, if it is one that has not come before."""
+    @property
+    def held(self) -> int:
+        """The bytes of its events that were passed on, and that nobody has taken yet."""
+        return self._given - self.taken
+
+    def hear(self, told: dict[str, Any], size: int) -> None:
+        """Passes an event on, numbered in this stream, if it is one that has not come before.
+        `size`: the bytes of its line.
+        """
         if self._came_before(told):
             return
         if told.get("type") == "init" and self._index:
@@ -112,7 +122,8 @@ class Asked:
         event = {**told, "index": self._index}
         self._index += 1
         if self._heard is not None:
-            self._heard(cast(Event, event))
+            self._given += size
+            self._heard(cast(Event, event), size)
 
     def _came_before(self, told: dict[str, Any]) -> bool:
         """An answer comes in the same pieces again, up to the cursor of the last one that came."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from .asked import Asked, Ended, Heard
-from .flights import Flights, Told
+from .flights import HELD, Flights, Told
 from .process import Lines, Process
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Engine:
         for fd in (self._woken, self._waker):
             os.set_blocking(fd, False)
         self.flights = Flights(on_event)
+        self.holds_back = False  # nothing is read: who takes events wakes this thread
         self.process: Process | None = None
         self.servers = 0
         self._thread = threading.Thread(target=self._run, name="kbproc client", daemon=True)
@@ -74,6 +75,12 @@ class Engine:
         asked = self.flights.add(method, params, timeout=timeout, ended=ended, heard=heard)
         self._wake()
         return asked
+
+    def take(self, asked: Asked, size: int) -> None:
+        """Its reader has taken an event of so many bytes."""
+        asked.taken += size
+        if self.holds_back:
+            self._wake()
 
     def cancel(self, asked: Asked) -> None:
         self.flights.cancel(asked)
@@ -153,12 +160,12 @@ class Engine:
         """Until the server's last line."""
         kill_at: float | None = None
         with selectors.DefaultSelector() as selector:
-            for fd in (self._woken, process.output.fd):
-                selector.register(fd, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
             if process.log is not None:
                 selector.register(process.log.fd, selectors.EVENT_READ)
             while True:
-                _look_for_room(selector, process)
+                _watch(selector, process.input, process.has_to_write, selectors.EVENT_WRITE)
+                _watch(selector, process.output.fd, self._has_room(), selectors.EVENT_READ)
                 ready = {key.fd for key, _ in selector.select(self._pause(kill_at))}
                 if self._woken in ready:
                     self._drain()
@@ -175,6 +182,14 @@ class Engine:
                         self._leave(selector, process)
                 if kill_at is not None and time.monotonic() >= kill_at:
                     process.kill()
+
+    def _has_room(self) -> bool:
+        """Once held back, the server is read on when half of it is taken."""
+        held = HELD // 2 if self.holds_back else HELD
+        self.holds_back = True  # what is taken from here on is seen here, or wakes
+        has_room = self.flights.is_closed or self.flights.has_room(held)
+        self.holds_back = not has_room
+        return has_room
 
     def _latest_end(self) -> float:
         """When the server must have ended, and be it that it reads no more."""
@@ -206,7 +221,7 @@ class Engine:
                 process.kill()
                 return True
             for one in message if isinstance(message, list) else [message]:
-                self.flights.hear(one)
+                self.flights.hear(one, len(line))
         return lines is not None
 
     def _read_log(self, selector: selectors.BaseSelector, log: Lines) -> None:
@@ -218,13 +233,13 @@ class Engine:
                 self._on_log(line.decode(errors="replace"))
 
 
-def _look_for_room(selector: selectors.BaseSelector, process: Process) -> None:
-    """Room in the server's pipe matters only while something waits for it."""
-    is_watched = process.input in selector.get_map()
-    if process.has_to_write and not is_watched:
-        selector.register(process.input, selectors.EVENT_WRITE)
-    elif is_watched and not process.has_to_write:
-        selector.unregister(process.input)
+def _watch(selector: selectors.BaseSelector, fd: int, wanted: bool, event: int) -> None:
+    """What a pipe is ready for matters only while it is wanted."""
+    is_watched = fd in selector.get_map()
+    if wanted and not is_watched:
+        selector.register(fd, event)
+    elif is_watched and not wanted:
+        selector.unregister(fd)
 
 
 def _how(code: int) -> str:

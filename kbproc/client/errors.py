@@ -151,6 +151,18 @@ def too_large(method: str, most: int) -> KbprocError:
     )
 
 
+def unread(method: str, most: int) -> KbprocError:
+    return _own(
+        LimitReached,
+        "client.unread",
+        f"{method} was cancelled: {most >> 20} MiB of its events were not read, and other requests "
+        "wait for what comes behind them.",
+        "Read the events as they come, or ask in a client of its own, which then waits.",
+        exit_code=8,
+        retryable=False,
+    )
+
+
 def _ended(message: str, hint: str, *, retryable: bool = True) -> KbprocError:
     return _own(ServerEnded, "client.server_ended", message, hint, retryable=retryable)
 

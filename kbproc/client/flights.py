@@ -23,6 +23,9 @@ _MOST_LINE_BYTES = 16 * 1024 * 1024  # unless a server says otherwise
 _AGAIN = frozenset({"server.overloaded", "store.locked"})
 _TRIES = 20
 _LONGEST_PAUSE = 1.0
+_OF_AN_EVENT = 1024  # bytes that a dict takes beside its line
+HELD = 4 * 1024 * 1024  # bytes of one stream's events that wait for their reader
+MOST_HELD = 16 * HELD
 
 Told = Callable[[dict[str, Any]], None]
 
@@ -52,6 +55,14 @@ class Flights:
         told = self.events.get("init", {}).get("capabilities", {})
         most = told.get("max_line_bytes")
         return most if isinstance(most, int) else _MOST_LINE_BYTES
+
+    def has_room(self, held: int) -> bool:
+        """Whether anybody waits for what comes next. A stream whose reader is behind does not: with
+        no other request in flight the server is read no more, and holds the stream back.
+        """
+        with self._lock:
+            asked = self._asked.values()
+            return not asked or any(one.cancelled or one.held < held for one in asked)
 
     # ---------------------------------------------------------------------------- asking
 
@@ -162,17 +173,17 @@ class Flights:
 
     # -------------------------------------------------------------------------- messages
 
-    def hear(self, message: Any) -> None:
-        """What is unknown is passed over: a later version may say more."""
+    def hear(self, message: Any, size: int) -> None:
+        """What is unknown is passed over: a later version may say more. `size`: of its line."""
         self.is_silent = False
         if not isinstance(message, dict):
             return
         if message.get("method") == "event" and isinstance(message.get("params"), dict):
-            self._hear_event(message["params"])
+            self._hear_event(message["params"], size + _OF_AN_EVENT)
         elif "method" not in message and ("result" in message or "error" in message):
             self._hear_answer(message)
 
-    def _hear_event(self, event: dict[str, Any]) -> None:
+    def _hear_event(self, event: dict[str, Any], size: int) -> None:
         request = event.get("request_id")
         if request is None:
             self.events[str(event.get("type"))] = event
@@ -181,8 +192,18 @@ class Flights:
                 self._on_event(event)
             return
         asked = self._asked.get(request)
-        if asked is not None:
-            asked.hear(event)
+        if asked is not None and asked.held < MOST_HELD:
+            asked.hear(event, size)
+        elif asked is not None and not asked.cancelled:
+            self._leave_unread(asked)
+
+    def _leave_unread(self, asked: Asked) -> None:
+        """Others wait for what comes after its events, and it can't be held back alone."""
+        with self._lock:
+            del self._asked[asked.id]
+            if self._process:
+                self._process.give(cancel_line(asked.id))
+        asked.ended(errors.unread(asked.method, MOST_HELD))
 
     def _know(self, seq: Any) -> None:
         if isinstance(seq, int):

@@ -11,6 +11,7 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from .asked import Asked
 from .data import Event, Meta
 from .engine import Engine
 from .errors import KbprocError
@@ -32,8 +33,13 @@ class _End(NamedTuple):
     told: dict[str, Any] | KbprocError
 
 
+_Told = tuple[Event, int] | _End  # an event with its bytes
+
+
 class _Request(Generic[D]):
     """What both kinds of waiting have in common."""
+
+    _asked: Asked
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,10 +52,19 @@ class _Request(Generic[D]):
             raise told
         return Result(told["data"], told["meta"])
 
-    def _is_event(self, told: Event | _End) -> bool:
+    def _event(self, told: _Told) -> Event | None:
+        """None at the end."""
         if isinstance(told, _End):
             self._end = told
-        return self._end is None
+            return None
+        event, size = told
+        self._engine.take(self._asked, size)
+        return event
+
+    def cancel(self) -> None:
+        """Asks the server to stop, unless it has ended; its answer still comes."""
+        if self._end is None:
+            self._engine.cancel(self._asked)
 
 
 class Stream(_Request[D]):
@@ -69,13 +84,13 @@ class Stream(_Request[D]):
     ) -> None:
         """`events`: whether anybody will read them."""
         super().__init__(engine)
-        told: queue.SimpleQueue[Event | _End] = queue.SimpleQueue()
+        told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
         self._told = told
         self._asked = engine.ask(
             method,
             params,
             timeout=timeout,
-            heard=told.put if events else None,
+            heard=(lambda event, size: told.put((event, size))) if events else None,
             ended=lambda end: told.put(_End(end)),
         )
 
@@ -89,9 +104,7 @@ class Stream(_Request[D]):
 
     def _take(self) -> Event | None:
         """Waits for the next one; None at the end."""
-        if self._end is None and self._is_event(told := self._told.get()):
-            return told  # type: ignore[return-value]
-        return None
+        return self._event(self._told.get()) if self._end is None else None
 
     def result(self) -> Result[D]:
         """Waits for the end, past all events. Raises KbprocError."""
@@ -101,11 +114,6 @@ class Stream(_Request[D]):
         finally:
             self.cancel()
         return self._result()
-
-    def cancel(self) -> None:
-        """Asks the server to stop, unless it has ended; its answer still comes."""
-        if self._end is None:
-            self._engine.cancel(self._asked)
 
     def __enter__(self) -> Stream[D]:
         return self
@@ -130,16 +138,16 @@ class AsyncStream(_Request[D]):
 
         super().__init__(engine)
         self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Queue[Event | _End] = asyncio.Queue()
+        self._told: asyncio.Queue[_Told] = asyncio.Queue()
         self._asked = engine.ask(
             method,
             params,
             timeout=timeout,
-            heard=self._put if events else None,
+            heard=(lambda event, size: self._put((event, size))) if events else None,
             ended=lambda end: self._put(_End(end)),
         )
 
-    def _put(self, told: Event | _End) -> None:
+    def _put(self, told: _Told) -> None:
         """From the engine's thread. On a loop that is closed nobody waits any more."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._told.put_nowait, told)
@@ -153,9 +161,7 @@ class AsyncStream(_Request[D]):
         self._result()
 
     async def _take(self) -> Event | None:
-        if self._end is None and self._is_event(told := await self._told.get()):
-            return told  # type: ignore[return-value]
-        return None
+        return self._event(await self._told.get()) if self._end is None else None
 
     async def result(self) -> Result[D]:
         try:
@@ -164,10 +170,6 @@ class AsyncStream(_Request[D]):
         finally:
             self.cancel()
         return self._result()
-
-    def cancel(self) -> None:
-        if self._end is None:
-            self._engine.cancel(self._asked)
 
     async def __aenter__(self) -> AsyncStream[D]:
         return self

@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from kbproc.client import Cancelled, Closed, Failed, KbprocError, Overloaded
+from kbproc.client import (
+    Cancelled,
+    Closed,
+    Failed,
+    KbprocError,
+    LimitReached,
+    Overloaded,
+    Stream,
+)
+from kbproc.client.engine import Engine
 from tests.client.conftest import Open
-from tests.kit.harness import running
+from tests.kit.harness import ENVIRONMENT, running
 from tests.kit.patience import until
 
 # `answer(message, say)` is told by each test; `say` writes what it is given, one line each.
@@ -52,10 +61,13 @@ def lawful(opened: Open) -> Lawful:
     """A client of a server that answers each message with this code."""
 
     def open(answer: str, **options: Any) -> Any:
-        body = "".join(f"    {line}\n" for line in answer.strip().splitlines())
-        return opened(command=running(SERVER + body), **options)
+        return opened(command=running(SERVER + indented(answer)), **options)
 
     return open
+
+
+def indented(answer: str) -> str:
+    return "".join(f"    {line}\n" for line in answer.strip().splitlines())
 
 
 def seen(folder: Path) -> list[dict[str, Any]]:
@@ -122,6 +134,56 @@ def test_an_error_without_an_id_is_of_the_only_request(lawful: Lawful) -> None:
     kb = lawful('say({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "Bare."}})')
     with pytest.raises(KbprocError, match=r"Bare\."):
         kb.ping()
+
+
+# Two thousand items of a kilobyte; `said` has a byte for each.
+MANY = """
+if message["method"] == "events.read":
+    with open("said", "ab", buffering=0) as said:
+        for index in range(2000):
+            say(event("item", request_id=id, index=index, item={"text": "x" * 1000}))
+            said.write(b"!")
+say(result(id, "done"))
+"""
+
+
+@pytest.fixture
+def little_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the events of one stream that nobody has read."""
+    for module in ("engine", "flights"):
+        monkeypatch.setattr(f"kbproc.client.{module}.HELD", 64 << 10)
+    monkeypatch.setattr("kbproc.client.flights.MOST_HELD", 256 << 10)
+
+
+def test_a_stream_that_is_not_read_is_held_back(tmp_path: Path, little_held: None) -> None:
+    """The server waits, and so does its stream; when it is read on, nothing is missing."""
+    engine = Engine(running(SERVER + indented(MANY)), cwd=tmp_path, env=ENVIRONMENT)
+    stream = Stream[Any](engine, "events.read", {}, None)
+    until(lambda: engine.holds_back, "a full pipe")
+    assert (tmp_path / "said").stat().st_size < 1000
+    assert [told["index"] for told in stream] == list(range(2000))
+    assert stream.result().data == "done"
+    engine.close()
+
+
+def test_who_reads_a_stream_may_ask_meanwhile(lawful: Lawful, little_held: None) -> None:
+    """The answer comes behind the events, which are then read for it, too."""
+    kb = lawful(MANY.replace("2000", "100"))
+    stream = kb.events.read.stream()
+    assert [kb.ping().data for told in stream if told["index"] % 50 == 0] == ["done"] * 2
+    stream = kb.events.read.stream()
+    stream.cancel()
+    assert len(list(stream)) == 100
+
+
+def test_a_stream_that_is_never_read_gives_way(lawful: Lawful, little_held: None) -> None:
+    """Others wait for what comes behind it, and no client holds without bounds."""
+    kb = lawful(MANY)
+    stream = kb.events.read.stream()
+    assert kb.ping().data == "done"
+    with pytest.raises(LimitReached, match="were not read") as left:
+        list(stream)
+    assert (left.value.type, left.value.retryable) == ("client.unread", False)
 
 
 DIES_ONCE = """

@@ -2,11 +2,14 @@
 
 import { randomUUID } from "node:crypto";
 import { type Answer, type EventOf, Events, type MethodName, type Options } from "./call.js";
-import { cancelled, type KbprocError, timedOut } from "./errors.js";
+import { cancelled, type KbprocError, timedOut, unread } from "./errors.js";
 import { METHODS } from "./generated.js";
 
 const GRACE_MS = 2000; // in which the server may say itself that the time is over, or what was done
 const MOST_MS = 86_400_000;
+const OF_AN_EVENT = 1024; // bytes that an object takes beside its line
+export const HELD = 1 << 22; // bytes of one stream's events that wait for their reader
+const MOST_HELD = 16 * HELD;
 const ANEW = "kbproc ended and was started again; the request goes on.";
 const HERE = new URL(".", import.meta.url).href;
 const KNOWN = new Set(["init", "progress", "item", "warning", "references", "answer"]);
@@ -42,11 +45,13 @@ function listeners(signal: AbortSignal): Set<Asked> {
 export interface Sender {
   sendCancel(asked: Asked): void;
   forget(asked: Asked): void;
+  /** An event was taken by its reader. */
+  taken(): void;
 }
 
 /** A request, and what has come of it so far. */
 export class Asked {
-  readonly events = new Events<EventOf<MethodName>>();
+  readonly events = new Events<EventOf<MethodName>>(() => this.sender.taken());
   readonly answer: Promise<Answer<never>>;
   readonly token: string | undefined;
   readonly params: Given;
@@ -132,8 +137,15 @@ export class Asked {
 
   // ---------------------------------------------------------------------------- from the server
 
-  /** A stream that another server began is told as one, with a warning where it went on. */
-  take(event: RawEvent): void {
+  /** Whether its caller waits for what comes next: who reads its events, and has many left, does not. */
+  hasRoom(held: number): boolean {
+    return this.isCancelled || !this.events.isRead || this.events.held < held;
+  }
+
+  /** A stream that another server began is told as one, with a warning where it went on. `size`: of
+   * its line. */
+  take(event: RawEvent, size: number): void {
+    if (this.events.held >= MOST_HELD) return this.#leaveUnread();
     if (event.type === "init" && event["session_id"] !== undefined) {
       const { session_id, message_id } = event;
       this.#where = { session_id, message_id };
@@ -150,14 +162,21 @@ export class Asked {
     }
     const index = this.#index++;
     if (event.type === "init" && index > 0) {
-      this.#tell({ type: "warning", request_id: this.id, index, message: ANEW });
+      this.#tell({ type: "warning", request_id: this.id, index, message: ANEW }, size);
     } else if (KNOWN.has(event.type)) {
-      this.#tell({ ...event, index });
+      this.#tell({ ...event, index }, size);
     }
   }
 
-  #tell(event: RawEvent): void {
-    this.events.add(event as unknown as EventOf<MethodName>);
+  #tell(event: RawEvent, size: number): void {
+    this.events.add(event as unknown as EventOf<MethodName>, size + OF_AN_EVENT);
+  }
+
+  /** Others wait for what comes after its events, and it can't be held back alone. Who only awaits
+   * the answer gets that. */
+  #leaveUnread(): void {
+    if (!this.events.isRead) this.events.drop();
+    else if (!this.isCancelled) this.fail(unread(this.method, MOST_HELD), true);
   }
 
   /** False: what was interrupted is to be asked for once more. */

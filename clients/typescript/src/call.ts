@@ -57,7 +57,6 @@ export class Call<Name extends MethodName, Data = Methods[Name]["data"]>
   readonly token: string | undefined;
   readonly [Symbol.toStringTag] = "Call";
   readonly #wiring: Wiring<Name, Data>;
-  #isRead = false;
 
   constructor(wiring: Wiring<Name, Data>) {
     this.#wiring = wiring;
@@ -87,9 +86,10 @@ export class Call<Name extends MethodName, Data = Methods[Name]["data"]>
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<EventOf<Name>, void, undefined> {
-    if (this.#isRead) throw new TypeError("The events of a call can be read once.");
-    this.#isRead = true;
     const { answer, events } = this.#wiring;
+    if (events.isRead) throw new TypeError("The events of a call can be read once.");
+    if (events.isDropped) throw new TypeError("So many events came unread that they were not kept.");
+    events.isRead = true;
     answer.catch(() => undefined); // it is thrown here
     let ended = false;
     try {
@@ -104,16 +104,34 @@ export class Call<Name extends MethodName, Data = Methods[Name]["data"]>
 
 /** Events on their way to whoever iterates them. */
 export class Events<Event extends { type: string }> {
-  #waiting: Event[] = [];
+  /** Bytes of what waits. */
+  held = 0;
+  isRead = false;
+  isDropped = false;
+  #waiting: { event: Event; size: number }[] = [];
   #wake: (() => void) | undefined;
   #ended = false;
+  readonly #onTaken: () => void;
+
+  constructor(onTaken: () => void) {
+    this.#onTaken = onTaken;
+  }
 
   /** Of `progress` that nobody has read, the last is kept. */
-  add(event: Event): void {
-    const last = this.#waiting.length - 1;
-    if (event.type === "progress" && this.#waiting[last]?.type === "progress") this.#waiting[last] = event;
-    else this.#waiting.push(event);
+  add(event: Event, size: number): void {
+    if (event.type === "progress" && this.#waiting.at(-1)?.event.type === "progress") {
+      this.held -= this.#waiting.pop()?.size ?? 0;
+    }
+    if (this.isDropped) return;
+    this.#waiting.push({ event, size });
+    this.held += size;
     this.#wake?.();
+  }
+
+  drop(): void {
+    this.isDropped = true;
+    this.#waiting = [];
+    this.held = 0;
   }
 
   end(): void {
@@ -126,6 +144,9 @@ export class Events<Event extends { type: string }> {
     while (!this.#waiting.length && !this.#ended) {
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }
-    return this.#waiting.shift();
+    const first = this.#waiting.shift();
+    this.held -= first?.size ?? 0;
+    this.#onTaken();
+    return first?.event;
   }
 }

@@ -1,7 +1,7 @@
 // Starts kbproc, sends requests, and starts it again where it ends with some unanswered.
 
 import { existsSync } from "node:fs";
-import { Asked, type Found, type RawEvent } from "./asked.js";
+import { Asked, HELD, type Found, type RawEvent } from "./asked.js";
 import { type Answer, Call, type MethodName, type Options, type Params } from "./call.js";
 import { closed, errorOf, type KbprocError, serverEnded, tooLong, unknownMethod } from "./errors.js";
 import { type Api, type ErrorData, METHODS, type Methods, type ProcessInitEvent, type ReadyEvent } from "./generated.js";
@@ -105,6 +105,7 @@ export class Client {
     const asked = new Asked(++this.#ids, method, params, timed, {
       sendCancel: (one) => this.#cancel(one),
       forget: (one) => this.#forget(one),
+      taken: () => this.#look(),
     });
     const call = new Call<Name>({
       answer: asked.answer as Promise<Answer<Methods[Name]["data"]>>,
@@ -151,9 +152,11 @@ export class Client {
     asked.servers++;
     this.#inFlight.set(asked.id, asked);
     this.#server?.send(line);
+    this.#look();
   }
 
   #cancel(asked: Asked): void {
+    this.#look();
     if (!this.#inFlight.has(asked.id)) return;
     const notification = { jsonrpc: "2.0", method: "$/cancel", params: { id: asked.id } };
     this.#server?.send(JSON.stringify(notification));
@@ -164,7 +167,18 @@ export class Client {
     const at = this.#queue.indexOf(asked);
     if (at >= 0) this.#queue.splice(at, 1);
     this.#hold();
+    this.#look();
     this.#sendQueued();
+  }
+
+  /** While no request's caller waits for what comes next, nothing is read. */
+  #look(): void {
+    const server = this.#server;
+    if (!server) return;
+    const held = server.isRead ? HELD : HELD / 2;
+    const all = [...this.#inFlight.values()];
+    const wanted = this.#closing !== undefined || !all.length || all.some((one) => one.hasRoom(held));
+    if (wanted !== server.isRead) server.read(wanted);
   }
 
   get #waits(): boolean {
@@ -186,10 +200,11 @@ export class Client {
       return this.#garbled(line, cause);
     }
     for (const message of Array.isArray(found) ? found : [found]) {
-      if (message.method === "event" && message.params) this.#event(message.params);
+      if (message.method === "event" && message.params) this.#event(message.params, line.length);
       else if (typeof message.id === "number") this.#answered(message.id, message);
       else if (message.error && this.#server) this.#server.refusal = message.error;
     }
+    this.#look();
   }
 
   #garbled(line: string, cause: unknown): void {
@@ -199,9 +214,9 @@ export class Client {
     this.#server?.kill();
   }
 
-  #event(event: RawEvent): void {
+  #event(event: RawEvent, size: number): void {
     if (event.request_id !== undefined) {
-      this.#inFlight.get(Number(event.request_id))?.take(event);
+      this.#inFlight.get(Number(event.request_id))?.take(event, size);
     } else if (event.type === "init") {
       this.#init = event as unknown as ProcessInitEvent;
       if (this.#server) this.#server.hasBegun = true;
@@ -324,6 +339,7 @@ export class Client {
 
   #end(server: Server): void {
     this.#hold();
+    this.#look();
     server.sendEnd();
     setTimeout(() => server.kill("SIGTERM"), CLOSE_MS).unref();
     setTimeout(() => server.kill(), CLOSE_MS + 3000).unref();

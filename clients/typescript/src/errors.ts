@@ -151,6 +151,16 @@ export function unknownMethod(method: string): BadRequest {
   });
 }
 
+export function unread(method: string, most: number): LimitReached {
+  return new LimitReached({
+    type: "client.unread",
+    message: `${method} was cancelled: ${most >> 20} MiB of its events were not read, and other requests wait for what comes behind them.`,
+    hint: "Read the events as they come, or ask in a client of its own, which then waits.",
+    exit_code: 8,
+    retryable: false,
+  });
+}
+
 export function serverEnded(message: string, hint: string, cause?: unknown): ServerEnded {
   return new ServerEnded(
     { type: "client.server_ended", message, hint, exit_code: 2, retryable: true },

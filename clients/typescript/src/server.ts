@@ -25,6 +25,7 @@ export interface End {
 export class Server {
   /** Whether its `init` has come. */
   hasBegun = false;
+  isRead = true;
   /** Why it won't begin. */
   refusal: { message?: string } | undefined;
   readonly #child: ChildProcess;
@@ -77,6 +78,13 @@ export class Server {
 
   send(line: string): void {
     if (this.#child.stdin?.writable) this.#child.stdin.write(`${line}\n`);
+  }
+
+  /** One that is not read holds its streams back. */
+  read(wanted: boolean): void {
+    this.isRead = wanted;
+    if (wanted) this.#child.stdout?.resume();
+    else this.#child.stdout?.pause();
   }
 
   /** No more lines will come: it answers what it has, and ends. */

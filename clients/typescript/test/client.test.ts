@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import {
@@ -11,6 +13,7 @@ import {
   type EventOf,
   type Kbproc,
   KbprocError,
+  LimitReached,
   NeedsPerson,
   NotFound,
   Overloaded,
@@ -475,3 +478,38 @@ export async function typed(kb: Kbproc): Promise<void> {
     if (event.type === "item") event.item.ts satisfies string;
   }
 }
+
+const ITEMS = 200; // some 13 MB, of which 4 are held
+const many = (items = ITEMS): Step[][] => [[{ items }, result({ read: items })], []];
+
+test("a stream that is not read on is held back, and loses nothing", async (t) => {
+  const { kb, folder } = scripted(t, [{ on: { "events.read": many() } }]);
+  const events = kb.events.read()[Symbol.asyncIterator]();
+  const indexes = [(await events.next()).value?.index];
+  const said = (): number => statSync(join(folder, "said"), { throwIfNoEntry: false })?.size ?? 0;
+  await until(() => said() > 64);
+  const other = scripted(t, [{ on: { ping: [[result({ seq: 1 })]] } }]).kb;
+  for (let times = 0; times < 20; times++) await other.ping();
+  assert.ok(said() < ITEMS, `${said()} items were said`);
+  for await (const event of { [Symbol.asyncIterator]: () => events }) indexes.push(event.index);
+  assert.deepEqual(indexes, [...Array(ITEMS).keys()]);
+});
+
+test("who reads a stream may ask meanwhile, and who reads none gets the answer", async (t) => {
+  const { kb } = scripted(t, [{ on: { "events.read": many(), ping: [[result({ seq: 1 })]] } }]);
+  for await (const event of kb.events.read()) if (event.index === 0) await kb.ping();
+  const unread = scripted(t, [{ on: { "events.read": many(1100) } }]).kb.events.read();
+  assert.deepEqual((await unread).data, { read: 1100 });
+  await assert.rejects(all(unread), /not kept/);
+});
+
+test("a stream that is left unread gives way to other requests", async (t) => {
+  const { kb } = scripted(t, [{ on: { "events.read": many(1100), ping: [[result({ seq: 1 })]] } }]);
+  const call = kb.events.read();
+  for await (const event of call) {
+    if (event.index > 0) break;
+    await kb.ping();
+  }
+  const error = await failure(call);
+  assert.ok(error instanceof LimitReached && error.type === "client.unread");
+});

@@ -12,7 +12,10 @@ export type Step =
   | { log: string }
   | { exit: number }
   | { die: true }
-  | { stopReading: true };
+  | { stopReading: true }
+  | { items: number };
+
+const KILOBYTES = 64; // of an item
 
 /** What is done at the start, and for the first, second… request of each method. */
 export interface Start {
@@ -27,13 +30,28 @@ export const INIT = {
 };
 export const READY = { jsonrpc: "2.0", method: "event", params: { type: "ready", seq: 3 } };
 
-function take(step: Step, id: unknown): void {
+/** FOLDER/said has a byte for each that was taken. */
+async function sayItems(count: number, id: unknown): Promise<void> {
+  for (let index = 0; index < count; index++) {
+    const params = { type: "item", request_id: id, index, item: "x".repeat(KILOBYTES << 10) };
+    const line = JSON.stringify({ jsonrpc: "2.0", method: "event", params });
+    await new Promise((taken) => process.stdout.write(`${line}\n`, taken));
+    appendFileSync(join(process.argv[2] ?? ".", "said"), "!");
+  }
+}
+
+async function take(step: Step, id: unknown): Promise<void> {
   if ("raw" in step) process.stdout.write(step.raw);
   else if ("log" in step) process.stderr.write(`${String(step.log)}\n`);
   else if ("exit" in step) process.exit(Number(step.exit));
   else if ("die" in step) process.kill(process.pid, "SIGKILL");
   else if ("stopReading" in step) closeSync(0);
+  else if ("items" in step) await sayItems(Number(step.items), id);
   else process.stdout.write(`${JSON.stringify(step).replaceAll('"$id"', JSON.stringify(id))}\n`);
+}
+
+async function takeAll(steps: Step[], id: unknown): Promise<void> {
+  for (const step of steps) await take(step, id);
 }
 
 function main(folder: string): void {
@@ -43,7 +61,7 @@ function main(folder: string): void {
   const before = Number(readFileSync(startsFile, "utf8"));
   writeFileSync(startsFile, String(before + 1));
   const { begin = [INIT, READY], on = {} } = script[Math.min(before, script.length - 1)] ?? {};
-  for (const step of begin) take(step, null);
+  let said = takeAll(begin, null);
   if (begin.some((step) => "stopReading" in step)) {
     setInterval(() => undefined, 1 << 30); // it goes on all the same
     return;
@@ -53,7 +71,8 @@ function main(folder: string): void {
       appendFileSync(heard, `${line}\n`);
       const { id, method } = JSON.parse(line) as { id?: unknown; method: string };
       const steps = on[method] ?? [];
-      for (const step of (steps.length > 1 ? steps.shift() : steps[0]) ?? []) take(step, id);
+      const next = (steps.length > 1 ? steps.shift() : steps[0]) ?? [];
+      said = said.then(() => takeAll(next, id));
     })
     .on("close", () => process.exit(0));
 }
