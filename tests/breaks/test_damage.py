@@ -434,6 +434,21 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
     session.library.rebuild()
 
 
+def test_doctor_tells_chunks_that_wait_otherwise_to_be_indexed(session: Session) -> None:
+    """An index that nobody has asked yet is not made for the comparison."""
+    session.data("doc.create", title="Git", text="how git is installed")
+    store = session.store
+    assert store.published.recent is not None
+    (row,) = store.published.recent.rows
+    store.unindexed.add([], [structs.replace(row, text="how svn is installed")])
+    store.publish()
+    found = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
+    assert found["status"] == "fail"
+    assert found["message"].startswith(f"chunk {row.chunk_id} is indexed otherwise")
+    assert store.published.recent.rows != (row,)
+    session.library.rebuild()
+
+
 def test_no_view_is_damaged(session: Session) -> None:
     fill(session)
     views = session.store.folder / "views"

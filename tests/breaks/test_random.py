@@ -33,7 +33,7 @@ from tests.kit.talk import Session
 
 compared = faults_of("random")
 
-EXAMPLES, STEPS = (120, 50) if LONG else (6, 30)
+EXAMPLES, STEPS = (120, 50) if LONG else (4, 25)
 
 WORDS = [f"{a}{b}" for a in ("kala", "mori", "tuve", "zano") for b in ("bek", "dux", "fim")]
 POINTS = [

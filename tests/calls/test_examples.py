@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,15 +47,32 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def read(world: Path) -> Iterator[Session]:
+    """The store as every reading example finds it."""
+    session = Session(world / "store", cwd=world)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest, method: Method, world: Path, tmp_path: Path) -> Any:
+    """On a copy of one's own, unless the method reads only."""
+    if method.kind == "read":
+        return request.getfixturevalue("read")
+    shutil.copytree(world, tmp_path / "world")
+    session = Session(tmp_path / "world" / "store", cwd=tmp_path / "world")
+    request.addfinalizer(session.close)
+    return session
+
+
 @pytest.mark.parametrize(
     ("method", "example"), CASES, ids=[f"{m.name}: {e.what}" for m, e in CASES]
 )
-def test_example(method: Method, example: Example, world: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "world"
-    shutil.copytree(world, folder)
-    session = Session(folder / "store", cwd=folder)
+def test_example(session: Session, method: Method, example: Example) -> None:
+    before = session.store.seq
     answer = session.ask(method.name, **example.params)
-    session.close()
+    assert method.kind != "read" or session.store.seq == before
     if "error" in answer:
         exit = answer["error"]["data"]["exit_code"]
     else:

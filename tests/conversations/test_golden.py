@@ -33,6 +33,7 @@ from tests.conversations.transcripts import (
 from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
 from tests.kit.golden import Transcripts
+from tests.kit.patience import all_or
 from tests.kit.talk import Message
 
 # What the shell prints beyond one method's answer.
@@ -67,7 +68,8 @@ def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> 
     assert got.text() == transcripts
 
 
-@pytest.mark.parametrize("name", IN_MEMORY)
+# The same code but for the pipes: a few tell whether the two can differ at all.
+@pytest.mark.parametrize("name", all_or(IN_MEMORY[::8], IN_MEMORY))
 def test_in_memory(name: str, folder: Path) -> None:
     got = in_memory(CONVERSATIONS[name], folder)
     assert got.text() == golden(f"test_over_pipes[{name}]")

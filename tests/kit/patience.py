@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
 PATIENCE = 120.0  # seconds: after this, what is waited for never comes
 LIVES = 900.0 if LONG else 300.0  # seconds that a process of a test may live
+
+
+def all_or(some: Iterable[T], all: Iterable[T]) -> list[T]:
+    """What a test goes through: `all` of it in the long profile, `some` otherwise."""
+    return list(all if LONG else some)
 
 
 def until(condition: Callable[[], Any], what: str, told: Callable[[], str] = lambda: "") -> None:

@@ -35,13 +35,31 @@ def closed(schema: Any) -> Any:
     return inner
 
 
+def inlined(schema: Any, defs: dict[str, Any], within: tuple[str, ...] = ()) -> Any:
+    """The same schema with definitions in the place of references, but where one holds itself.
+
+    Following references takes the reference implementation longer than all else.
+    """
+    if isinstance(schema, list):
+        return [inlined(part, defs, within) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = schema.get("$ref", "").removeprefix("#/$defs/")
+    if name in defs and name not in within and schema.keys().isdisjoint(defs[name]):
+        here = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**here, **inlined(defs[name], defs, (*within, name))}
+    return {
+        key: value if key == "$defs" else inlined(value, defs, within)
+        for key, value in schema.items()
+    }
+
+
 @functools.cache
 def _validators(schema: str) -> tuple[Draft202012Validator, Any]:
-    parsed = json.loads(schema)
-    Draft202012Validator.check_schema(parsed)
-    strict = closed(parsed)
+    """That each schema is one is tested elsewhere."""
+    strict = closed(json.loads(schema))
     return (
-        Draft202012Validator(strict, format_checker=FORMATS),
+        Draft202012Validator(inlined(strict, strict.get("$defs", {})), format_checker=FORMATS),
         jsonschema_rs.Draft202012Validator(strict, validate_formats=True),
     )
 

@@ -26,7 +26,7 @@ from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
 from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
 from tests.kit import life
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import LONG, PATIENCE
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "log", "is", "truth"]
 WORDS += ["a", "cat", "sat", "on", "mat"]
@@ -590,6 +590,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.skipif(not LONG, reason="makes and exports a second model")
 def test_any_sentence_transformers_folder_is_exported(
     tmp_path: Path, reference: Embedder, ignoring_warnings: Callable[[], Any]
 ) -> None:

@@ -308,10 +308,13 @@ def test_every_write_is_in_the_table(session: Session) -> None:
     assert {m.name for m in methods if m.kind != "read"} - {"doc.fetch"} == set(WRITES)
 
 
-@pytest.mark.parametrize("method", WRITES)
-def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: str) -> None:
-    (session.store.folder.parent / "docs").mkdir()
-    (session.store.folder.parent / "docs" / "a.md").write_text("# A\n\nAlpha.\n")
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a closed store that each of WRITES finds something in."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.md").write_text("# A\n\nAlpha.\n")
+    session = Session(folder / "store", cwd=folder)
     session.data("kb.create", slug="scratch")
     session.data("doc.create", title="Old", text="alpha beta", tags=["x"])
     session.data("doc.create", title="Other", text="gamma")
@@ -327,6 +330,17 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, method: st
     session.data("session.create")
     session.data("session.ask", session_id=1, question="alpha?")
     session.data("store.export", path="export.ndjson")
+    session.close()
+    return folder
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_a_dry_run_writes_nothing_and_uses_no_token(
+    open_session: OpenSession, world: Path, tmp_path: Path, method: str
+) -> None:
+    folder = tmp_path / "world"
+    shutil.copytree(world, folder)
+    session = open_session(folder / "store", folder=folder)
     before, seq = everything(session), session.store.seq
     answer = session.ask(method, **WRITES[method], dry_run=True, client_token="t")["result"]
     assert answer["data"] is None

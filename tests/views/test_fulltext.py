@@ -445,7 +445,7 @@ def test_readers_search_while_one_writes(index: FullText) -> None:
 def test_any_string_can_be_searched(tmp_path_factory: pytest.TempPathFactory, query: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any-string"
     index = FullText.open(folder)
-    if not index.num_docs:
+    if not index.snapshot().num_docs:
         put(index, *(row(id, text) for id, text in TEXTS.items()))
     index.snapshot().search(parse_query(query), 10)
     index.close()

@@ -12,7 +12,7 @@ import importlib.metadata
 import platform
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
+    from kbproc.store.snapshot import Snapshot
     from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.fulltext.search import FullTextSnapshot
 
@@ -256,8 +257,8 @@ def positions(store: Store) -> dict[str, list[str]]:
     written = store.log.head  # a writer may be about to show it
     store.wait_for(written.seq, 1.0)
     with store.reading() as snapshot:
-        snapshot.pin()
-        chunks, indexed = snapshot.queries.chunk_total(), snapshot.fulltext.num_docs
+        fulltext, waiting = _pinned(store, snapshot)
+        chunks, indexed = snapshot.queries.chunk_total(), fulltext.num_docs + len(waiting)
         head = snapshot.published.head
     problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
     if head.seq < written.seq <= store.log.head.seq:
@@ -267,6 +268,19 @@ def positions(store: Store) -> dict[str, list[str]]:
     if indexed != chunks:
         problems["fulltext"].append(f"holds {plural(indexed, 'chunk')}, the catalog {chunks}")
     return problems
+
+
+def _pinned(store: Store, snapshot: Snapshot) -> tuple[FullTextSnapshot, tuple[IndexRow, ...]]:
+    """Catalog and full-text index at one position.
+
+    An index that holds nothing yet is not made for this: what waits for it stands beside it.
+    """
+    with store.still():
+        snapshot.queries  # noqa: B018
+        fulltext, recent = snapshot.as_indexed
+        if fulltext.num_docs:
+            return snapshot.fulltext, ()
+        return fulltext, recent.rows
 
 
 def _record_at(store: Store, seq: int) -> Position | None:
@@ -289,7 +303,7 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
         store.reading() as snapshot,
         contextlib.closing(afresh.cursor()) as cursor,
     ):
-        snapshot.pin()
+        fulltext, waiting = _pinned(store, snapshot)
         live = snapshot.queries.digest()
         afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
         afresh.commit()
@@ -297,7 +311,14 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
         if live != queries.digest():
             problems.setdefault("catalog", []).append("differs from the log")
         rows = list(queries.all_index_rows())
-        problems["fulltext"] += _fulltext(snapshot.fulltext, rows, Path(folder))
+        differing = (
+            _fulltext(fulltext, rows, Path(folder))
+            if fulltext.num_docs
+            else _unindexed(waiting, rows)
+        )
+        problems["fulltext"] += [
+            f"chunk {id} is indexed otherwise than the log says" for id in differing
+        ]
         problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
     return problems
 
@@ -314,7 +335,7 @@ def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
         yield made
 
 
-def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[str]:
+def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[int]:
     from kbproc.library.health.fulltext import differing_chunks
     from kbproc.views.fulltext.index import FullText
     from kbproc.views.fulltext.search import FullTextSnapshot
@@ -322,8 +343,13 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
     (folder / "fulltext").mkdir()
     built = FullText(folder / "fulltext").build(rows, START).made
     built.reload()
-    differing = differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
-    return [f"chunk {id} is indexed otherwise than the log says" for id in differing]
+    return differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
+
+
+def _unindexed(waiting: Iterable[IndexRow], rows: list[IndexRow]) -> list[int]:
+    """Of an index that holds nothing yet: chunks that wait for it otherwise than they should."""
+    there, wanted = ({row.chunk_id: row for row in some} for some in (waiting, rows))
+    return sorted(id for id in there | wanted if there.get(id) != wanted.get(id))
 
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -193,23 +193,41 @@ LOST = [
 ]
 
 
+class Learned(NamedTuple):
+    folder: Path
+    first: int  # seq of what was learned
+    lives: list[Any]
+    links: Any
+
+
+@pytest.fixture(scope="module")
+def learned(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    """A closed store that has learned."""
+    folder = shutil.copytree(made, tmp_path_factory.mktemp("learned") / "store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file, "SEGMENT_BYTES", 1500)
+        one = Session(folder, cwd=folder)
+        first = one.store.seq + 1
+        learn(one)
+        one.data("doc.create", title="Last", text="last")
+        one.embedded()
+        one.library.compact()
+        told = Learned(folder, first, lives(one), knowledge.check(one))
+        one.close()
+    return told
+
+
 @pytest.mark.parametrize("lost", LOST)
 def test_entries_notes_and_agents_are_written_again(
-    open_session: OpenSession, folder: Path, lost: tuple[int, ...]
+    open_session: OpenSession, learned: Learned, folder: Path, lost: tuple[int, ...]
 ) -> None:
-    one = open_session(folder)
-    first = one.store.seq + 1
-    learn(one)
-    one.data("doc.create", title="Last", text="last")
-    one.embedded()
-    one.library.compact()
-    before, links = lives(one), knowledge.check(one)
-    one.close()
-    drop(folder, *(first + n for n in lost))
+    shutil.rmtree(folder)
+    shutil.copytree(learned.folder, folder)
+    drop(folder, *(learned.first + n for n in lost))
     assert mend(folder).from_views
     two = open_session(folder)
-    assert lives(two) == before
-    assert knowledge.check(two) == links
+    assert lives(two) == learned.lives
+    assert knowledge.check(two) == learned.links
     assert two.data("doctor", deep=True)["healthy"]
 
 
