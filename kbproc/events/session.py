@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.wording import plural
 from kbproc.events.event import Concerned, Event, Given
 
 Detail = Literal["indexes", "snippets", "full"]
@@ -174,7 +175,8 @@ class AnswerReferred(OfMessage, frozen=True, tag="answer.referred"):
     references: list[Reference]
 
     def summary(self) -> str:
-        return f"refer to {len(self.references)} passages for question {self.message}"
+        passages = plural(len(self.references), "passage")
+        return f"refer to {passages} for question {self.message}"
 
     @property
     def piece(self) -> tuple[str, str]:

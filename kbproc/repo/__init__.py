@@ -1,4 +1,4 @@
-"""What the repository derives from the declared methods and holds beside them: schemas, pages, maps.
+"""What the repository derives from the declared methods and keeps: schemas, pages, maps.
 
 Refuses to know: how a method is carried out, and what a client does with what it is given.
 

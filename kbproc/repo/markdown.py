@@ -44,7 +44,8 @@ def errors() -> str:
     lines = [
         "# Errors",
         "",
-        "`kbproc help TYPE` shows one of these in a shell, `kbproc docs DOC_URL` what a `doc_url` names.",
+        "`kbproc help TYPE` shows one of these in a shell, `kbproc docs DOC_URL` what a `doc_url` "
+        "names.",
         "",
     ]
     lines += ["| exit | meaning |", "| --- | --- |"]

