@@ -96,6 +96,31 @@ def test_in_bash(tmp_path: Path) -> None:
     assert '"duplicate":true' in done.stdout and "High tide is at noon. [1]" in done.stdout
 
 
+@pytest.mark.skipif(not LONG, reason="starts a process really")
+def test_the_harness_in_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "backup.md").write_text(
+        "# Backups\n\nA backup is restored by opening it.\n"
+    )
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
+    program = tmp_path / "kbproc"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
+    program.chmod(0o700)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "KBPROC_STORE": str(tmp_path / "notes"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "'title': 'Backups'" in done.stdout) == (0, True), done.stderr
+
+
 @pytest.mark.skipif(not LONG, reason="starts a dozen processes really")
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_every_night(tmp_path: Path) -> None:

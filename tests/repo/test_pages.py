@@ -98,3 +98,15 @@ def test_it_reads_well_at_80_columns() -> None:
 def test_on_a_terminal_it_is_drawn(tmp_path: Path) -> None:
     code, seen = on_terminal(tmp_path, "docs", "errors#store.locked")
     assert code == 0 and "\x1b[1mstore.locked" in seen and "##" not in seen
+
+
+def test_numbers_in_the_readme_stand_where_its_links_lead() -> None:
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    asked = readme.partition("## What people ask for\n")[2].partition("\n## ")[0]
+    rows = [row.split("|") for row in asked.splitlines() if "](docs/" in row]
+    assert len(rows) >= 6
+    for _, question, answer, more, _ in rows:
+        (link,) = LINK.findall(more)
+        there = pages.find(link)[1].text
+        for number in re.findall(r"(?<![\w-])\.?\d[\d,.]*\b", answer):
+            assert number in there, f"{question.strip()}: {number} is not in {link}"
