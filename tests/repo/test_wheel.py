@@ -159,8 +159,8 @@ runpy.run_path(sys.argv[1] + "/run.py", run_name="__main__")
 
 
 def interpreter(version: str) -> str | None:
-    """A Python of that version, which its starter finds or pyenv keeps."""
-    kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    """A Python of that version: on the PATH, or beside this one, as pyenv and uv keep them."""
+    kept = sorted(Path(sys.base_prefix).parent.glob(f"*{version}.*/bin/python{version}"))
     for path in filter(None, [shutil.which(f"python{version}"), *map(str, kept)]):
         asked = subprocess.run([path, "-c", "import venv"], capture_output=True, check=False)
         if asked.returncode == 0:
