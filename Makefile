@@ -48,9 +48,10 @@ bench-peers: $(READY)
 	$(BIN)/python -m bench.peers
 	$(BIN)/python -m bench.performance
 
-# How well searches find, on the collections in the folder COLLECTIONS; half an hour.
+# How well searches find, on the collections in the folder COLLECTIONS; an hour. Each is kept as
+# soon as it is measured: `make eval COLLECTIONS=FOLDER ONLY=--missing` goes on.
 eval: $(READY)
-	$(BIN)/python -m bench.quality $(COLLECTIONS)
+	$(BIN)/python -m bench.quality $(COLLECTIONS) $(ONLY)
 
 # The official tools against `kbproc mcp`: some 300 MB from npm into .peers/ at first.
 bench-mcp: $(READY)

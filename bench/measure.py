@@ -170,8 +170,11 @@ class Child:
         line, self._rest = b"".join(parts).split(b"\n", 1)
         return line
 
-    def ask(self, line: bytes) -> bytes:
+    def send(self, line: bytes) -> None:
         os.write(self._in, line)
+
+    def ask(self, line: bytes) -> bytes:
+        self.send(line)
         return self.line()
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """`python -m bench.quality FOLDER`: how well searches find, on collections of others.
 
-Owns: which collections are asked, bench/quality.json, and the block of docs/search.md and its
-charts that are made from it. Without FOLDER only these are made; `--check` compares them.
-Refuses to know: how anything is asked: that is `kbproc eval`.
+Owns: which collections are asked, bench/quality.json, and the blocks of docs/search.md and its
+charts that are made from it and from bench/earlier.json. Without FOLDER only these are made;
+`--check` compares them. Each collection is kept as soon as it is measured; `--missing` measures
+only those that are not there yet.
+Refuses to know: how anything is asked: that is `kbproc eval`, and bench/earlier.py.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import earlier, spans
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
 from kbproc.repo.gen import with_blocks
@@ -24,7 +27,8 @@ RESULTS = ROOT / "bench" / "quality.json"
 CHART = ROOT / "docs" / "search" / "quality.svg"
 SETS = (
     "product-docs,clapnq-dev,codebase-chunks,cranfield,cisi,cacm,"
-    "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo"
+    "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo,"
+    "cloze/ru,cloze/ar,cloze/hi,cloze/th,chunking-eval"
 )
 _MEASURES = {"ndcg_at_10": "nDCG@10", "r_at_1": "R@1", "recall_at_100": "recall@100", "mrr": "MRR"}
 
@@ -33,10 +37,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="where the collections lie")
     parser.add_argument("--sets", default=SETS, help="folders in it, comma-separated")
+    parser.add_argument("--missing", action="store_true", help="only those not measured yet")
     parser.add_argument("--check", action="store_true", help="only tell what is out of date")
     options = parser.parse_args()
+    had = {**results(), **({spans.NAME: 1} if spans.results() else {})} if options.missing else {}
     for name in options.sets.split(",") if options.folder else ():
-        if (options.folder / name).is_dir():
+        if not (options.folder / name).is_dir() or name in had:
+            continue
+        if name == spans.NAME:
+            spans.keep(options.folder / name)
+        else:
             _keep(name, _measured(options.folder / name))
     stale = [path for path, text in outputs().items() if _read(path) != text]
     for path in stale:
@@ -77,7 +87,9 @@ def outputs() -> dict[Path, str]:
     kept = results()
     in_order = {name: kept[name] for name in SETS.split(",") if name in kept}
     block = "\n\n".join(_parts(in_order)) + "\n" if in_order else "Not measured yet: `make eval`.\n"
-    found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), {"quality": block})}
+    block += _within(spans.results())
+    blocks = {"quality": block, "earlier": _since(earlier.results())}
+    found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
     if in_order:
         found[CHART] = _chart(in_order)
     return found
@@ -143,10 +155,8 @@ def _against(results: dict[str, Any]) -> str:
     rows = []
     for name, found in results.items():
         told = found["compared"]
-        change = told["change"]
-        said = f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})"
         counts = f"{told['better']} / {told['worse']} / {told['same']}"
-        rows.append([name, said, counts])
+        rows.append([name, _moved(told["change"]), counts])
     return _table(["", "nDCG@10", "better / worse / same"], rows)
 
 
@@ -157,6 +167,48 @@ def _thresholds(results: dict[str, Any]) -> str:
         refused = "—" if least["refused"] is None else f"{least['refused']:.0%}"
         rows.append([name, f"{least['at']:.3f}", f"{least['kept']:.0%}", refused])
     return _table(["", "from", "of the answered", "of the others refused"], rows)
+
+
+def _since(told: dict[str, Any]) -> str:
+    """What a commit's searches found, and what these find."""
+    if not told:
+        return "Not measured yet: `python -m bench.earlier`.\n"
+    sets, cost = told["sets"], told.get("cost")
+    head = ["nDCG@10"]
+    for mode in ("words", "both"):
+        head += [f"{mode} then", "now", "change"]
+    rows = []
+    for name in filter(sets.__contains__, SETS.split(",")):
+        row = [name]
+        for mode in earlier.MODES:
+            then, now, change = (sets[name][mode][which] for which in ("then", "now", "change"))
+            row += [_told(then), _told(now), _moved(change)]
+        rows.append(row)
+    parts = [f"Then: commit {told['commit']}.", _table(head, rows)]
+    if cost is not None:
+        parts.append(
+            f"What one search costs more than then, in turns over {cost['documents']} documents "
+            f"and {cost['searches']} questions: {cost['added']:+.2f} ms of the processor "
+            f"(the median of the differences; the medians are {cost['median_then']:.2f} and "
+            f"{cost['median_now']:.2f} ms)."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _within(told: dict[str, Any]) -> str:
+    """How much of what answers stands in the passages found."""
+    if not told:
+        return ""
+    return (
+        f"\nOf the characters that answer the {told['questions']} questions of `chunking-eval`, "
+        f"the {told['passages']} best passages, of {told['characters']} characters each in the "
+        f"mean, hold {_told(told['recall'])}; of the characters of these passages they are "
+        f"{_told(told['precision'])}.\n"
+    )
+
+
+def _moved(change: dict[str, float]) -> str:
+    return f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})"
 
 
 def _chart(results: dict[str, Any]) -> str:

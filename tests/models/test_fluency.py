@@ -29,6 +29,14 @@ def test_between_the_two_it_falls_evenly() -> None:
     told = fluency("абвгдежзик", thirds, [False] * 3)
     assert told.tokens == 1.5
     assert told.factor == pytest.approx(1 - 0.9 * (1.5 - 1.2) / 0.8, abs=1e-3)
+    halves = [(at, at + 5) for at in range(0, 50, 5)]
+    assert fluency("абвгдежзик" * 2 + "абвгд", halves[:5] * 2, [False] * 10).factor == 0.1
+
+
+def test_where_a_tenth_was_left_it_falls_on_to_the_least() -> None:
+    tokens = [(at, at + 1) for at in range(41)]
+    assert LEAST < fluency("а" * 100, tokens, [False] * 41).factor < 0.1
+    assert fluency("а" * 100, [*tokens, (41, 42)], [False] * 42).factor == LEAST
 
 
 def test_short_words_numbers_and_signs_say_nothing() -> None:

@@ -25,10 +25,14 @@ _LONGEST_TITLE = 300
 
 
 class Found(Struct, frozen=True):
-    """`ranked`: ids of the collection's documents, best first. `best`: the best score."""
+    """`ranked`: ids of the collection's documents, best first, each with its score."""
 
     ranked: list[str]
-    best: float
+    scores: list[float]
+
+    @property
+    def best(self) -> float:
+        return self.scores[0] if self.scores else 0.0
 
 
 class Asked:
@@ -59,7 +63,7 @@ class Asked:
             query = question.text[:_LONGEST_QUERY]
             hits = self._data("search", query=query, **{**asked, **settings})["results"]
             ranked = [self._names[hit["source"]["document_id"]] for hit in hits]
-            found.append(Found(ranked, hits[0]["score"] if hits else 0.0))
+            found.append(Found(ranked, [hit["score"] for hit in hits]))
             self._progress(label, done, len(questions))
         return found
 

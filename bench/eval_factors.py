@@ -1,0 +1,113 @@
+"""What two numbers of searches bring that were set by judgement, on collections of others.
+
+`python -m bench.eval_factors times LOCOMO` - what an entry from another time counts
+(kbproc/search/times.py): the turns of LoCoMo's conversations taken as notes, each written on its
+day, and the questions that say when. `python -m bench.eval_factors similar SCIFACT` - from which
+likeness on a new entry is told to be near another (kbproc/search/similar.py): SciFact's claims, of
+which some are about the same abstract, taken as entries.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.earlier import filled, pack_of
+from bench.measure import ROOT
+from kbproc.models.catalogue import load
+from kbproc.models.interface import ModelSpec
+from kbproc.search.evaluation.collection import read
+from kbproc.search.evaluation.measures import mean_of, ndcg
+from kbproc.search.times import period
+from kbproc.sources.chunk import embed_text
+from kbproc.text.likeness import likeness
+
+CACHE = Path(tempfile.gettempdir()) / "kbproc-eval"
+FACTORS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.0)
+LIMITS = (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
+_AS_TOLD = "%I:%M %p on %d %B, %Y"
+
+
+def main() -> int:
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    {"times": times, "similar": similar}[what](folder)
+    return 0
+
+
+def times(folder: Path) -> None:
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").open()]
+    written = {row["_id"]: datetime.strptime(row["date"], _AS_TOLD) for row in rows}
+    ends: dict[str, datetime] = {}
+    for row in rows:
+        ends[row["conv"]] = max(ends.get(row["conv"], datetime.min), written[row["_id"]])
+    collection = read(folder)
+    asked = []
+    for question in collection.questions:
+        assert question.part is not None
+        now = (ends[question.part] + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        meant = period(question.text, now)
+        if meant is not None and question.gains:
+            asked.append((question, meant))
+    with filled(ROOT, collection, CACHE / pack_of(folder.name)) as (store, _):
+        found = store.answers([question for question, _ in asked], "hybrid", {})
+    print(f"{len(asked)} questions say when")
+    base: list[float] = []
+    for factor in FACTORS:
+        each = []
+        for (question, meant), hits in zip(asked, found, strict=True):
+            told = {
+                id: score
+                if meant.holds(f"{written[id]:%Y-%m-%dT%H:%M:%S.000Z}")
+                else factor * score
+                for id, score in zip(hits.ranked, hits.scores, strict=True)
+            }
+            each.append(ndcg(sorted(told, key=lambda id: -told[id]), question.gains))
+        base = base or each
+        change = mean_of([b - a for a, b in zip(base, each, strict=True)])
+        print(f"{factor:.1f}: nDCG@10 {mean_of(each).mean:.3f}, changes by {told_of(change)}")
+
+
+def told_of(change: Any) -> str:
+    return f"{change.mean:+.3f} ({change.low:+.3f} to {change.high:+.3f})"
+
+
+def similar(folder: Path) -> None:
+    """Each claim as the newest entry; near are those about an abstract that it is about, too."""
+    claims = [question for question in read(folder).questions if question.gains]
+    embedder = load(ModelSpec(), Path.home() / ".cache" / "kbproc" / "models")
+    vectors = [embedder.embed(embed_text("", None, claim.text)) for claim in claims]
+    about = defaultdict(set)
+    for number, claim in enumerate(claims):
+        for document in claim.gains:
+            about[document].add(number)
+    restated, alone = [], []
+    for number, claim in enumerate(claims):
+        near = set().union(*(about[document] for document in claim.gains)) - {number}
+        each = {
+            other: (
+                likeness(claim.text, claims[other].text)
+                + min(1.0, max(0.0, float(vectors[number] @ vectors[other])))
+            )
+            / 2
+            for other in range(len(claims))
+            if other != number
+        }
+        if near:
+            restated.append(max(each[other] for other in near))
+        alone.append(max(value for other, value in each.items() if other not in near))
+    print(f"{len(restated)} claims have another about the same abstract, of {len(claims)}")
+    for least in LIMITS:
+        right = sum(value >= least for value in restated) / len(restated)
+        wrong = sum(value >= least for value in alone) / len(alone)
+        print(
+            f"{least:.2f}: names {right:.0%} of those; one about another abstract for {wrong:.1%}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
