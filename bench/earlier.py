@@ -4,8 +4,7 @@ Owns: asking an older kbproc and this one the same questions, and bench/earlier.
 Refuses to know: measures, and how anything is told: that is bench/quality.py.
 
 Both speak the wire, and both have the vectors that are kept in --cache, as far as their models are
-the same: so an older one can be asked that has no `kbproc eval`. With `--cost SET` the time of a
-search is compared instead: both have the same documents, and answer the same questions in turns.
+the same: so an older one can be asked that has no `kbproc eval`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +28,22 @@ from kbproc.search.evaluation.measures import mean_of, ndcg
 RESULTS = ROOT / "bench" / "earlier.json"
 MODES = ("fts", "hybrid")
 _DEPTH = 10
-_WARM = 20  # searches that are not counted
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the collections lie")
     parser.add_argument("--tree", type=Path, required=True, help="a checkout of the older commit")
-    parser.add_argument("--sets", default="", help="folders in it, comma-separated")
-    parser.add_argument("--cost", metavar="SET", help="the folder whose questions are timed")
+    parser.add_argument("--sets", required=True, help="folders in it, comma-separated")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kbproc-eval")
     options = parser.parse_args()
     commit = _said(options.tree, "rev-parse", "--short", "HEAD")
     trees = (options.tree.resolve(), ROOT)
-    if options.cost:
-        kept = options.cache / pack_of(options.cost)
-        _keep(commit, cost=_cost(trees, read(options.folder / options.cost), kept))
-    for name in filter(None, options.sets.split(",")):
+    for name in options.sets.split(","):
         kept = options.cache / pack_of(name)
         then, now = (_scores(tree, read(options.folder / name), kept) for tree in trees)
         found = {mode: _compared(then[mode], now[mode]) for mode in MODES}
-        _keep(commit, sets={**_sets(commit), name: found})
+        _keep(commit, {**_sets(commit), name: found})
         changes = ", ".join(f"{mode} {one['change']['mean']:+.4f}" for mode, one in found.items())
         print(f"{name}: {changes}", flush=True)
     return 0
@@ -75,9 +68,8 @@ def _sets(commit: str) -> dict[str, Any]:
     return dict(had.get("sets", {})) if had.get("commit") == commit else {}
 
 
-def _keep(commit: str, **found: Any) -> None:
-    had = results()
-    told = {**had, "commit": commit, "sets": _sets(commit), **found}
+def _keep(commit: str, sets: dict[str, Any]) -> None:
+    told = {"commit": commit, "sets": sets}
     RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
@@ -98,37 +90,6 @@ def _scores(tree: Path, collection: Collection, kept: Path) -> dict[str, list[fl
         mode: [ndcg(one.ranked, q.gains) for q, one in zip(questions, answers, strict=True)]
         for mode, answers in found.items()
     }
-
-
-def _cost(trees: Sequence[Path], collection: Collection, kept: Path) -> dict[str, Any]:
-    """Milliseconds of the processor for one search: what a busy machine does not change much."""
-    texts = [question.text for question in collection.questions if question.gains]
-    with ExitStack() as opened:
-        sides = [opened.enter_context(filled(tree, collection, kept)) for tree in trees]
-        chunks = sides[0][0].documents
-        spent: list[list[float]] = [[], []]
-        for number, text in enumerate(texts):
-            line = request("search", query=text)
-            for side in (0, 1) if number % 2 else (1, 0):
-                child = sides[side][1]
-                before = _processor(child.pid)
-                child.send(line)
-                child.until(lambda message: message.get("id") == 1)
-                spent[side].append(_processor(child.pid) - before)
-    then, now = (statistics.median(times[_WARM:]) for times in spent)
-    added = [b - a for a, b in zip(*spent, strict=True)][_WARM:]
-    told = {"median_then": then, "median_now": now, "added": statistics.median(added)}
-    return {
-        "documents": chunks,
-        "searches": len(added),
-        **{name: round(value, 3) for name, value in told.items()},
-    }
-
-
-def _processor(pid: int) -> float:
-    """Milliseconds that all threads of a process have had so far."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What two numbers of searches bring that were set by judgement, on collections of others.
+"""What single factors of searches bring and cost, on collections of others.
 
 `python -m bench.eval_factors times LOCOMO` - what an entry from another time counts
 (kbproc/search/times.py): the turns of LoCoMo's conversations taken as notes, each written on its
@@ -10,19 +10,28 @@ which some are about the same abstract, taken as entries.
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
+import time
 from collections import defaultdict
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from bench import eval_answers
 from bench.earlier import filled, pack_of
 from bench.measure import ROOT
+from kbproc.library.library import Library
 from kbproc.models.catalogue import load
+from kbproc.models.fluency import FLUENT
 from kbproc.models.interface import ModelSpec
+from kbproc.search import search
 from kbproc.search.evaluation.collection import read
 from kbproc.search.evaluation.measures import mean_of, ndcg
+from kbproc.search.params import Search
 from kbproc.search.times import period
 from kbproc.sources.chunk import embed_text
 from kbproc.text.likeness import likeness
@@ -30,12 +39,13 @@ from kbproc.text.likeness import likeness
 CACHE = Path(tempfile.gettempdir()) / "kbproc-eval"
 FACTORS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.0)
 LIMITS = (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
+WARM = 20  # questions that are not counted
 _AS_TOLD = "%I:%M %p on %d %B, %Y"
 
 
 def main() -> int:
     what, folder = sys.argv[1], Path(sys.argv[2])
-    {"times": times, "similar": similar}[what](folder)
+    {"times": times, "similar": similar, "cost": cost}[what](folder)
     return 0
 
 
@@ -107,6 +117,40 @@ def similar(folder: Path) -> None:
         print(
             f"{least:.2f}: names {right:.0%} of those; one about another abstract for {wrong:.1%}"
         )
+
+
+def cost(folder: Path) -> None:
+    texts = [question.text for question in read(folder).questions if question.gains]
+    with tempfile.TemporaryDirectory() as scratch:
+        library = eval_answers.filled(folder, Path(scratch) / "store")
+        for mode in ("hybrid", "fts"):
+            pairs = [_both(library, Search(query=text, mode=mode)) for text in texts][WARM:]
+            with_them, without = (statistics.median(times) for times in zip(*pairs, strict=True))
+            added = statistics.median(a - b for a, b in pairs)
+            print(f"{mode}: {without:.2f} ms without, {with_them:.2f} with; {added:+.2f} ms")
+        library.close()
+
+
+def _both(library: Library, asked: Search) -> tuple[float, float]:
+    """Milliseconds with the factors, and without."""
+    with_them = _spent(library, asked)
+    with ExitStack() as without:
+        for target, name, none in (
+            (search, "read", lambda snapshot, query, within: (query, [])),
+            (search.Times, "of", lambda query, now: None),
+            (type(library.store.model), "fluency", lambda self, text: FLUENT),
+        ):
+            without.enter_context(mock.patch.object(target, name, none))
+        return with_them, _spent(library, asked)
+
+
+def _spent(library: Library, asked: Search) -> float:
+    def once() -> float:
+        started = time.thread_time()
+        search.run(library.store, asked, now=library.store.host.now())
+        return 1000 * (time.thread_time() - started)
+
+    return min(once() for _ in range(3))
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def _since(told: dict[str, Any]) -> str:
     """What a commit's searches found, and what these find."""
     if not told:
         return "Not measured yet: `python -m bench.earlier`.\n"
-    sets, cost = told["sets"], told.get("cost")
+    sets = told["sets"]
     head = ["nDCG@10"]
     for mode in ("words", "both"):
         head += [f"{mode} then", "now", "change"]
@@ -184,15 +184,7 @@ def _since(told: dict[str, Any]) -> str:
             then, now, change = (sets[name][mode][which] for which in ("then", "now", "change"))
             row += [_told(then), _told(now), _moved(change)]
         rows.append(row)
-    parts = [f"Then: commit {told['commit']}.", _table(head, rows)]
-    if cost is not None:
-        parts.append(
-            f"What one search costs more than then, in turns over {cost['documents']} documents "
-            f"and {cost['searches']} questions: {cost['added']:+.2f} ms of the processor "
-            f"(the median of the differences; the medians are {cost['median_then']:.2f} and "
-            f"{cost['median_now']:.2f} ms)."
-        )
-    return "\n\n".join(parts) + "\n"
+    return f"Then: commit {told['commit']}.\n\n{_table(head, rows)}\n"
 
 
 def _within(told: dict[str, Any]) -> str:
