@@ -21,6 +21,7 @@ from kbproc.library.health import doctor
 from kbproc.views.catalog.catalog import Catalog
 from tests.kit import start
 from tests.kit.patience import PATIENCE
+from tests.kit.records import unnamed
 from tests.kit.talk import REPO, Session
 
 # How slow the machine is makes no test fail.
@@ -127,7 +128,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
 def open_session(tmp_path: Path, bench: Catalog) -> Iterator[OpenSession]:
     """Opens sessions on a store of this test's own; see `tests.kit.talk.Session`.
 
-    At the end every view, made afresh from the log, must equal the live one.
+    At the end every view, made afresh from the log, must equal the live one, and no source lies
+    there that no record names.
     """
     sessions: list[Session] = []
 
@@ -143,6 +145,9 @@ def open_session(tmp_path: Path, bench: Catalog) -> Iterator[OpenSession]:
         if not session.library.closed:
             found = doctor.compare(session.store, bench)
             assert {name: wrong for name, wrong in found.items() if wrong} == {}
+            if unnamed(session.store):
+                gc.collect()  # an error that the test has caught holds what was in use there
+            assert unnamed(session.store) == set()
             session.library.close()
 
 

@@ -358,3 +358,12 @@ class KbprocError(Exception):
         self.plan = plan
         self.seq = seq
         self.detail = detail or {}
+
+
+def bare(error: KbprocError) -> KbprocError:
+    """It says all in its words. Where it was raised is forgotten, and what was in use there."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error

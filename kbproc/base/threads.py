@@ -1,24 +1,30 @@
 """Threads that work in the background or ahead.
 
-Owns: their low priority, results in order from several threads, and what they leave of memory.
+Owns: their low priority, results in order from several threads, what they leave of memory, and
+what several of them hold until none does.
 Refuses to know: what the work is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from kbproc.base.errors import KbprocError
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 _NICE = 10
+_logger = logging.getLogger(__name__)
 
 
 def lower_priority() -> None:
@@ -62,3 +68,98 @@ def map_ahead(
         finally:
             for future in ahead:
                 future.cancel()
+
+
+class Held:
+    """What stands under a name, for as long as somebody refers to this."""
+
+    __slots__ = ("__weakref__", "data", "name")
+
+    def __init__(self, name: str, data: bytes | None) -> None:
+        self.name = name
+        self.data = data
+
+
+class Holding:
+    """Names that are held, those of them that wait, and those that were left somewhere for good
+    only once they are kept: `drop` takes away what nobody holds any more and nobody has kept.
+    """
+
+    def __init__(self, drop: Callable[[str], object]) -> None:
+        self._drop = drop
+        self._held: weakref.WeakValueDictionary[str, Held] = weakref.WeakValueDictionary()
+        self._waiting: set[str] = set()
+        self._lying: set[str] = set()  # what was left and is not kept
+        self._gone: deque[str] = deque()  # such as nobody holds any more
+        self._changing = threading.RLock()  # what is held may end in any line of a thread
+        self._turn = threading.Lock()
+
+    def hold(self, name: str, data: bytes | None) -> Held:
+        """Whoever asks for the same name meanwhile holds the same."""
+        with self._changing:
+            held = self._held.get(name)
+            if held is None:
+                held = self._held[name] = Held(name, data)
+                weakref.finalize(held, self._let_go, name).atexit = False
+            return held
+
+    def get(self, name: str) -> Held | None:
+        return self._held.get(name)
+
+    def wait(self, name: str) -> None:
+        with self._changing:
+            self._waiting.add(name)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[set[str]]:
+        """All that wait; they go on waiting if this fails."""
+        with self._changing:
+            waiting, self._waiting = self._waiting, set()
+        try:
+            yield waiting
+        except BaseException:
+            with self._changing:
+                self._waiting |= waiting
+            raise
+
+    def leave(self, names: Iterable[str]) -> None:
+        with self._changing:
+            self._lying.update(names)
+
+    def keep(self, names: Iterable[str]) -> None:
+        with self._changing:
+            self._lying.difference_update(names)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """One thread at a time changes what lies there; what is to go goes."""
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._clear()
+
+    def _let_go(self, name: str) -> None:
+        """In any thread, wherever it is."""
+        self._waiting.discard(name)
+        if name in self._lying:
+            self._gone.append(name)
+            self._clear()
+
+    def _clear(self) -> None:
+        """Whoever has the turn does so at its end."""
+        while self._gone and self._turn.acquire(blocking=False):
+            try:
+                self._drop_unheld(self._gone.popleft())
+            except IndexError:  # another was faster
+                return
+            except (KbprocError, OSError) as error:
+                _logger.warning("what nobody holds stays: %s", error)
+            finally:
+                self._turn.release()
+
+    def _drop_unheld(self, name: str) -> None:
+        with self._changing:  # whoever holds it again finds it there, or not
+            if name in self._lying and self._held.get(name) is None:
+                self._lying.discard(name)
+                self._drop(name)

@@ -94,15 +94,17 @@ def read_content(
             f"{name} holds no text.",
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
         )
+    source = intake.blobs.put(data) if keep else None
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
         chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
-        sha256=intake.blobs.put(data) if keep else digest(data),
+        sha256=source.name if source else digest(data),
         size_bytes=len(data),
         tags=_usable_tags(parsed.tags),
         metadata=_usable_metadata(parsed.metadata),
         pages=parsed.pages,
+        source=source,
     )
 
 

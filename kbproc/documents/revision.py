@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.threads import Held
 from kbproc.documents.document import Document, Source, document_of
 from kbproc.events.document import ChunkText, DocChanged, DocWritten
 from kbproc.events.event import Event
@@ -49,7 +50,7 @@ def document_after(
 
 
 class Content(Struct, frozen=True, kw_only=True):
-    """A parsed source, ready to become a document's revision."""
+    """A parsed source, ready to become a document's revision. `source`: None for a preview."""
 
     title: str
     doc_type: str
@@ -59,6 +60,7 @@ class Content(Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     metadata: dict[str, Any] = {}
     pages: int | None = None
+    source: Held | None = None
 
 
 def tags_of(content: Content, existing: DocumentRow | None, given: list[str]) -> list[str]:

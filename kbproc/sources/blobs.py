@@ -4,9 +4,10 @@ Owns: STORE/blobs/ab/abcd…, written atomically, and durable before a record na
 before have them one folder deeper.
 Refuses to know: which document a blob belongs to.
 
-Small sources wait in memory until `settle`, which the store calls before it writes a record: so
-those of many writes share their syncs. They go into the journal then (see journal.py), and their
-files are synced later, together. A larger source is stored at once.
+Whoever puts a source holds it. Small ones are nowhere else until `settle`, which the store calls
+before it writes a record: so those of many writes share their syncs. They go into the journal then
+(see journal.py), and their files are synced later, together. A larger source is stored at once.
+What nobody holds any more and no record has named is erased.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import hashlib
 import logging
 import os
 import stat
-import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,10 +25,10 @@ from typing import TypeVar
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.threads import Held, Holding
 from kbproc.sources.journal import Journal
 
-_WAITING_BYTES = 64 << 10
-_MOST_WAITING = 64 << 20
+_SMALL_BYTES = 64 << 10
 _WRITERS = 8  # what one disk can sync together
 
 _logger = logging.getLogger(__name__)
@@ -111,6 +110,29 @@ class _Places:
             return False
         return True
 
+    def write(self, source: tuple[str, bytes]) -> set[str]:
+        """The folders that hold new names, which are not durable yet."""
+        sha256, data = source
+        changed = {self.folder(sha256)}
+        if self.makes_folder(sha256):
+            changed.add(self._root)
+        target = Path(self.new(sha256))
+        durable.replace(target, data, written="blob.written", name_is_durable=False)
+        return changed
+
+    def write_journaled(self, sha256: str, data: bytes) -> None:
+        """Under its name at once: a file that is cut off is made again from the journal."""
+        target = self.new(sha256)
+        try:
+            try:
+                durable.write_new(target, data)
+            except FileNotFoundError:
+                self.makes_folder(sha256)
+                durable.write_new(target, data)
+        except FileExistsError:  # no regular file: else it would be stored
+            self.write((sha256, data))
+        reach("blob.written")
+
 
 class Blobs:
     """A folder of blobs; `folder` is made on first use. Any thread may use it."""
@@ -119,14 +141,10 @@ class Blobs:
         self.folder = folder
         self._root = os.fspath(folder)
         self._places = _Places(self._root)
-        self._waiting: dict[str, bytes] = {}
-        self._waiting_bytes = 0
-        self._unnamed: Counter[str] = Counter()  # how often each was put and no record names it
+        self._holding = Holding(self._erase)
         self._journal = Journal(folder.with_name(f"{folder.name}.journal"))
         self._unsynced: set[str] = set()  # what the journal holds
         self._is_new = True
-        self._changing = threading.Lock()
-        self._settling = threading.Lock()
 
     def path(self, sha256: str) -> Path:
         """Where it is, or will be."""
@@ -137,48 +155,54 @@ class Blobs:
         found = [path for deep in ("*/*", "*/*/*") for path in self.folder.glob(deep)]
         return sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
 
-    def put(self, data: bytes) -> str:
-        """The sha256 of `data`, under which a record may name it after `settle`.
+    def put(self, data: bytes) -> Held:
+        """A record may name it after `settle`, as long as it is held.
 
         Equal bytes are stored once. Raises store.io with nothing kept.
         """
-        sha256 = digest(data)
+        sha256, is_small = digest(data), len(data) <= _SMALL_BYTES
         with _as_store_io():
             reach("blob.write")
-        with self._changing:
-            self._unnamed[sha256] += 1
-            if sha256 in self._waiting or self._is_stored(sha256):
-                return sha256
-            total = self._waiting_bytes + len(data)
-            if len(data) <= _WAITING_BYTES and total <= _MOST_WAITING:
-                self._waiting[sha256], self._waiting_bytes = data, total
-                return sha256
-        with self._settling:
-            self._store({sha256: data})
-        return sha256
+        held = self._holding.hold(sha256, data if is_small else None)
+        if self._is_stored(sha256):
+            return held
+        if is_small:
+            self._holding.wait(sha256)
+            return held
+        with self._holding.turn():
+            if not self._is_stored(sha256):  # else another has stored it, and a record may name it
+                self._holding.leave([sha256])
+                self._store({sha256: data})
+        return held
 
     def settle(self, names: Collection[str]) -> None:
         """Before a record that names these sources: they and all others that wait are durable.
 
-        Raises store.io: what waits then goes on waiting; also for a source that was put and has
-        been erased since, with another document of the same bytes.
+        Raises store.io: what waits then goes on waiting; also for a large source that has been
+        erased since it was put, with another document of the same bytes.
         """
-        with self._settling:
-            waiting = dict(self._waiting)
-            self._keep({name: waiting[name] for name in waiting if not self._is_stored(name)})
-            with self._changing:
-                for name, data in waiting.items():
-                    del self._waiting[name]
-                    self._waiting_bytes -= len(data)
-        with self._changing:
-            put = [name for name in names if self._unnamed[name]]
-            self._unnamed -= Counter(names)
-        if not all(map(self._is_stored, put)):
+        holding = self._holding
+        with holding.turn(), holding.waiting() as waiting:
+            self._keep_unnamed([*waiting, *names])
+        held = [one for name in names if (one := holding.get(name)) is not None]
+        if not all(one.data is not None or self._is_stored(one.name) for one in held):
             raise KbprocError(
                 "store.io",
                 "The source was erased meanwhile, with another document of the same bytes.",
                 hint="Send the request again.",
             )
+
+    def named(self, names: Iterable[str]) -> None:
+        """A record that names them is written: they stay."""
+        self._holding.keep(names)
+
+    def _keep_unnamed(self, names: Iterable[str]) -> None:
+        """Those of them that are held, small and not stored."""
+        held = [one for name in names if (one := self._holding.get(name)) is not None]
+        small = {one.name: one.data for one in held if one.data is not None}
+        new = {name: data for name, data in small.items() if not self._is_stored(name)}
+        self._holding.leave(new)
+        self._keep(new)
 
     def _is_stored(self, sha256: str) -> bool:
         return self._places.found(sha256) is not None
@@ -195,7 +219,7 @@ class Blobs:
         with _as_store_io():
             durable.make_folder(self.folder)
             for sha256, data in sources.items():
-                self._write_journaled(sha256, data)
+                self._places.write_journaled(sha256, data)
             reach("blob.named")
 
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
@@ -218,36 +242,13 @@ class Blobs:
         """The bytes are synced before their name appears: a blob that can be seen is whole."""
         with _as_store_io():
             durable.make_folder(self.folder)
-            renamed = _each(self._write, sources.items())
+            renamed = _each(self._places.write, sources.items())
             reach("blob.named")
             _each(durable.sync_folder, set().union(*renamed))
 
-    def _write(self, source: tuple[str, bytes]) -> set[str]:
-        """The folders that hold new names, which are not durable yet."""
-        sha256, data = source
-        changed = {self._places.folder(sha256)}
-        if self._places.makes_folder(sha256):
-            changed.add(self._root)
-        target = Path(self._places.new(sha256))
-        durable.replace(target, data, written="blob.written", name_is_durable=False)
-        return changed
-
-    def _write_journaled(self, sha256: str, data: bytes) -> None:
-        """Under its name at once: a file that is cut off is made again from the journal."""
-        target = self._places.new(sha256)
-        try:
-            try:
-                durable.write_new(target, data)
-            except FileNotFoundError:
-                self._places.makes_folder(sha256)
-                durable.write_new(target, data)
-        except FileExistsError:  # no regular file: else it would be stored
-            self._write((sha256, data))
-        reach("blob.written")
-
     def sync(self) -> None:
         """All files are durable, and nothing is left in the journal. Raises store.io."""
-        with self._settling:
+        with self._holding.turn():
             self._sync()
 
     def _sync(self) -> None:
@@ -270,23 +271,27 @@ class Blobs:
             self._journal.remove()
 
     def heal(self, sha256: str, data: bytes) -> None:
-        """Stores `data` again if its blob is lost; raises store.io."""
+        """Stores `data`, which a record names, again if its blob is lost; raises store.io."""
+        self.named([sha256])
         if not self.path(sha256).exists():
-            with self._settling:
+            with self._holding.turn():
                 self._store({sha256: data})
 
     def erase(self, sha256: str) -> int:
         """Removes the bytes for good, and returns how many there were; raises OSError."""
-        with self._settling:
-            if self._unsynced:  # the journal may hold it
-                self._sync()
-            path = self.path(sha256)
-            if not path.exists():
-                return 0
-            size = path.stat().st_size
-            path.unlink()
-            durable.sync_folder(path.parent)
-            return size
+        with self._holding.turn():
+            return self._erase(sha256)
+
+    def _erase(self, sha256: str) -> int:
+        if self._unsynced:  # the journal may hold it
+            self._sync()
+        path = self.path(sha256)
+        if not path.exists():
+            return 0
+        size = path.stat().st_size
+        path.unlink()
+        durable.sync_folder(path.parent)
+        return size
 
     def sweep(self, *, all_folders: bool = True) -> None:
         """Ends what a process left unfinished when it died; raises OSError, store.io.
@@ -327,13 +332,14 @@ class Blobs:
 
     def broken(self, wanted: Iterable[str], *, deep: bool) -> list[str]:
         """Those that are missing or, if `deep`, not what was stored."""
-        return [sha256 for sha256 in wanted if not self._is_there(sha256, deep=deep)]
+        return [sha256 for sha256 in wanted if not _is_there(self, sha256, deep=deep)]
 
-    def _is_there(self, sha256: str, *, deep: bool) -> bool:
-        if not deep:
-            return self.path(sha256).exists()
-        try:
-            self.get(sha256)
-        except KbprocError:
-            return False
-        return True
+
+def _is_there(blobs: Blobs, sha256: str, *, deep: bool) -> bool:
+    if not deep:
+        return blobs.path(sha256).exists()
+    try:
+        blobs.get(sha256)
+    except KbprocError:
+        return False
+    return True

@@ -130,10 +130,13 @@ class Group:
 
         A whole record stays even if its process dies before it is synced: so the sources that
         it names, and with them those of all who wait for their turn, are on the disk before.
+        What those do not come to name is erased when they have been answered.
         """
         written = [event for event in events if isinstance(event, DocWritten)]
-        self._blobs.settle([event.source_sha256 for event in written])
+        sources = [event.source_sha256 for event in written]
+        self._blobs.settle(sources)
         record = self.batch.append([draft])[-1]
+        self._blobs.named(sources)
         self.unfolded.append(record)
         if all(event.can_wait for event in events) and self._knows(written):
             self._add(record, events, written)

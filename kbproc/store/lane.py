@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kbproc.base.errors import KbprocError, bare
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
 from kbproc.events import codec
@@ -163,8 +164,9 @@ class Turns:
     def _outcome(self, ticket: Ticket[T]) -> T:
         if not ticket.done:
             self._wait(ticket)
+        ticket.work = _done  # what it was decided from is let go of before anybody is answered
         if ticket.error is not None:
-            raise ticket.error
+            raise bare(ticket.error) if isinstance(ticket.error, KbprocError) else ticket.error
         return ticket.result  # type: ignore[return-value]
 
     def _wait(self, ticket: Ticket[Any]) -> None:
@@ -221,6 +223,10 @@ class Turns:
             for ticket in tickets:
                 ticket.done = True
                 ticket.woken.set()
+
+
+def _done(lane: Lane) -> Any:
+    """Nobody asks for it."""
 
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, bare
 from kbproc.calls.call import Call, Emit
 from kbproc.calls.reply import Answer, Entered, Parked
 from kbproc.calls.retry import led_on
@@ -291,7 +291,7 @@ def _reached(step: Step) -> Answer | Parked | Entered | KbprocError:
     try:
         return step()
     except KbprocError as error:
-        return error
+        return bare(error)
     except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
         return messages.unexpected(error)
 

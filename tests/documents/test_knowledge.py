@@ -11,6 +11,7 @@ from kbproc.events.agent import AgentWritten
 from kbproc.events.document import ChunkText, DocWritten
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
+from kbproc.sources.blobs import digest
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -320,7 +321,8 @@ def chain(session: Session, length: int) -> list[int]:
     chunk = session.store.published.head.next_chunk
     ids = list(range(first, first + length))
     facts = EntryFacts(confidence=80, source="user")
-    sha = session.store.blobs.put(b"x")
+    sha = digest(b"x")
+    session.store.blobs.heal(sha, b"x")
     events: list[Event] = [
         DocWritten(
             id=id,

@@ -9,6 +9,7 @@ from kbproc.events.agent import AgentWritten
 from kbproc.events.document import ChunkText, DocWritten
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
+from kbproc.sources.blobs import digest
 from kbproc.store.store import Store
 from tests.kit.talk import Session
 
@@ -27,13 +28,14 @@ def written(
     with store.reading() as snapshot:
         head = snapshot.queries.head()
     data = text.encode()
+    store.blobs.heal(digest(data), data)
     return DocWritten(
         id=head.next_document,
         kb=kb,
         revision=1,
         title=title,
         doc_type=doc_type,
-        source_sha256=store.blobs.put(data),
+        source_sha256=digest(data),
         size_bytes=len(data),
         first_chunk=head.next_chunk,
         chunks=[ChunkText(text=text)],

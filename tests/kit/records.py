@@ -1,4 +1,4 @@
-"""Drafts to append to a log, appending them, and the lines of a segment."""
+"""Drafts to append to a log, appending them, the lines of a segment, and what records name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from kbproc.events import codec
+from kbproc.events.document import DocWritten
 from kbproc.log.interface import Log
 from kbproc.log.record import Draft, Record
+from kbproc.store.store import Store
 
 
 def draft(number: int, size: int = 10) -> Draft:
@@ -45,3 +48,10 @@ def split(segment: Path) -> list[bytes]:
 
 def put(lines: list[bytes], segment: Path) -> None:
     segment.write_bytes(b"".join(lines))
+
+
+def unnamed(store: Store) -> set[str]:
+    """The sources that lie in the store's folder and no record names."""
+    events = (event for record in store.log.read() for event in codec.decode(record.events))
+    named = {event.source_sha256 for event in events if isinstance(event, DocWritten)}
+    return {path.name for path in store.blobs.paths()} - named

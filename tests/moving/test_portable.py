@@ -22,6 +22,7 @@ from kbproc.moving.incoming import agents as more
 from kbproc.moving.incoming import links, run
 from kbproc.moving.portable import file
 from kbproc.moving.portable import lines as format
+from kbproc.sources.blobs import digest
 from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
@@ -323,7 +324,7 @@ def test_a_lost_source_is_left_out(session: Session, tmp_path: Path) -> None:
     answer = session.ask("store.export", path="all.ndjson")["result"]
     assert answer["data"]["sources_left_out"] == 1
     assert answer["meta"]["notice"]
-    session.store.blobs.put(b"alpha")
+    session.store.blobs.heal(digest(b"alpha"), b"alpha")
 
 
 def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

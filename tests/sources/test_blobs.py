@@ -19,6 +19,8 @@ from kbproc.sources.blobs import Blobs, digest
 from kbproc.sources.journal import ROOM
 from tests.kit.patience import PATIENCE
 
+LARGE = (1 << 20) + 1
+
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> Blobs:
@@ -26,10 +28,11 @@ def blobs(tmp_path: Path) -> Blobs:
 
 
 def stored(blobs: Blobs, data: bytes) -> str:
-    """Its sha256, once it is durable."""
-    sha256 = blobs.put(data)
-    blobs.settle([sha256])
-    return sha256
+    """Its sha256, once a record may have named it."""
+    held = blobs.put(data)
+    blobs.settle([held.name])
+    blobs.named([held.name])
+    return held.name
 
 
 def all_files(blobs: Blobs) -> list[Path]:
@@ -178,47 +181,140 @@ def test_two_threads_may_store_the_same_bytes(
     assert all_files(blobs) == [blobs.path(digest(data))]
 
 
-def test_what_could_not_be_stored_waits_for_the_next_time(
+def test_what_could_not_be_stored_is_stored_the_next_time(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that found the same bytes waiting counts on them."""
+    """A write that found the same bytes held counts on them."""
+    held = blobs.put(b"hello")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        blobs.put(b"hello")
         with pytest.raises(KbprocError):
-            blobs.settle([])
-        assert blobs.put(b"hello") == digest(b"hello")
-    blobs.settle([])
+            blobs.settle([held.name])
+    another = blobs.put(b"hello")
+    del held
+    blobs.settle([another.name])
     assert blobs.get(digest(b"hello")) == b"hello"
 
 
-@pytest.mark.parametrize("size", [5, (1 << 20) + 1])
-def test_what_is_erased_after_it_was_put_is_told(blobs: Blobs, size: int) -> None:
+def test_what_is_erased_after_a_large_source_was_put_is_told(blobs: Blobs) -> None:
     """Another document of the same bytes is purged before this one has its record."""
-    data = bytes(size)
+    data = bytes(LARGE)
     sha256 = stored(blobs, data)
-    assert blobs.put(data) == blobs.put(data) == sha256
+    held, another = blobs.put(data), blobs.put(data)
+    assert held is another
     blobs.settle([digest(b"another")])
-    assert blobs.erase(sha256) == size
+    assert blobs.erase(sha256) == LARGE
     for _ in range(2):
         with pytest.raises(KbprocError, match="erased meanwhile") as refused:
             blobs.settle([sha256])
         assert refused.value.type == "store.io"
+    del held, another, refused
     blobs.settle([sha256])  # a record of the past, whose source is lost, may name it
     assert blobs.get(stored(blobs, data)) == data
 
 
-def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
-    data = bytes((1 << 20) + 1)
-    assert blobs.get(blobs.put(data)) == data
+def test_what_is_erased_after_a_small_source_was_put_is_stored_again(blobs: Blobs) -> None:
+    sha256 = stored(blobs, b"hello")
+    held = blobs.put(b"hello")
+    assert blobs.erase(sha256) == 5
+    blobs.settle([held.name])
+    assert blobs.get(sha256) == b"hello"
 
 
-def test_what_waits_is_bounded(blobs: Blobs) -> None:
-    for number in range(1025):
-        blobs.put(number.to_bytes(2) * (1 << 15))
-    assert len(all_files(blobs)) == 1
+# ------------------------------------------------------------ what no record names
+
+
+def test_a_small_source_is_nowhere_until_it_is_settled(blobs: Blobs, journal: Path) -> None:
+    before, held = all_files(blobs), blobs.put(b"a secret")
+    assert all_files(blobs) == before
+    del held
+    stored(blobs, b"the third")
+    assert len(all_files(blobs)) == len(before) + 1
+    assert b"a secret" not in journal.read_bytes()
+
+
+@pytest.mark.parametrize("how", ["large", "with others", "settled"])
+def test_what_no_record_has_named_goes_with_who_holds_it(
+    blobs: Blobs, journal: Path, how: str
+) -> None:
+    data, before = b"a secret" * (LARGE if how == "large" else 1), all_files(blobs)
+    one, another = blobs.put(data), blobs.put(data)
+    if how == "with others":
+        blobs.settle([])
+    elif how == "settled":
+        blobs.settle([one.name])
+    del one
+    assert len(all_files(blobs)) == len(before) + 1, "another holds it"
+    del another
+    assert all_files(blobs) == before
+    assert b"a secret" not in journal.read_bytes()
+
+
+@pytest.mark.parametrize("size", [5, (1 << 20) + 1])
+def test_what_a_record_has_named_stays(blobs: Blobs, size: int) -> None:
+    """Whoever else holds it."""
+    held = blobs.put(bytes(size))
+    stored(blobs, bytes(size))
+    del held
+    held = blobs.put(bytes(size))
+    del held
+    assert blobs.get(digest(bytes(size))) == bytes(size)
+
+
+def test_what_another_has_stored_and_named_meanwhile_stays(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two store the same large source; the second, which comes to nothing, waits for the first."""
+    data, waits = b"x" * LARGE, threading.Event()
+    real, storing = os.fsync, threading.Event()
+
+    def slow(fd: int) -> None:
+        storing.set()
+        assert waits.wait(PATIENCE)
+        real(fd)
+
+    first = threading.Thread(target=stored, args=(blobs, data))
+    second = threading.Thread(target=blobs.put, args=(data,))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", slow)
+        first.start()
+        assert storing.wait(PATIENCE)
+        second.start()
+        waits.set()
+        first.join()
+        second.join()
+    assert blobs.get(digest(data)) == data
+
+
+def test_what_was_lost_and_is_healed_meanwhile_stays(blobs: Blobs) -> None:
+    held = blobs.put(b"hello")
     blobs.settle([])
-    assert len(all_files(blobs)) == 1025
+    blobs.heal(held.name, b"hello")
+    sha256 = held.name
+    del held
+    assert blobs.get(sha256) == b"hello"
+
+
+def test_what_is_let_go_while_another_stores_goes_after_it(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(blobs, b"another")
+    held, real = [blobs.put(b"x" * LARGE)], os.fsync
+
+    def let_go(fd: int) -> None:
+        held.clear()
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", let_go)
+    stored(blobs, b"y" * LARGE)
+    assert not held
+    assert len(all_files(blobs)) == 2
+
+
+def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
+    data = bytes(LARGE)
+    held = blobs.put(data)
+    assert blobs.get(held.name) == data
 
 
 def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,9 +329,8 @@ def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", fsync)
     sources = [b"%d" % number for number in range(100)]
-    for data in sources:
-        blobs.put(data)
-    blobs.settle([])
+    held = [blobs.put(data) for data in sources]
+    blobs.settle([one.name for one in held])
     assert [blobs.get(digest(data)) for data in sources] == sources
     folders = [path for path in synced if not path.endswith(".tmp")]
     assert len(synced) - len(folders) == len(sources)
@@ -276,9 +371,8 @@ def test_what_waits_is_durable_for_one_sync(
 
     monkeypatch.setattr(os, "fsync", seen)
     monkeypatch.setattr(os, "fdatasync", seen)
-    for number in range(10):
-        blobs.put(b"%d" % number)
-    blobs.settle([])
+    held = [blobs.put(b"%d" % number) for number in range(10)]
+    blobs.settle([one.name for one in held])
     assert synced == [("blobs.journal", ROOM)]
     assert journal.stat().st_mode & 0o777 == 0o600
 

@@ -57,12 +57,14 @@ def content_of(intake: Intake, slug: str, data: bytes) -> Content:
     except KbprocError as error:
         if error.type in _ENDS_THE_SYNC:
             raise
+        source = intake.blobs.put(data)
         content = Content(
             title=title,
             doc_type="note",
             chunks=[],
-            sha256=intake.blobs.put(data),
+            sha256=source.name,
             size_bytes=len(data),
+            source=source,
         )
     return replace(content, doc_type="note", tags=[], metadata={})
 

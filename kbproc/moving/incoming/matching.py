@@ -103,13 +103,15 @@ def _content(store: SeenStore, document: Document) -> Content:
     if data is None:
         data = whole_text(chunks).encode()
         kind = "text" if kind in {"pdf", "docx"} else kind
+    source = store.blobs.put(data)
     return Content(
         title=document.title,
         doc_type=kind,
         chunks=chunks,
-        sha256=store.blobs.put(data),
+        sha256=source.name,
         size_bytes=len(data),
         pages=document.pages,
+        source=source,
     )
 
 
