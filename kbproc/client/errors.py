@@ -49,39 +49,39 @@ class KbprocError(Exception):
 
 
 class BadRequest(KbprocError):
-    """The caller's mistake: `field` and `valid_values` say which."""
+    """The caller's mistake: correct `field`; `valid_values` holds the nearest."""
 
 
 class Failed(KbprocError):
-    """The environment's or kbproc's own: disk, model, network."""
+    """Disk, model, network or kbproc itself: `hint` tells what to do; again where `retryable`."""
 
 
 class Partial(KbprocError):
-    """Some items worked, others failed."""
+    """Some items worked, others failed: `detail` holds the first failures."""
 
 
 class Timeout(KbprocError):
-    """The time was over first; `detail` says what had been done by then."""
+    """The time was over first: again, with more time and the same `client_token`."""
 
 
 class NotFound(KbprocError):
-    """There is no such thing."""
+    """There is no such thing: `valid_values` holds the nearest, or `hint` the command."""
 
 
 class NotAllowed(KbprocError):
-    """A scope, an owner or a root forbids it."""
+    """A scope, an owner or a root forbids it: ask as another, or below another root."""
 
 
 class Conflict(KbprocError):
-    """The name is taken, or what was read has changed since."""
+    """The name is taken, or what was read has changed since: read again, then decide again."""
 
 
 class LimitReached(KbprocError):
-    """A quota is used up."""
+    """A quota is used up, or too much waits unread: less, or later."""
 
 
 class Overloaded(LimitReached):
-    """Too many requests at the same time, and still so after several tries."""
+    """Too many requests at the same time, and still so after several tries: later."""
 
 
 class Cancelled(KbprocError):
@@ -89,7 +89,7 @@ class Cancelled(KbprocError):
 
 
 class NeedsPerson(KbprocError):
-    """A destructive request: show `plan` to a person, who confirms its `plan_hash`."""
+    """It destroys: show `plan` to a person, whose approval is `confirm=plan["plan_hash"]`."""
 
 
 class ServerEnded(Failed):

@@ -48,28 +48,29 @@ def findings(command: str, names: Collection[str], kit: Kit = KIT) -> list[Findi
     return [found for one in chosen for found in judge(one, command, kit, PATIENCE)]
 
 
-def told_in(block: str, names: Collection[str]) -> Iterator[dict[str, str]]:
-    """A table of docs/contract.md, by the name that stands first in a row: what was seen must stand
+@contextlib.contextmanager
+def told_in(block: str, names: Collection[str], page: Path = PAGE) -> Iterator[dict[str, str]]:
+    """A table of a page, by the name that stands first in a row: what was seen must stand
     there, and KBPROC_UPDATE_DOCS=1 writes it. What was not tried this time stays.
     """
     seen: dict[str, str] = {}
     yield seen
     pattern = re.compile(_BLOCK.format(name=block), re.DOTALL)
-    page = PAGE.read_text()
-    found = pattern.search(page)
-    assert found, f"{PAGE.name} has no table {block!r}"
+    text = page.read_text()
+    found = pattern.search(text)
+    assert found, f"{page.name} has no table {block!r}"
     told = {row.split("`")[1]: row for row in found[2].splitlines()}
     if os.environ.get("KBPROC_UPDATE_DOCS") == "1":
         told |= seen
         rows = "".join(f"{told[name]}\n" for name in names if name in told)
-        PAGE.write_text(pattern.sub(lambda match: match[1] + rows + match[3], page))
+        page.write_text(pattern.sub(lambda match: match[1] + rows + match[3], text))
     assert {name: told.get(name) for name in seen} == seen, "KBPROC_UPDATE_DOCS=1 writes them"
-    assert set(told) <= set(names), f"{PAGE.name} tells of breaks that are no more"
+    assert set(told) <= set(names), f"{page.name} tells of what is no more"
 
 
 def all_kept(name: str, command: str, found: list[Verdict]) -> None:
     """Each rule passed; the table of those that keep them has it so."""
     assert [one for one in found if one.verdict != PASS] == []
     assert exit_code(found) == 0
-    with contextlib.contextmanager(told_in)("kept", KEPT) as rows:
+    with told_in("kept", KEPT) as rows:
         rows[name] = f"| `{name}` | `contract {command}` | {len(found)} of {len(found)} |"

@@ -74,7 +74,8 @@ def test_a_client_that_is_wrong_is_found(
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[dict[str, str]]:
-    yield from told_in("client breaks", BREAKS)
+    with told_in("client breaks", BREAKS) as rows:
+        yield rows
 
 
 _ANYWHERE = {"client.requests", "client.end"}

@@ -16,7 +16,8 @@ from tests.kit.patience import LONG
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[dict[str, str]]:
-    yield from told_in("breaks", BREAKS)
+    with told_in("breaks", BREAKS) as rows:
+        yield rows
 
 
 def of_kinds(found: list[Verdict], kind: str) -> dict[str, list[str]]:
