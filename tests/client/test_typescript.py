@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from kbproc.client.contract.verdicts import verdicts
 from tests.kit import llm
 from tests.kit.judged import CLIENTS, KIT, all_kept
 from tests.kit.patience import LIVES
+from tests.kit.program import program
 from tests.kit.shell import environment
 from tests.kit.start import REPO
 
@@ -53,14 +53,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Of a user whose store has a small model, and who has kbproc on the PATH."""
-    program = tmp_path / "bin" / "kbproc"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
-    program.chmod(0o755)
-    path = f"{program.parent}:{os.environ['PATH']}"
-    return {**environment(tmp_path), "PATH": path, "KBPROC_REPO": str(REPO)}
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    path = f"{folder}:{os.environ['PATH']}"
+    with program(folder / "kbproc"):
+        yield {**environment(tmp_path), "PATH": path, "KBPROC_REPO": str(REPO)}
 
 
 def script(question: str) -> list[llm.Step]:

@@ -8,8 +8,8 @@ import { METHODS } from "./generated.js";
 const GRACE_MS = 2000; // in which the server may say itself that the time is over, or what was done
 const MOST_MS = 86_400_000;
 const OF_AN_EVENT = 1024; // bytes that an object takes beside its line
-export const HELD = 1 << 22; // bytes of one stream's events that wait for their reader
-const MOST_HELD = 16 * HELD;
+/** Bytes of one stream's events that wait for their reader: from `much` on it is held back. */
+export const HELD = { much: 1 << 22, most: 1 << 26 };
 const ANEW = "kbproc ended and was started again; the request goes on.";
 const HERE = new URL(".", import.meta.url).href;
 const KNOWN = new Set(["init", "progress", "item", "warning", "references", "answer"]);
@@ -145,7 +145,7 @@ export class Asked {
   /** A stream that another server began is told as one, with a warning where it went on. `size`: of
    * its line. */
   take(event: RawEvent, size: number): void {
-    if (this.events.held >= MOST_HELD) return this.#leaveUnread();
+    if (this.events.held >= HELD.most) return this.#leaveUnread();
     if (event.type === "init" && event["session_id"] !== undefined) {
       const { session_id, message_id } = event;
       this.#where = { session_id, message_id };
@@ -176,7 +176,7 @@ export class Asked {
    * the answer gets that. */
   #leaveUnread(): void {
     if (!this.events.isRead) this.events.drop();
-    else if (!this.isCancelled) this.fail(unread(this.method, MOST_HELD), true);
+    else if (!this.isCancelled) this.fail(unread(this.method, HELD.most), true);
   }
 
   /** False: what was interrupted is to be asked for once more. */

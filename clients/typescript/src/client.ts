@@ -175,7 +175,7 @@ export class Client {
   #look(): void {
     const server = this.#server;
     if (!server) return;
-    const held = server.isRead ? HELD : HELD / 2;
+    const held = server.isRead ? HELD.much : HELD.much / 2;
     const all = [...this.#inFlight.values()];
     const wanted = this.#closing !== undefined || !all.length || all.some((one) => one.hasRoom(held));
     if (wanted !== server.isRead) server.read(wanted);

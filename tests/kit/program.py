@@ -1,0 +1,95 @@
+"""A `kbproc` for the PATH of what is no Python: forked by this process, like all else in tests.
+
+The program is a few lines that hand their pipes to this process, pass signals on, and end as the
+forked one ends. Killed, it takes that one along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.kit.start import start
+
+_MOST = 1 << 17
+_PROGRAM = """#!{python} -IS
+import json, os, signal, socket, sys
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.connect({path!r})
+asked = dict(argv=sys.argv[1:], cwd=os.getcwd(), env=dict(os.environ))
+asked["env"].pop("LC_CTYPE", None)  # which this Python has added
+socket.send_fds(control, [json.dumps(asked).encode()], [0, 1, 2])
+pid = int(control.recv(20))
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+os.closerange(0, 2)
+code = int(control.recv(20))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
+
+@contextlib.contextmanager
+def program(path: Path) -> Iterator[None]:
+    """Writes it to `path`, and starts what it asks for meanwhile."""
+    place = path.with_suffix(".sock")
+    path.write_text(_PROGRAM.format(python=sys.executable, path=str(place)))
+    path.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+        asked.bind(str(place))
+        asked.listen()
+        accepting = threading.Thread(target=_accept, args=(asked,))
+        accepting.start()
+        try:
+            yield
+        finally:
+            asked.shutdown(socket.SHUT_RDWR)
+            accepting.join()
+
+
+def _accept(asked: socket.socket) -> None:
+    serving = []
+    with contextlib.suppress(OSError):  # its end
+        while True:
+            control, _ = asked.accept()
+            serving.append(threading.Thread(target=_serve, args=(control,)))
+            serving[-1].start()
+    for thread in serving:
+        thread.join()
+
+
+def _end_with(control: socket.socket, kill: Callable[[], None]) -> None:
+    """What has handed its pipes over is gone: told how it ended, or killed."""
+    control.recv(1)
+    kill()
+
+
+def _serve(control: socket.socket) -> None:
+    data, streams, _, _ = socket.recv_fds(control, _MOST, 3)
+    told = json.loads(data)
+    process = start(
+        ["-m", "kbproc", *told["argv"]],
+        cwd=Path(told["cwd"]),
+        env=told["env"],
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
+    )
+    for fd in streams:
+        os.close(fd)
+    control.send(b"%d" % process.pid)
+    ending = threading.Thread(target=_end_with, args=(control, process.kill))
+    ending.start()
+    code = process.wait()
+    with contextlib.suppress(OSError):
+        control.send(b"%d" % code)
+    ending.join()
+    control.close()
