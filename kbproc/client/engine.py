@@ -102,11 +102,23 @@ class Engine:
 
     def _run(self) -> None:
         """One server after the other; another than the first only while something waits."""
-        self._serve_one()
-        while not self.flights.is_closed:
-            self._wait_for(lambda: bool(self.flights), None)
-            if not self.flights.is_closed:
-                self._serve_one()
+        try:
+            self._serve_one()
+            while not self.flights.is_closed:
+                self._wait_for(lambda: bool(self.flights), None)
+                if not self.flights.is_closed:
+                    self._serve_one()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Nobody waits for a thread that is gone, and be it by a callback that has raised."""
+        self.flights.is_closed = True
+        self.flights.end()
+        if self.process is not None:
+            self.process.kill()
+            self.process.end()
+            self.process = None
         self.flights.end_all(errors.closed())
         with self._waking:
             os.close(self._woken)

@@ -151,6 +151,18 @@ def too_large(method: str, most: int) -> KbprocError:
     )
 
 
+def cancelled(method: str) -> KbprocError:
+    """While it waited for another try: the server has done nothing of it."""
+    return _own(
+        Cancelled,
+        "operation.cancelled",
+        f"{method} was cancelled before kbproc took it.",
+        "",
+        exit_code=9,
+        retryable=True,
+    )
+
+
 def unread(method: str, most: int) -> KbprocError:
     return _own(
         LimitReached,

@@ -92,12 +92,20 @@ class Flights:
         return asked
 
     def cancel(self, asked: Asked) -> None:
-        """The server is told, and answers; what it has done by then stays."""
+        """The server is told, and answers; what it has done by then stays. What it has refused, and
+        what waits for another try, it knows nothing of.
+        """
         with self._lock:
-            if asked.id in self._asked and not asked.cancelled:
-                asked.cancelled, asked.again_at = True, None
-                if self._process and asked.servers:
-                    self._process.give(cancel_line(asked.id))
+            if asked.id not in self._asked or asked.cancelled:
+                return
+            asked.cancelled = True
+            is_refused = asked.again_at is not None
+            if is_refused:
+                del self._asked[asked.id]
+            elif self._process and asked.servers:
+                self._process.give(cancel_line(asked.id))
+        if is_refused:
+            asked.ended(errors.cancelled(asked.method))
 
     def _send(self, asked: Asked) -> None:
         """To the server of now, if there is one. The lock is held."""

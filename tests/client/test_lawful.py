@@ -127,6 +127,18 @@ def test_an_overload_is_met_with_another_try(
         lawful('say(error(id, "store.io", retryable=True, retry_after_ms=1))').ping()
 
 
+def test_what_waits_for_another_try_is_cancelled_at_once(tmp_path: Path) -> None:
+    """The server has refused it, and would never answer."""
+    refuse = 'say(error(id, "server.overloaded", retryable=True, retry_after_ms=3_600_000))'
+    engine = Engine(running(SERVER + indented(refuse)), cwd=tmp_path, env=ENVIRONMENT)
+    ends: list[Any] = []
+    asked = engine.ask("ping", {}, timeout=None, ended=ends.append)
+    until(lambda: asked.again_at, "the refusal")
+    engine.cancel(asked)
+    assert [type(end) for end in ends] == [Cancelled]
+    engine.close()
+
+
 def test_an_error_without_an_id_is_of_the_only_request(lawful: Lawful) -> None:
     kb = lawful('say(error(None, "input.invalid_request", exit_code=1))')
     with pytest.raises(KbprocError, match="invalid_request"):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.client import Conflict, KbprocError, ServerEnded
+from kbproc.client import Closed, Conflict, KbprocError, ServerEnded
 from tests.client.conftest import Open
 from tests.kit import llm
 from tests.kit.faults import bytes_of
@@ -258,3 +258,18 @@ def test_a_callback_may_ask(opened: Open) -> None:
     made[0].ready()
     begun.wait()
     assert waits[0].result().data["seq"] >= 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_raises_ends_the_client_and_holds_nobody(opened: Open) -> None:
+    """It is told as any thread's end is; who asks gets an error, and no wait."""
+
+    def heard(event: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    kb = opened(on_event=heard)
+    with pytest.raises(Closed):
+        kb.ping()
+    with pytest.raises(Closed):
+        kb.ping()
+    assert kb.pid is None

@@ -3,18 +3,19 @@
 import json
 import shlex
 import sys
+from typing import Any
 
-from kbproc.client import Kbproc, KbprocError
+from kbproc.client import Kbproc, KbprocError, Stream
 
 
-def outcome(stream):
+def outcome(stream: Stream[Any]) -> dict[str, Any]:
     try:
         return {"data": stream.result().data}
     except KbprocError as error:
         return {"error": error.type}
 
 
-def carried_out(kb, task):
+def carried_out(kb: Kbproc, task: dict[str, Any]) -> dict[str, Any]:
     if task["do"] == "calls":
         asked = [kb.stream(method, params) for method, params in task["requests"]]
         return {"results": [outcome(stream) for stream in asked]}
