@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Where it says that Python writes no caches, all that is imported is compiled again each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-long check types house bench bench-peers bench-mcp eval soak clean
 
 $(READY): pyproject.toml
