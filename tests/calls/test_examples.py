@@ -48,9 +48,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def read(world: Path) -> Iterator[Session]:
-    """The store as every reading example finds it."""
-    session = Session(world / "store", cwd=world)
+def read(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """The store as every reading example finds it; `world` itself stays closed, to be copied."""
+    folder = shutil.copytree(world, tmp_path_factory.mktemp("read") / "world")
+    session = Session(folder / "store", cwd=folder)
     yield session
     session.close()
 
