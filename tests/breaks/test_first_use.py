@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
-PROCESSES = 8
+PROCESSES = 8 if LONG else 3
 
 
 def test_threads_may_meet_a_type_together() -> None:

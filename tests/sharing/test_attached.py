@@ -180,7 +180,7 @@ def test_interrupted_while_the_owner_embeds(
     started.set()
     done = said(command)
     assert done.code == 0, done
-    assert "3 chunks are not embedded yet" in done.err
+    assert "3 chunks are found by words alone" in done.err
 
 
 def test_the_socket_is_closed_where_the_owner_refuses(

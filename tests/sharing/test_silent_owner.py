@@ -120,7 +120,7 @@ def test_a_command_does_not_wait_for_vectors_beyond_its_time(crowd: Crowd, attac
             if done.code != 4:
                 break
     assert done.code == 0, done
-    assert "1 chunk is not embedded yet" in done.err
+    assert "1 chunk is found by words alone" in done.err
 
 
 # ------------------------------------------------------------ a lease whose holder is silent
