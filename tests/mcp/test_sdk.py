@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
 
+from kbproc.mcp.declared import SETS
+from kbproc.methods.all import registry
+from tests.kit.patience import all_or
 from tests.kit.shell import environment
 from tests.kit.talk import REPO
+from tests.kit.world import filled
 
 pytestmark = pytest.mark.usefixtures("executed")
 MODES = ("legacy", "auto", "2026-07-28")
@@ -60,6 +65,74 @@ def test_every_tool_is_listed_and_called(tmp_path: Path, mode: str) -> None:
             (contents,) = (await client.read_resource("kb://doc/3")).contents
             assert getattr(contents, "text", None) == "Install git with apt."
             assert len((await client.list_resource_templates()).resource_templates) == 2
+
+    anyio.run(talk)
+
+
+# In the world of the examples.
+OF_SETS: dict[str, dict[str, Any]] = {
+    "search_knowledge": {"query": "install git", "mode": "fts"},
+    "doc_view": {"id": 1},
+    "store_knowledge": {"title": "The cache is empty at night", "body": "As a job clears it."},
+    "supersede_knowledge": {"oldId": 3, "newId": 4},
+    "kb_list": {},
+    "kb_view": {"slug": "default"},
+    "doc_list": {},
+    "doc_download": {"id": 1},
+    "chunk_list": {"document_id": 1},
+    "search_chunks": {"query": "install git", "mode": "fts"},
+    "chat": {"question": "How is git installed?"},
+    "agent_list": {},
+    "agent_invoke": {"slug": "gitea", "question": "How are hooks signed?"},
+    "knowledge_search": {"query": "hooks"},
+    "knowledge_read": {"slug": "gitea-webhooks"},
+    "knowledge_write": {"slug": "runners", "text": "# Runners\n\nThere are two."},
+    "knowledge_list": {},
+}
+IN_SETS = {name: [] for name in SETS if name != "default"} | {"notes": ["--agent", "gitea"]}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def folder(world: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(world, tmp_path / "world"))
+
+
+@pytest.mark.parametrize("mode", all_or(["auto"], MODES))
+@pytest.mark.parametrize("tools", IN_SETS)
+def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str) -> None:
+    async def talk() -> None:
+        process = server(folder, "--tools", tools, "--store", "store", *IN_SETS[tools])
+        async with Client(process, mode=mode) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert names == list(SETS[tools])
+            for name in names:
+                result = await client.call_tool(name, OF_SETS[name])
+                assert not result.is_error, (name, result)
+                assert result.structured_content is not None
+
+    anyio.run(talk)
+
+
+@pytest.mark.parametrize("mode", all_or(["auto"], MODES))
+def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
+    """By the first example of each; an example that ends otherwise than well is a tool's error."""
+    methods = {name.replace(".", "_"): method for name, method in registry().methods.items()}
+
+    async def talk() -> None:
+        async with Client(
+            server(folder, "--tools", "all", "--store", "store"), mode=mode
+        ) as client:
+            tools = (await client.list_tools()).tools
+            assert len(tools) > len(SETS["default"])
+            for tool in tools:
+                example = methods[tool.name].examples[0]
+                result = await client.call_tool(tool.name, dict(example.params))
+                assert result.is_error == (example.exit != 0), (tool.name, result)
 
     anyio.run(talk)
 
