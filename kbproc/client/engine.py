@@ -7,7 +7,6 @@ Refuses to know: what lines mean (flights.py), who waits for an answer, and how.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -17,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import errors, messages
 from .asked import Asked, Ended, Heard
 from .flights import HELD, Flights, Told
 from .process import Lines, Process
@@ -227,13 +226,13 @@ class Engine:
         lines = process.output.read()
         for line in lines or ():
             try:
-                message = json.loads(line)
-            except ValueError:
-                self.flights.refusal = errors.not_the_wire(line)
+                said = messages.read(line, self.flights.last_id)
+            except ValueError as wrong:
+                self.flights.refusal = self.flights.refusal or errors.not_the_wire(line, wrong)
                 process.kill()
                 return True
-            for one in message if isinstance(message, list) else [message]:
-                self.flights.hear(one, len(line))
+            for message in said:
+                self.flights.hear(message, len(line))
         return lines is not None
 
     def _read_log(self, selector: selectors.BaseSelector, log: Lines) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from .facts import ERRORS
 
+_SHOWN = 100  # bytes of a line
+
 
 class KbprocError(Exception):
     """A request that failed. Decide by `type`, or by the class; a person reads `message`.
@@ -211,10 +213,12 @@ def lost(method: str) -> KbprocError:
     )
 
 
-def not_the_wire(line: bytes) -> KbprocError:
+def not_the_wire(line: bytes, wrong: object) -> KbprocError:
+    """`wrong`: what the line is, as the object of a sentence."""
+    begins = line[:_SHOWN].decode(errors="replace") + ("…" if len(line) > _SHOWN else "")
     return _ended(
-        f"What was started does not speak JSON-RPC; it said {line[:80]!r}.",
-        "The command must be that of `kbproc serve`.",
+        f"What was started does not speak kbproc's protocol. It said {wrong}: {begins}",
+        "The command must be that of `kbproc serve`, and nothing else may write to its stdout.",
         retryable=False,
     )
 

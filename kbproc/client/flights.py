@@ -7,7 +7,6 @@ Refuses to know: how a server is started and read.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +36,7 @@ class Flights:
         """`on_event` gets what belongs to no request."""
         self._on_event = on_event
         self._lock = threading.Lock()
-        self._ids = itertools.count(1)
+        self.last_id = 0
         self._asked: dict[int, Asked] = {}
         self._process: Process | None = None
         self._seq: int | None = None
@@ -78,7 +77,7 @@ class Flights:
         """Raises Closed, BadRequest; TypeError and ValueError for what is no JSON."""
         with self._lock:
             asked = Asked(
-                next(self._ids), method, params, timeout=timeout, heard=heard, ended=ended
+                self.last_id + 1, method, params, timeout=timeout, heard=heard, ended=ended
             )
             asked.began = time.monotonic()
             if timeout is not None:
@@ -87,6 +86,7 @@ class Flights:
                 raise errors.too_large(method, most)
             if self.is_closed:
                 raise errors.closed()
+            self.last_id = asked.id
             self._asked[asked.id] = asked
             self._send(asked)
         return asked
@@ -181,14 +181,12 @@ class Flights:
 
     # -------------------------------------------------------------------------- messages
 
-    def hear(self, message: Any, size: int) -> None:
+    def hear(self, message: dict[str, Any], size: int) -> None:
         """What is unknown is passed over: a later version may say more. `size`: of its line."""
         self.is_silent = False
-        if not isinstance(message, dict):
-            return
-        if message.get("method") == "event" and isinstance(message.get("params"), dict):
+        if message.get("method") == "event":
             self._hear_event(message["params"], size + _OF_AN_EVENT)
-        elif "method" not in message and ("result" in message or "error" in message):
+        elif "method" not in message:
             self._hear_answer(message)
 
     def _hear_event(self, event: dict[str, Any], size: int) -> None:
@@ -230,7 +228,7 @@ class Flights:
         elif error is not None:
             asked.ended(error)
         else:
-            self._know(message["result"].get("meta", {}).get("seq"))
+            self._know(message["result"]["meta"].get("seq"))
             asked.ended(message["result"])
 
     def _asked_under(self, id: Any) -> Asked | None:

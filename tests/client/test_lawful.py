@@ -81,12 +81,12 @@ def test_answers_in_any_order(lawful: Lawful) -> None:
 
 
 def test_what_is_unknown_is_passed_over(lawful: Lawful) -> None:
-    """Events, members, ids, notifications: a later version may say more."""
+    """Events, members, notifications: a later version may say more."""
     kb = lawful(
         """
 say({"jsonrpc": "2.0", "method": "weather", "params": [1]}, event("mood", humour="good"))
 say(event("init", request_id=id, index=0, colour="red"), event("dance", request_id=id, index=1))
-say(event("progress", request_id=99, index=0), result(98, None), [], 7)
+say(event("progress", request_id=99, index=0))
 say({**result(id, {"new": 1}), "extra": True})
 """
     )

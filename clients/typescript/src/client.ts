@@ -3,8 +3,9 @@
 import { existsSync } from "node:fs";
 import { Asked, HELD, type Found, type RawEvent } from "./asked.js";
 import { type Answer, Call, type MethodName, type Options, type Params } from "./call.js";
-import { closed, errorOf, type KbprocError, serverEnded, tooLong, unknownMethod } from "./errors.js";
+import { closed, errorOf, type KbprocError, notTheWire, serverEnded, tooLong, unknownMethod } from "./errors.js";
 import { type Api, type ErrorData, METHODS, type Methods, type ProcessInitEvent, type ReadyEvent } from "./generated.js";
+import { type Message, messagesIn, type Refusal, type Wrong } from "./messages.js";
 import { type End, Server } from "./server.js";
 
 const CLOSE_MS = 12_000; // kbproc takes ten seconds for what is in flight
@@ -36,19 +37,6 @@ export interface Settings {
   restarts?: number;
   /** Each line of kbproc's log. */
   onLog?: (line: string) => void;
-}
-
-interface Refusal {
-  message?: string;
-  data?: Partial<ErrorData>;
-}
-
-interface Message {
-  id?: number | string | null;
-  method?: string;
-  params?: RawEvent;
-  result?: Found;
-  error?: Refusal;
 }
 
 /** The client without the methods' names. */
@@ -130,7 +118,7 @@ export class Client {
   /** In the order of the calls, as many as the server takes at once. */
   #sendQueued(): void {
     if (!this.#server && this.#queue.length && !this.#closing) this.#start();
-    const most = this.#init?.capabilities.max_in_flight ?? 64;
+    const most = this.#init?.capabilities?.max_in_flight ?? 64;
     while (this.#server && this.#queue.length) {
       const taken = [...this.#inFlight.values()].filter((one) => !PARKED.has(one.method));
       if (taken.length >= most) return;
@@ -146,7 +134,7 @@ export class Client {
     } catch (error) {
       return asked.fail(error as Error); // of what JSON can't say
     }
-    const most = this.#init?.capabilities.max_line_bytes ?? 1 << 24;
+    const most = this.#init?.capabilities?.max_line_bytes ?? 1 << 24;
     const bytes = Buffer.byteLength(line);
     if (bytes > most) return asked.fail(tooLong(asked.method, bytes, most));
     asked.servers++;
@@ -193,24 +181,22 @@ export class Client {
   // -------------------------------------------------------------------------- messages in
 
   #receive(line: string): void {
-    let found: Message | Message[];
+    let found: Message[];
     try {
-      found = JSON.parse(line) as Message | Message[];
-    } catch (cause) {
-      return this.#garbled(line, cause);
+      found = messagesIn(line, this.#ids);
+    } catch (wrong) {
+      return this.#garbled(line, wrong as Wrong);
     }
-    for (const message of Array.isArray(found) ? found : [found]) {
-      if (message.method === "event" && message.params) this.#event(message.params, line.length);
-      else if (typeof message.id === "number") this.#answered(message.id, message);
-      else if (message.error && this.#server) this.#server.refusal = message.error;
+    for (const { id, event, ...answer } of found) {
+      if (event) this.#event(event, line.length);
+      else if (typeof id === "number") this.#answered(id, answer);
+      else if (answer.error && this.#server) this.#server.refusal = answer.error;
     }
     this.#look();
   }
 
-  #garbled(line: string, cause: unknown): void {
-    const hint = "Something else writes to its stdout, or `command` starts another program.";
-    const message = `kbproc wrote what is no JSON: ${line.slice(0, 100)}`;
-    this.#giveUp(() => serverEnded(message, hint, cause));
+  #garbled(line: string, wrong: Wrong): void {
+    this.#giveUp(() => notTheWire(line, wrong));
     this.#server?.kill();
   }
 

@@ -5,6 +5,8 @@ import type { ErrorData, ErrorRetry, Plan } from "./generated.js";
 /** Named types, and any other text: a later server may have more. */
 export type ErrorType = ErrorData["type"] | "client.server_ended" | "client.closed";
 
+const SHOWN = 100; // characters of a line
+
 type Told = Partial<ErrorData> & { type: string; message: string };
 
 /**
@@ -161,11 +163,19 @@ export function unread(method: string, most: number): LimitReached {
   });
 }
 
-export function serverEnded(message: string, hint: string, cause?: unknown): ServerEnded {
+export function serverEnded(message: string, hint: string, cause?: unknown, retryable = true): ServerEnded {
   return new ServerEnded(
-    { type: "client.server_ended", message, hint, exit_code: 2, retryable: true },
+    { type: "client.server_ended", message, hint, exit_code: 2, retryable },
     { cause },
   );
+}
+
+/** `wrong`: what the line is, as the object of a sentence. */
+export function notTheWire(line: string, wrong: Error): ServerEnded {
+  const begins = line.length > SHOWN ? `${line.slice(0, SHOWN)}…` : line;
+  const hint = "`command` must start kbproc, and nothing else may write to its stdout.";
+  const message = `What was started does not speak kbproc's protocol. It said ${wrong.message}: ${begins}`;
+  return serverEnded(message, hint, wrong, false);
 }
 
 export function closed(): Closed {

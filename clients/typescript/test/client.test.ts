@@ -406,9 +406,40 @@ test("what JSON can't say is refused, and the next request is sent", async (t) =
   assert.equal((await kb.ping()).data.seq, 4);
 });
 
-test("what is no JSON is said to be none", async (t) => {
-  const { kb } = scripted(t, [{ begin: [{ raw: "Welcome!\n" }] }]);
-  assert.match((await failure(kb.ping())).message, /no JSON: Welcome!/);
+const WRONG: Record<string, unknown[]> = {
+  "what is no message of JSON-RPC": [42, [], [1], null, "hello", { jsonrpc: "2.0" }, { id: [1], result: { data: 1, meta: {} } }],
+  "a result without data": [{ id: 1, result: null }, { id: 1, result: [1] }, { id: 1, result: {} }],
+  "a result without meta": [{ id: 1, result: { data: 1 } }],
+  "a result without the id of a request": [{ id: null, result: { data: 1, meta: {} } }],
+  "an answer to what was not asked": [{ id: 99, result: { data: 1, meta: {} } }, { id: "1", error: { message: "No." } }],
+  "an error that is no object": [{ id: 1, error: "No." }],
+  "an error whose data has no type": [{ id: 1, error: { data: [1] } }, { id: 1, error: { data: { type: 7 } } }],
+  "an error whose numbers are none": [{ id: 1, error: { data: { type: "store.io", retry_after_ms: "soon" } } }],
+  "an event without a type": [{ method: "event", params: [1] }, { method: "event", params: {} }],
+  "an event of a request that can't be": [{ method: "event", params: { type: "item", request_id: [1] } }],
+  "an event whose capabilities are no object": [{ method: "event", params: { type: "init", capabilities: null } }],
+};
+
+test("what no kbproc says is shown to all who wait", async (t) => {
+  const lines = Object.entries(WRONG).flatMap(([wrong, all]) => all.map((one) => [wrong, JSON.stringify(one)] as const));
+  lines.push(["what is no JSON", "Welcome!"], ["what is no JSON", '{"jsonrpc":']);
+  const starts = lines.map(([, line]) => ({ on: { ping: [[{ raw: `${line}\n` }]] } }));
+  const { kb } = scripted(t, starts);
+  for (const [wrong, line] of lines) {
+    for (const error of await Promise.all([failure(kb.ping()), failure(kb.ping())])) {
+      assert.ok(error instanceof ServerEnded && error.type === "client.server_ended" && error.retryable === false);
+      assert.ok(error.message.includes(`It said ${wrong}: ${line}`), error.message);
+    }
+    await until(() => kb.pid === undefined);
+  }
+});
+
+test("a long line is shown by its beginning, and an answer that comes late is right", async (t) => {
+  const late = { ...(result({ seq: 1 }) as object), id: 1 };
+  const { kb } = scripted(t, [{ on: { ping: [[result({ seq: 1 })], [late, result({ seq: 2 })], [{ raw: `"${"x".repeat(500)}"\n` }]] } }]);
+  await kb.ping();
+  assert.equal((await kb.ping()).data.seq, 2);
+  assert.match((await failure(kb.ping())).message, /: "x{99}… `command` must/);
 });
 
 test("a store that can't be opened rejects ready, and requests say why", async (t) => {
