@@ -31,7 +31,7 @@ from tests.conversations.transcripts import (
     over_pipes,
 )
 from tests.kit import shell, toys
-from tests.kit.fixed import FixedHost
+from tests.kit.fixed import NOT_HERE, FixedHost
 from tests.kit.golden import Transcripts
 from tests.kit.patience import all_or
 from tests.kit.talk import Message
@@ -91,6 +91,7 @@ def test_shell(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("kbproc.shell.run.Host", FixedHost)
+    monkeypatch.setattr("kbproc.models.weights.PACKED", NOT_HERE)
     run, told = shell.in_process(folder, monkeypatch, capsys), []
     for argv in SHELL[name]:
         code, out, err = run(*argv)

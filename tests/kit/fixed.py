@@ -23,6 +23,7 @@ from kbproc.log import file
 from kbproc.mcp.serve import Offering
 from kbproc.mcp.serve import run as run_mcp
 from kbproc.mcp.tasks import task
+from kbproc.models import weights
 from kbproc.sessions import scribe
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
 from kbproc.sharing import relay, serve
@@ -33,6 +34,8 @@ from kbproc.wire import connection
 GATHER_SECONDS = 3600.0
 # Nor does a slow machine have an index committed, and deleted chunks counted, between two requests.
 IDLE_SECONDS = 3600.0
+# Whatever is installed: models whose packages are not here.
+NOT_HERE = {name: ("no_such_package", *rest) for name, (_, *rest) in weights.PACKED.items()}
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
@@ -133,6 +136,7 @@ def main() -> int:
     if "real" not in options:
         scribe.GATHER_SECONDS = GATHER_SECONDS
         upkeep.IDLE_SECONDS = IDLE_SECONDS
+        weights.PACKED = NOT_HERE
     # No test relies on how long an end takes: what is in flight has all the time it needs.
     task.GRACE_SECONDS = float(options.get("grace", task.GRACE_SECONDS))
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
