@@ -24,6 +24,7 @@ from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.parsers import Parsers, pool_for
 from kbproc.history import purge
+from kbproc.library.arrivals import Arrivals
 from kbproc.library.health import salvage
 from kbproc.library.past import Pasts
 from kbproc.library.upkeep import Upkeep
@@ -65,6 +66,7 @@ class Library:
         self.notebooks = Notebooks(store, self.intake)
         self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store)
+        self._arrivals = Arrivals(store)
         self.closed = False
 
     @classmethod
@@ -104,8 +106,8 @@ class Library:
             store.attach_vectors()
             library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
-            if library.store.log.damage is None:
-                library.answers.recover()
+            if library.store.log.damage is None and not store.log.is_shared:
+                library.answers.recover()  # another node may be making what is open
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
         return library
@@ -114,6 +116,7 @@ class Library:
         """Embeds, tidies and watches notes in the background, until `close`."""
         self.embedding.start()
         self._upkeep.start()
+        self._arrivals.start()
         self.notebooks.start()
 
     def rebuild(self, tell: rebuild.Tell = lambda stage: None) -> None:
@@ -141,6 +144,7 @@ class Library:
         self.closed = True
         _whatever_happens(self.answers.close)
         _whatever_happens(self.notebooks.close)
+        _whatever_happens(self._arrivals.close)
         _whatever_happens(self._upkeep.close)
         save_vectors(self.store)
         _whatever_happens(self.parsers.close)

@@ -2,7 +2,7 @@
 
 Refuses to know: what events mean.
 
-Offers: file · interface · lease · record
+Offers: choice · file · interface · lease · record
 May import: base
 Light: yes
 """

@@ -11,7 +11,9 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -22,7 +24,7 @@ from kbproc.base.wording import plural
 from kbproc.log import record as records
 from kbproc.log import segment as segment_files
 from kbproc.log import survey as surveys
-from kbproc.log.interface import Batch, Change, LogFile, Survey
+from kbproc.log.interface import Batch, Change, LogFile, Survey, Unshared
 from kbproc.log.marks import Marks, look_at
 from kbproc.log.record import START, Draft, Position, Record
 from kbproc.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
@@ -31,7 +33,7 @@ from kbproc.log.tail import Tail
 SEGMENT_BYTES = 64 << 20
 
 
-class FileLog:
+class FileLog(Unshared):
     """The segments of one store; see interface.Log for what its methods promise."""
 
     def __init__(self, folder: Path, marks: Path | None = None) -> None:
@@ -46,7 +48,7 @@ class FileLog:
         self._writing = threading.Lock()
 
     @classmethod
-    def open(cls, folder: Path, known: Position = START, *, marks: Path | None = None) -> FileLog:
+    def open(cls, folder: Path, known: Position = START, *, marks: Path | None = None) -> Self:
         """Opens the log, cuts off a torn last line and verifies the chain after `known`.
 
         `known` is what a view has applied; a log that does not reach it, or
@@ -109,7 +111,7 @@ class FileLog:
         if to_seq is not None and to_seq <= after_seq:
             return
         previous = START if after_seq == 0 else None
-        for segment in self._segments_from(after_seq + 1):
+        for segment in segment_files.segments_from(self._folder, after_seq + 1):
             for offset, line in lines_from(segment, after_seq + 1 if previous is None else 0):
                 record = decode_line(segment, offset, line)
                 if record.seq <= after_seq:
@@ -121,12 +123,6 @@ class FileLog:
                 yield record
                 if record.seq == to_seq:
                     return
-
-    def _segments_from(self, seq: int) -> list[Path]:
-        """The one that holds this record, and all after it."""
-        segments = self._segments()
-        before = [i for i, path in enumerate(segments) if segment_files.first_seq(path) <= seq]
-        return segments[before[-1] if before else 0 :]
 
     @property
     def damage(self) -> str | None:
@@ -197,12 +193,16 @@ class FileLog:
 
     # ------------------------------------------------------------------ writing
 
+    def batch(self) -> AbstractContextManager[Batch]:
+        return self.own_batch()
+
     @contextlib.contextmanager
-    def batch(self) -> Iterator[Batch]:
+    def own_batch(self) -> Iterator[FileBatch]:
+        """A batch of this folder."""
         with self._writing:
             self._make_room()
             known = not self._tail.size or self._marks.knows(self._tail.path)
-            batch = _FileBatch(self, self._tail)
+            batch = FileBatch(self, self._tail)
             try:
                 yield batch
             finally:
@@ -268,7 +268,7 @@ class FileLog:
             self._marks.keep(self._segments())
 
 
-class _FileBatch:
+class FileBatch:
     """What is written to the tail's end; see interface.Batch."""
 
     def __init__(self, log: FileLog, tail: Tail) -> None:
@@ -280,10 +280,14 @@ class _FileBatch:
     def append(self, drafts: Sequence[Draft]) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
-            self._tail.write(b"".join(records.encode(record) + b"\n" for record in sealed))
-            self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
-            reach("log.written")
+            self.put(sealed)
         return sealed
+
+    def put(self, sealed: Sequence[Record]) -> None:
+        """Records that follow the last one; see `append`."""
+        self._tail.write(b"".join(records.encode(record) + b"\n" for record in sealed))
+        self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
+        reach("log.written")
 
     def commit(self) -> None:
         if self.head != self._log.head:

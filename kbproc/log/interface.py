@@ -40,7 +40,12 @@ class Batch(Protocol):
         """Makes everything appended durable, all of it or nothing.
 
         Raises store.io; the log then looks at what is on the disk before it takes another batch.
+        Raises Behind where others write to the log, too.
         """
+
+
+class Behind(Exception):
+    """Others have written since, and nothing was kept: `gather`, and decide again."""
 
 
 class LogFile(NamedTuple):
@@ -53,6 +58,8 @@ class LogFile(NamedTuple):
 
 class Log(Protocol):
     """The records of one store. One thread at a time has a batch; any number read meanwhile."""
+
+    is_shared: bool  # whether others write to it, too
 
     @property
     def head(self) -> Position:
@@ -83,6 +90,15 @@ class Log(Protocol):
     def verify(self) -> int:
         """Checks every record up to `head`; returns its seq. Raises store.corrupt."""
 
+    def on_news(self, tell: Callable[[], None]) -> None:
+        """`tell` is called, by any thread, when others have written what `gather` takes in."""
+
+    def gather(self) -> int:
+        """Takes in what others have written by now; `head` moves. Returns by how much.
+
+        In no batch, and one thread at a time. Raises store.io.
+        """
+
     def batch(self) -> AbstractContextManager[Batch]:
         """Waits until no other batch is open. Raises store.io."""
 
@@ -105,6 +121,18 @@ class Log(Protocol):
         """Everything that is damaged or lost up to `head`. Raises OSError."""
 
     def close(self) -> None: ...
+
+
+class Unshared:
+    """What is true of a log that nobody else writes to."""
+
+    is_shared = False
+
+    def on_news(self, tell: Callable[[], None]) -> None:
+        """There is none."""
+
+    def gather(self) -> int:
+        return 0
 
 
 # ---------------------------------------------------------------------------- damage

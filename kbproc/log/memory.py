@@ -17,13 +17,13 @@ from typing import BinaryIO, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
-from kbproc.log.interface import Batch, Change, LogFile, Survey
+from kbproc.log.interface import Batch, Change, LogFile, Survey, Unshared
 from kbproc.log.lease import NOBODY, Holder, locked
 from kbproc.log.record import START, Draft, Position, Record
 from kbproc.log.segment import name_of
 
 
-class MemoryLog:
+class MemoryLog(Unshared):
     """The records of one store; see interface.Log for what its methods promise."""
 
     damage: str | None = None

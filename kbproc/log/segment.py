@@ -42,6 +42,13 @@ def _is_ours(name: str) -> bool:
     return bool(_NAME.fullmatch(name) or _UNFINISHED.fullmatch(name))
 
 
+def segments_from(folder: Path, seq: int) -> list[Path]:
+    """The one that holds this record, and all after it."""
+    found = segments(folder)
+    before = [i for i, path in enumerate(found) if first_seq(path) <= seq]
+    return found[before[-1] if before else 0 :]
+
+
 def strangers(folder: Path) -> list[str]:
     """Names of what is no part of the log, such as the copies that a synchronised folder gets."""
     found = (path for path in folder.iterdir() if not _is_ours(path.name))

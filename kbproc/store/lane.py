@@ -231,7 +231,7 @@ def _done(lane: Lane) -> Any:
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
     """What fails before it has appended anything fails alone, else the batch fails with it."""
-    before = lane.group.position
+    before, ticket.error = lane.group.position, None
     try:
         ticket.result = ticket.work(lane)
     except Exception as error:
@@ -254,5 +254,7 @@ def ahead(ts: str, now: str) -> str | None:
 
 
 def birth(lane: Lane) -> None:
+    if lane.head.seq:
+        return  # another node was first
     event = KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
     lane.append([event], actor="kbproc", method="store.create")

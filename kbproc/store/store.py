@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Batch, Log
+from kbproc.log.choice import open_log
+from kbproc.log.interface import Batch, Behind, Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
@@ -47,6 +47,8 @@ _MARKS = "log.seen"
 _LOOK_BYTES = 64 << 20
 # Chunks that a full-text index is behind at most: whoever searches first waits for them.
 _MOST_GATHERED = 5_000
+_MOST_TRIES = 50
+_MOST_STANDING_BACK_S = 0.1
 _ROOM = 256 << 20  # bytes that are free: more than what waits to be folded in can take
 _DAMAGED = (
     "Answers come from the views, which remember more; nothing is written before kbproc doctor "
@@ -86,7 +88,7 @@ class Store(Front):
         self.vectors: Vectors | None = None
         self.model: StoreModel = NoModel()
         self._place = place
-        self.turns = Turns(self._run)
+        self.turns = Turns(partial(_until_first, self._run, host))
         self._exclusive = threading.Lock()
         self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
@@ -110,7 +112,12 @@ class Store(Front):
             views = place.folder / "views"
             catalog = follow.open_catalog(views)
             opened.callback(catalog.close)
-            log = FileLog.open(place.folder / "log", catalog.position, marks=views / _MARKS)
+            log = open_log(
+                place.folder / "log",
+                catalog.position,
+                marks=views / _MARKS,
+                settings=settings.get("log"),
+            )
             opened.callback(log.close)
             log.look(_LOOK_BYTES)
             follow.replay(log, catalog)
@@ -320,6 +327,8 @@ class Store(Front):
         self._is_exposed = is_exposed(self.origin)
         looked = partial(self.check_writable, look=False)
         self.mend()
+        if self.log.gather():
+            _follow_others(self)
         with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
             for ticket in tickets:
                 take_turn(ticket, Lane(self.host, group, looked))
@@ -414,6 +423,43 @@ def _show(store: Store, group: Group) -> None:
     else:
         store.catalog.commit()
         store.publish()
+
+
+def _follow_others(store: Store) -> None:
+    """In the lane: what others have written to the log is shown. Raises store.io."""
+    try:
+        with store.still():
+            since = store.catalog.position.seq
+            follow.fold(store.log, store.catalog, store.log.head.seq)
+            store.unindexed.add(*follow.tell(store.followers, store.catalog, since))
+            if store.fulltext.gathered > _MOST_GATHERED:
+                store.fulltext.commit()
+            store.catalog.commit()
+            store.publish()
+        _show_vectors(store)
+    except Exception as error:
+        _logger.exception("the views could not follow what others have written")
+        store.broken = _lagging(error)
+        raise store.broken from error
+    store.changed()
+
+
+def _until_first(
+    run: Callable[[list[Ticket[Any]]], None], host: Host, tickets: list[Ticket[Any]]
+) -> None:
+    """Where others write to the log, too, turns are taken again once what they wrote is seen."""
+    for attempt in range(_MOST_TRIES):
+        try:
+            return run(tickets)
+        except Behind:  # the moment is one that two nodes would not choose alike
+            chance = int(host.salt()[:2], 16) / 256
+            threading.Event().wait(chance * min(0.001 * 2**attempt, _MOST_STANDING_BACK_S))
+    raise KbprocError(
+        "store.io",
+        "Nothing was written: other nodes have always come first.",
+        hint="Send the request again.",
+        retry_after_ms=1000,
+    )
 
 
 def _has_room(folder: Path) -> bool:

@@ -19,14 +19,24 @@ from kbproc.log import file
 from kbproc.log import record as records
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log, LogFile
+from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.lease import NOBODY, FileLease, Holder, Lease
 from kbproc.log.memory import MemoryLease, MemoryLog, Seat
 from kbproc.log.record import GENESIS, START, Record
+from tests.kit.nats import shared
 from tests.kit.records import commit, draft, write
+
+
+def on_a_stream(folder: Path) -> Log:
+    log = JetStreamLog.open(folder / "log")
+    log.join(shared().stream())
+    return log
+
 
 LOGS: dict[str, Callable[[Path], Log]] = {
     "file": lambda folder: FileLog.open(folder / "log"),
     "memory": lambda folder: MemoryLog(),
+    "jetstream": on_a_stream,
 }
 
 

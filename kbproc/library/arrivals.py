@@ -1,0 +1,49 @@
+"""What other nodes write, taken in while nobody here writes.
+
+Owns: a thread that waits for it, where others write to the log, too.
+Refuses to know: where it comes from, and how it is taken in.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from kbproc.base.errors import KbprocError
+from kbproc.store.store import Store
+
+_RETRY_S = 1.0
+_logger = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """A thread of its own, from `start` to `close`; none for a log that is not shared."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is None and self._store.log.is_shared:
+            self._store.log.on_news(self._news.set)
+            self._news.set()
+            self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        while self._news.wait() and not self._closed.is_set():
+            self._news.clear()
+            try:
+                self._store.commit(lambda lane: None)  # whoever has the lane sees them first
+            except KbprocError as error:
+                _logger.warning("what other nodes have written is not shown yet: %s", error)
+                self._closed.wait(_RETRY_S)
+                self._news.set()

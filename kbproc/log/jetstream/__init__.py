@@ -1,0 +1,1 @@
+"""The log that several nodes share: a stream of NATS JetStream, and a folder on every node."""

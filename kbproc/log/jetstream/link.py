@@ -1,0 +1,275 @@
+"""A node's connection to its stream, kept up in a thread of its own.
+
+Owns: the thread and its event loop, trying one server after the other, what a server and a stream
+must be before they are used, and following the stream from where the node is.
+Refuses to know: what a record is, and what becomes of what arrives.
+
+Nothing of the loop is used by another thread but `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from itertools import count
+from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from kbproc.base.errors import KbprocError
+from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.log.jetstream.stream import ANSWERS_S, Refused, State, Stream
+
+OLDEST = (2, 12, 1)
+_PAUSE_S = 0.1
+_PING_S = 2
+# A new leader may not know yet what the old one has acknowledged.
+_DOUBT_S = 5.0
+_LOST = (NatsError, OSError, asyncio.TimeoutError)
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Unreachable(Exception):
+    """Nobody knows whether the server has done what it was asked."""
+
+
+class Node(Protocol):
+    """Whose connection it is."""
+
+    @property
+    def arrived_seq(self) -> int:
+        """The last message's that it has."""
+
+    async def fork(self, stream: Stream, state: State) -> str | None:
+        """What is wrong with the stream by what this node holds; None if nothing is."""
+
+    async def take(self, seq: int, message: Msg) -> None:
+        """The next message."""
+
+
+class Link:
+    """From `start` to `close`. `stream` is None while there is no connection that may be used.
+
+    `problem`: why there is none. `damage`: the stream is not what this node has seen of it.
+    """
+
+    def __init__(self, settings: StreamSettings, node: Node) -> None:
+        self.problem = "no server has been asked yet"
+        self.damage: str | None = None
+        self.refusal: KbprocError | None = None
+        self.last_seq = 0
+        self.stream: Stream | None = None
+        self._settings = settings
+        self._node = node
+        self._down_since = time.monotonic()
+        self._changed = threading.Condition()
+        self._connection: Client | None = None
+        self._loop = asyncio.new_event_loop()
+        self._keeping: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._live, name="jetstream", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._end)
+        self._thread.join(2 * ANSWERS_S)
+
+    def wait(self, patience_s: float) -> bool:
+        """Until there is a connection, or it is clear that there will be none."""
+        with self._changed:
+            self._changed.wait_for(self._is_decided, max(patience_s, 0))
+            return self.stream is not None
+
+    @property
+    def down_s(self) -> float:
+        """For how long there has been none; of no meaning while there is one."""
+        return time.monotonic() - self._down_since
+
+    def _is_decided(self) -> bool:
+        return self.stream is not None or self.refusal is not None or self.damage is not None
+
+    def run(self, work: Callable[[Stream], Awaitable[T]], timeout_s: float = 2 * ANSWERS_S) -> T:
+        """In the loop. Raises Unreachable, Refused."""
+        stream = self.stream
+        if stream is None:
+            raise Unreachable(self.problem)
+
+        async def act() -> T:
+            try:
+                return await asyncio.wait_for(work(stream), timeout_s)
+            except _LOST as error:
+                await self._drop()
+                raise Unreachable(_words(error)) from error
+
+        future: Future[T] = asyncio.run_coroutine_threadsafe(act(), self._loop)
+        try:
+            return future.result(2 * timeout_s)
+        except TimeoutError as error:
+            raise Unreachable(_words(error)) from error
+
+    # ------------------------------------------------------------------ in the loop's thread
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._keeping = self._loop.create_task(self._keep())
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._keeping)
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def _end(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+
+    async def _keep(self) -> None:
+        """Until it is cancelled."""
+        for turn in count():
+            server = self._settings.servers[turn % len(self._settings.servers)]
+            try:
+                await self._use(server)
+            except Refused as error:
+                self._fail(f"{server}: {error}")
+            except _LOST as error:
+                self._fail(f"{server}: {_words(error)}")
+            except KbprocError as error:
+                self._fail(error.message, error)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _use(self, server: str) -> None:
+        """As long as it can be used."""
+        self._connection = connection = await self._connected(server)
+        try:
+            await self._check(connection)
+            stream = Stream(connection, self._settings)
+            self.last_seq = await self._sound(stream)
+            while connection.is_connected:
+                self._show(stream)
+                await stream.follow(self._node.arrived_seq, self._node.take)
+                self.last_seq = await self._sound(stream)
+            self._fail(f"{server}: the connection was lost")
+        finally:
+            self._lower()
+            await self._drop()
+
+    async def _connected(self, server: str) -> Client:
+        async def ignore(error: Exception) -> None:
+            """It is raised, too, or ends the connection."""
+
+        return await nats.connect(
+            [server],
+            error_cb=ignore,
+            allow_reconnect=False,
+            connect_timeout=int(ANSWERS_S),
+            ping_interval=_PING_S,
+            max_outstanding_pings=2,
+            user_credentials=self._settings.credentials,
+        )
+
+    async def _check(self, connection: Client) -> None:
+        """Raises store.incompatible for a server that can lose what it has acknowledged."""
+        found = connection.connected_server_version
+        if (found.major, found.minor, found.patch) < OLDEST:
+            raise _unfit(
+                f"The NATS server has version {found.major}.{found.minor}.{found.patch}",
+                "Use nats-server 2.12.1 or later.",
+            )
+        if self._settings.unsafe_sync:
+            return
+        if not self._settings.monitor:
+            raise _unfit(
+                "Nobody knows whether the NATS servers sync what they acknowledge",
+                'Name their monitoring addresses in store.toml, [log] monitor = ["http://…"].',
+            )
+        loop = asyncio.get_running_loop()
+        asked = [loop.run_in_executor(None, _syncs, url) for url in self._settings.monitor]
+        told = await asyncio.gather(*asked)
+        if False in told or True not in told:
+            lax = [url for url, says in zip(self._settings.monitor, told, strict=True) if not says]
+            raise _unfit(
+                f"The NATS server at {lax[0]} does not sync what it acknowledges, or does not say",
+                "Set sync_interval: always in its jetstream block; unsafe_sync = true takes the "
+                "loss of acknowledged writes into account.",
+            )
+
+    async def _sound(self, stream: Stream) -> int:
+        """Its last seq. Raises store.corrupt for a stream that is not the one that the node has
+        followed, once that is beyond doubt.
+        """
+        begun = time.monotonic()
+        while True:
+            try:
+                state = await stream.state()
+                wrong = await self._node.fork(stream, state)
+            except Refused as error:
+                if not error.is_no_stream:
+                    raise
+                state, wrong = State(0, ""), f"There is no stream {self._settings.name}"
+                if not self._node.arrived_seq:
+                    raise _unfit(wrong, "kbproc cluster init makes it.") from error
+            if wrong is None:
+                self.damage = None
+                return state.last_seq
+            if time.monotonic() - begun > _DOUBT_S:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        self.damage = f"{wrong}."
+        raise KbprocError("store.corrupt", self.damage)
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*_LOST):
+                await connection.close()
+
+    def _show(self, stream: Stream) -> None:
+        with self._changed:
+            self.stream, self.refusal = stream, None
+            self._changed.notify_all()
+
+    def _lower(self) -> None:
+        with self._changed:
+            if self.stream is not None:
+                self.stream, self._down_since = None, time.monotonic()
+
+    def _fail(self, problem: str, refusal: KbprocError | None = None) -> None:
+        with self._changed:
+            self.problem, self.refusal = problem, refusal
+            self._changed.notify_all()
+
+
+def _syncs(url: str) -> bool | None:
+    """Whether the server at this monitoring address syncs every write; None: nobody answers."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(parts.netloc, timeout=ANSWERS_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/varz")
+            found = msgspec.json.decode(connection.getresponse().read())
+        return bool(found["jetstream"]["config"].get("sync_always"))
+    except (OSError, http.client.HTTPException, msgspec.DecodeError, KeyError, TypeError):
+        return None
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _unfit(why: str, hint: str) -> KbprocError:
+    return KbprocError("store.incompatible", f"{why}.", hint=hint, lasting=True)

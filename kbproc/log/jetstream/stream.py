@@ -1,0 +1,228 @@
+"""One stream over one connection: what is asked of the server, and what it says.
+
+Owns: subjects, headers, error codes and JSON of JetStream; publishing several records as one;
+following the stream in order.
+Refuses to know: what a record is, which connection is used when, and threads: it lives in the
+thread of its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from kbproc.log.jetstream.settings import StreamSettings
+
+MOST_IN_A_BATCH = 1000
+ANSWERS_S = 2.0
+_HEARTBEAT_S = 0.5
+_SILENT_S = 2.0
+_NO_MESSAGE, _NO_STREAM = 10037, 10059
+_BEHIND, _DOUBLE = 10071, 10201
+_INCOMPLETE = 10176
+
+Take = Callable[[int, Msg], Awaitable[None]]
+
+
+class Refused(Exception):
+    """The server's own error. `status`: as in HTTP."""
+
+    def __init__(self, code: int, says: str, status: int = 400) -> None:
+        super().__init__(says)
+        self.code = code
+        self._status = status
+
+    @property
+    def is_taken(self) -> bool:
+        """Another message has that place, or this very message has."""
+        return self.code in {_BEHIND, _DOUBLE}
+
+    @property
+    def is_passing(self) -> bool:
+        """The same may be taken a moment later."""
+        return self.is_taken or self._status >= 500 or self.code == _INCOMPLETE
+
+    @property
+    def is_no_stream(self) -> bool:
+        return self.code == _NO_STREAM
+
+
+class Line(NamedTuple):
+    """A message to be published; `key` tells it from every other."""
+
+    key: str
+    data: bytes
+
+
+class State(NamedTuple):
+    """What a stream holds, and when it was made."""
+
+    last_seq: int
+    created: str
+
+
+class Stream:
+    """Raises Refused, and whatever the connection raises."""
+
+    def __init__(self, connection: Client, settings: StreamSettings) -> None:
+        self._connection = connection
+        self._name = settings.name
+        self._subject = settings.subject
+        self._heard = 0.0
+
+    async def create(self, replicas: int, window_s: float = 600) -> None:
+        """Raises Refused for one that is there with other settings, too.
+
+        `window_s`: for how long the server knows a message again.
+        """
+        await self._ask(
+            "STREAM.CREATE",
+            {
+                "name": self._name,
+                "subjects": [self._subject],
+                "storage": "file",
+                "num_replicas": replicas,
+                "retention": "limits",
+                "discard": "new",
+                "duplicate_window": int(window_s * 10**9),
+                "allow_atomic": True,
+                "allow_direct": False,  # a follower may lag behind
+                "deny_purge": True,
+            },
+        )
+
+    async def delete(self) -> None:
+        await self._ask("STREAM.DELETE")
+
+    async def state(self) -> State:
+        found = await self._ask("STREAM.INFO")
+        return State(found["state"]["last_seq"], found["created"])
+
+    async def message(self, seq: int) -> bytes | None:
+        """What the leader holds there."""
+        import base64
+
+        try:
+            found = await self._ask("STREAM.MSG.GET", {"seq": seq})
+        except Refused as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise
+        return base64.b64decode(found["message"].get("data", ""))
+
+    async def erase(self, seq: int) -> None:
+        """Its bytes, too."""
+        await self._ask("STREAM.MSG.DELETE", {"seq": seq})
+
+    async def publish(self, lines: Sequence[Line], *, after_seq: int, batch: str) -> int:
+        """All of them right after `after_seq`, or none; returns the last one's seq.
+
+        `batch` is a name that nothing was published under.
+        """
+        *rest, last = lines
+        for number, line in enumerate(rest, start=1):
+            headers = _headers(line, after_seq if number == 1 else None, batch, number)
+            await self._connection.publish(self._subject, line.data, headers=headers)
+        headers = _headers(last, None if rest else after_seq, batch if rest else None, len(lines))
+        if rest:
+            headers["Nats-Batch-Commit"] = "1"
+        request = self._connection.request(
+            self._subject, last.data, timeout=ANSWERS_S, headers=headers
+        )
+        seq: int = _told((await request).data)["seq"]
+        return seq
+
+    async def follow(self, after_seq: int, take: Take) -> None:
+        """Every message after `after_seq`, in order, as it comes. Ends once one is missing, the
+        server is silent or the connection is lost: then whoever follows begins anew.
+        """
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        expected = after_seq + 1
+
+        async def heard(message: Msg) -> None:
+            nonlocal expected
+            self._heard = loop.time()
+            if message.headers and message.headers.get("Status") == "100":
+                await self._keep_flowing(message)
+                return
+            seq = _place(message.reply)
+            if seq != expected:
+                ended.set()
+            if ended.is_set():
+                return
+            await take(seq, message)
+            expected += 1
+
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, cb=heard)
+        try:
+            await self._consume(inbox, expected)
+            self._heard = loop.time()
+            while self._connection.is_connected and loop.time() - self._heard < _SILENT_S:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _HEARTBEAT_S)
+                    return
+        finally:
+            if self._connection.is_connected:
+                await subscription.unsubscribe()
+
+    async def _consume(self, inbox: str, first_seq: int) -> None:
+        await self._ask(
+            "CONSUMER.CREATE",
+            {
+                "stream_name": self._name,
+                "config": {
+                    "deliver_subject": inbox,
+                    "deliver_policy": "by_start_sequence",
+                    "opt_start_seq": first_seq,
+                    "ack_policy": "none",
+                    "max_deliver": 1,
+                    "flow_control": True,
+                    "idle_heartbeat": int(_HEARTBEAT_S * 10**9),
+                    "mem_storage": True,
+                    "num_replicas": 1,
+                    "inactive_threshold": 10 * 10**9,
+                },
+            },
+        )
+
+    async def _keep_flowing(self, message: Msg) -> None:
+        """The server waits until what it has sent is taken."""
+        stalled = (message.headers or {}).get("Nats-Consumer-Stalled")
+        if message.reply or stalled:
+            await self._connection.publish(message.reply or stalled or "")
+
+    async def _ask(self, what: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
+        asked = b"" if said is None else msgspec.json.encode(said)
+        subject = f"$JS.API.{what}.{self._name}"
+        return _told((await self._connection.request(subject, asked, timeout=ANSWERS_S)).data)
+
+
+def _headers(line: Line, after_seq: int | None, batch: str | None, number: int) -> dict[str, str]:
+    headers = {"Nats-Msg-Id": line.key}
+    if after_seq is not None:
+        headers["Nats-Expected-Last-Sequence"] = str(after_seq)
+    if batch is not None:
+        headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+    return headers
+
+
+def _told(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(data)
+    if wrong := found.get("error"):
+        status = wrong.get("code", 0)
+        raise Refused(wrong.get("err_code", 0), wrong.get("description", ""), status)
+    return found
+
+
+def _place(reply: str) -> int:
+    """Of `$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQ…`, which may have a domain and an account first."""
+    words = reply.split(".")
+    return int(words[5] if len(words) == 9 else words[7])

