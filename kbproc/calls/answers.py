@@ -20,6 +20,7 @@ from kbproc.events.session import SessionCreated
 from kbproc.sessions import asking, retrieval
 from kbproc.sessions import session as sessions
 from kbproc.sessions.asking import Asking
+from kbproc.sessions.live import Live
 from kbproc.sessions.making import Begun, Work
 from kbproc.sessions.reading import Reader
 from kbproc.store.decision import Decide, Decision, Here
@@ -80,8 +81,8 @@ def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None)
             made[:] = [sessions.row_of(first, by=call.peer.actor, now=here.ts)]
         return begins
 
-    begun = answers.ask(write, new, work)
-    reader = reader_of(call, begun.message)
+    begun, live = answers.ask(write, new, work)
+    reader = _reader(call, begun.message, live)
     if made:
         _introduce(call, made[0], begun.message, wanted.profile)
     else:
@@ -92,7 +93,12 @@ def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None)
 
 
 def reader_of(call: Call, message: int) -> Reader:
-    return Reader(call.store, call.library.answers, message, emit=call.emit, crowded=call.crowded)
+    return _reader(call, message, call.library.answers.live(message))
+
+
+def _reader(call: Call, message: int, live: Live | None) -> Reader:
+    answers = call.library.answers
+    return Reader(call.store, answers, message, live, emit=call.emit, crowded=call.crowded)
 
 
 def introduce(call: Call, row: SessionRow, message: int) -> None:

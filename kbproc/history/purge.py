@@ -210,11 +210,13 @@ class Reach(Struct, frozen=True, kw_only=True):
     """Whatever else keeps what a purge erases: see library/library.py.
 
     `past_closed`: while it is entered, nothing of the past is open or on disk.
+    `forget_answers`: what is kept in memory of answers that have ended goes.
     """
 
     store: Store
     embedding: Embedding
     past_closed: Callable[[], AbstractContextManager[None]]
+    forget_answers: Callable[[], object]
 
 
 def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
@@ -286,6 +288,7 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
         reach("purge.log")
     tell("views")
     _erase_views(store)
+    reached.forget_answers()
     reach("purge.views")
 
 

@@ -65,7 +65,7 @@ class Library:
         self.pasts = Pasts(store, lambda: self.embedding)
         self.notebooks = Notebooks(store, self.intake)
         self.answers = Answers(store, answerer)
-        self._upkeep = Upkeep(store)
+        self._upkeep = Upkeep(store, answerer.prepare)
         self._arrivals = Arrivals(store)
         self.closed = False
 
@@ -136,7 +136,10 @@ class Library:
     def reach(self) -> purge.Reach:
         """Whatever keeps something that a purge erases."""
         return purge.Reach(
-            store=self.store, embedding=self.embedding, past_closed=self.pasts.closed
+            store=self.store,
+            embedding=self.embedding,
+            past_closed=self.pasts.closed,
+            forget_answers=self.answers.forget,
         )
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory
@@ -27,8 +28,10 @@ _logger = logging.getLogger(__name__)
 class Upkeep:
     """A thread of its own, from `start` to `close`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, prepare: Callable[[], object] = lambda: None) -> None:
+        """`prepare`: what is done once, shortly after the start."""
         self._store = store
+        self._prepare = prepare
         self._closed = threading.Event()
         self._saved_seq = 0
         self._returned_seq = -1
@@ -48,6 +51,8 @@ class Upkeep:
 
     def _run(self) -> None:
         """Whenever nothing has changed for a while."""
+        if not self._closed.wait(IDLE_SECONDS):
+            self._prepare()
         while not self._closed.wait(IDLE_SECONDS):
             seq = self._store.seq
             if self._closed.wait(IDLE_SECONDS) or seq != self._store.seq:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -66,6 +67,7 @@ class Answers:
         self._store = store
         self._scribe = Scribe(store, self._done)
         self._live: dict[int, Live] = {}
+        self._known: weakref.WeakValueDictionary[int, Live] = weakref.WeakValueDictionary()
         self._queue: deque[tuple[Live, Work]] = deque()
         self._threads = 0
         self._beginning = threading.Semaphore(_BEGINNING)
@@ -73,15 +75,26 @@ class Answers:
         self._changing = threading.Lock()
 
     def live(self, message: int) -> Live | None:
-        """The answer, as long as it is being made."""
-        return self._live.get(message)
+        """The answer as it was made here, as long as it is being made or somebody refers to it.
+
+        So nobody who reads one that has ended has the catalog brought up to date, which would
+        hold up whoever writes.
+        """
+        return self._known.get(message)
+
+    def forget(self) -> None:
+        """Of what has ended nothing is kept: who still reads it reads what the log holds."""
+        self._known = weakref.WeakValueDictionary(self._live)
 
     # ----------------------------------------------------------------------------- beginning
 
-    def ask(self, write: LongWrite, new: Ask, work: Callable[[Begun], Work]) -> Begun:
+    def ask(
+        self, write: LongWrite, new: Ask, work: Callable[[Begun], Work]
+    ) -> tuple[Begun, Live | None]:
         """Asks, once under one token, and has the answer made. What was cut off begins anew.
 
-        Raises what `new` raises, resource.conflict, store.io.
+        The answer is None where it was made before. Raises what `new` raises, resource.conflict,
+        store.io.
         """
         started: list[Live] = []
 
@@ -102,7 +115,7 @@ class Answers:
             for live in started:
                 self._live.pop(live.asked.message, None)
             raise
-        return begun
+        return begun, self.live(begun.message)
 
     def _asked_before(self, here: Here, request: Request, started: list[Live]) -> Decision | None:
         """What the same token means; None if it is new."""
@@ -143,7 +156,8 @@ class Answers:
             token=token,
             params_hash=None if token is None else request.params_hash,
         )
-        live = self._live[begun.message] = Live(asked, self._scribe, earlier)
+        live = Live(asked, self._scribe, earlier)
+        self._live[begun.message] = self._known[begun.message] = live
         started.append(live)
 
     # -------------------------------------------------------------------------------- making

@@ -48,6 +48,7 @@ class Reader:
         store: SeenStore,
         answers: Answers,
         message: int,
+        live: Live | None,
         *,
         emit: Emit,
         crowded: Callable[[], bool],
@@ -59,7 +60,7 @@ class Reader:
         self._answers = answers
         self._emit = emit
         self._crowded = crowded
-        self._known: Live | None = None  # while it was being made
+        self._known = live  # as long as this refers to it, it can be asked for
 
     @property
     def cursor(self) -> str | None:
@@ -104,9 +105,9 @@ class Reader:
         if live is not None:
             self._known = live
             has_ended = live.has_ended
+            if live.failed is not None:
+                raise live.failed
             return live.after(after, limit), has_ended
-        if self._known is not None and self._known.failed is not None:
-            raise self._known.failed
         with self._store.reading() as snapshot:
             return snapshot.queries.pieces(self.message, after=after, limit=limit), True
 
@@ -119,7 +120,7 @@ class Reader:
         One that was made meanwhile tells it itself: the catalog need not be brought up to date for
         the end of every answer, which would hold up whoever writes.
         """
-        live = self._known
+        live = self._answers.live(self.message)
         if live is not None and live.ending is not None:
             text, references = live.said
             told = _of(live.asked.session, self.message, text, references)

@@ -497,3 +497,12 @@ def test_many_at_once(ask_model: Callable[..., Session]) -> None:
         else:
             assert "error" in message, message
             assert message["error"]["data"]["type"] == "llm.unavailable"
+
+
+def test_the_end_of_an_answer_holds_nobody_up(session: Session) -> None:
+    """Whoever reads it has not the catalog brought up to date for it, short as it may be."""
+    fill(session)
+    session.store.folded()
+    for question in QUESTIONS:
+        session.data("chat", question=question)
+    assert {record.method for record in session.store.unfolded.records} == {"chat"}

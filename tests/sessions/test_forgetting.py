@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from kbproc.library.health import doctor
+from kbproc.models.answering.interface import Prompt, Talk, Told
+from kbproc.sessions.reading import Reader
 from tests.conftest import OpenSession
 from tests.kit.talk import Message, Session, as_bytes, request
 from tests.kit.traces import holding
@@ -68,3 +72,27 @@ def test_an_answer_repeats_nothing_of_a_document_that_was_erased(
     assert "porter" in data["text"] and WORDS[0] not in data["text"]
     assert [one["document_id"] for one in data["references"]] == [2]
     assert not any(doctor.compare(session.store).values())
+
+
+def test_who_still_reads_an_answer_that_was_erased_reads_what_the_log_holds(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="Secret", text=f"The {WORDS[0]} is kept in the cellar.")
+    session.embedded()
+    answers = session.library.answers
+    readers: list[Reader] = []
+    answer = answers.answerer.answer
+
+    def read(prompt: Prompt, talk: Talk) -> Told:
+        live = answers.live(1)
+        reader = Reader(session.store, answers, 1, live, emit=print, crowded=lambda: False)
+        readers.append(reader)
+        return answer(prompt, talk)
+
+    monkeypatch.setattr(answers.answerer, "answer", read)
+    session.data("chat", question=f"Where is the {WORDS[0]} kept?")
+    assert WORDS[0] in readers[0].outcome()[0].text
+    assert session.store.unfolded.records, "it was read from memory"
+    purge(session, document_ids=[1])
+    assert WORDS[0] not in readers[0].outcome()[0].text

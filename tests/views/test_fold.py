@@ -5,8 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,20 @@ from kbproc.events.document import (
 )
 from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
+from kbproc.events.session import (
+    AnswerEnded,
+    AnswerRestarted,
+    AnswerSaid,
+    QuestionAsked,
+    QuestionRestored,
+    QuestionWithdrawn,
+    SessionCreated,
+    SessionDeleted,
+    SessionPurged,
+    SessionRestored,
+)
 from kbproc.log.record import START, Draft, Record, seal_all
+from kbproc.views.catalog.batch import Tables
 from kbproc.views.catalog.catalog import Catalog
 from kbproc.views.catalog.queries.all import Queries
 
@@ -73,19 +88,21 @@ def records(said: Sequence[tuple[str, int, int]]) -> list[Record]:
             event = EntrySuperseded(id=id, by=other)
         else:
             event = EntryRevived(ids=[id], was=other)
-        drafts.append(
-            Draft(
-                ts=f"2026-01-01T00:00:00.{number:03d}Z",
-                actor="ann",
-                method="test",
-                salt=f"{number:032x}",
-                events=msgspec.Raw(bytes(codec.encode([event]))),
-                token=f"{number % 5}" if number % 3 else None,
-                params_hash=None,
-                result=msgspec.Raw(b'{"data":%d}' % number),
-            )
-        )
+        drafts.append(draft(number, event))
     return seal_all(drafts, START)
+
+
+def draft(number: int, *events: Event) -> Draft:
+    return Draft(
+        ts=f"2026-01-01T00:00:00.{number:03d}Z",
+        actor="ann",
+        method="test",
+        salt=f"{number:032x}",
+        events=msgspec.Raw(bytes(codec.encode(events))),
+        token=f"{number % 5}" if number % 3 else None,
+        params_hash=None,
+        result=msgspec.Raw(b'{"data":%d}' % number),
+    )
 
 
 def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
@@ -107,3 +124,67 @@ def test_many_at_once_are_as_one_by_one(said: list[tuple[str, int, int]], cut: i
         one = digest(Path(folder), "one.duckdb", [[record] for record in written])
         batches = [written[:cut], written[cut:]]
         assert digest(Path(folder), "all.duckdb", batches) == one
+
+
+def conversations(said: Sequence[tuple[str, int]]) -> list[Record]:
+    """Whatever may happen in conversations, each as its own record; the first begins one."""
+    drafts = [draft(0, *asked(1, 1))]
+    sessions, messages = 1, 1
+    for number, (what, which) in enumerate(said, 1):
+        session = of = {"session": 1 + which % sessions}
+        message = {**of, "message": 1 + which % messages}
+        event: Event
+        if what in "nq":
+            sessions, messages = sessions + (what == "n"), messages + 1
+            new = asked(sessions, messages)
+            drafts.append(draft(number, *new if what == "n" else new[1:]))
+            continue
+        match what:
+            case "s":
+                event = AnswerSaid(**message, delta=f"{number} ")
+            case "e":
+                event = AnswerEnded(**message, status="finished", hint=f"{number}")
+            case "r":
+                event = AnswerRestarted(**message)
+            case "w":
+                event = QuestionWithdrawn(**message)
+            case "b":
+                event = QuestionRestored(**message)
+            case "d":
+                event = SessionDeleted(**session)
+            case "c":
+                event = SessionRestored(**session)
+            case _:
+                event = SessionPurged(**session)
+        drafts.append(draft(number, event))
+    return seal_all(drafts, START)
+
+
+def asked(session: int, message: int) -> list[Event]:
+    begun = SessionCreated(session=session, key=f"k{session}", title="t", kbs=["a", "b"])
+    return [begun, QuestionAsked(session=session, message=message, question="?", answerer="a")]
+
+
+@given(st.lists(st.tuples(st.sampled_from("nqsserwbdcp"), st.integers(0, 9)), max_size=40))
+def test_many_answers_at_once_are_as_one_by_one(said: list[tuple[str, int]]) -> None:
+    written = conversations(said)
+    with tempfile.TemporaryDirectory() as folder:
+        one = digest(Path(folder), "one.duckdb", [[record] for record in written])
+        assert digest(Path(folder), "all.duckdb", [written]) == one
+
+
+def test_a_hundred_asks_are_a_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time they held up whoever wrote beside them for a third of a second."""
+    ran: list[str] = []
+    execute = Tables.execute
+
+    def counted(tables: Tables, sql: str, *values: Any) -> Any:
+        ran.append(sql)
+        return execute(tables, sql, *values)
+
+    monkeypatch.setattr(Tables, "execute", counted)
+    asks = [draft(n, *asked(n, n)) for n in range(1, 101)]
+    ends = [draft(n, AnswerEnded(session=n, message=n, status="finished")) for n in range(1, 101)]
+    with tempfile.TemporaryDirectory() as folder:
+        digest(Path(folder), "all.duckdb", [seal_all(asks + ends, START)])
+    assert len(ran) < 10, ran

@@ -39,6 +39,9 @@ class Unusable:
     def answer(self, prompt: Prompt, talk: Talk) -> Told:
         raise self._why
 
+    def prepare(self) -> None:
+        """It needs nothing."""
+
     def close(self) -> None:
         """Nothing is open."""
 

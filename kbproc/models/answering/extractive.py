@@ -65,6 +65,9 @@ class Extractive:
         talk.say(list(_parts(found)))
         return Told(status="finished")
 
+    def prepare(self) -> None:
+        """It needs nothing."""
+
     def close(self) -> None:
         """Nothing is open."""
 

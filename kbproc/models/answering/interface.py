@@ -98,6 +98,10 @@ class Answerer(Protocol):
         """Returns once all is said. Raises llm.unavailable, operation.timeout."""
         ...
 
+    def prepare(self) -> None:
+        """Does in advance what the first answer would wait for. Raises nothing."""
+        ...
+
     def close(self) -> None: ...
 
 

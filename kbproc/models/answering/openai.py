@@ -126,6 +126,10 @@ class OpenAi:
                 )
         return self._client
 
+    def prepare(self) -> None:
+        """Loads httpx: that takes a tenth of a second, in which other threads stand still."""
+        self._connect()
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()

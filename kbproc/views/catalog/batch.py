@@ -10,7 +10,7 @@ matter; before any other change whatever waits is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import duckdb
@@ -39,12 +39,26 @@ class Tables:
         if not rows:
             return
         if len(rows) == 1:
-            casts = ", ".join(f"?::{kind}" for kind in TYPES[table])
+            casts = ", ".join(f"?::{kind}" for kind in TYPES[table].values())
             values: Sequence[Any] = rows[0]
         else:
-            casts = ", ".join(f"unnest(?::{kind}[])" for kind in TYPES[table])
-            values = [list(column) for column in zip(*rows, strict=True)]
+            casts = ", ".join(f"unnest(?::{kind}[])" for kind in TYPES[table].values())
+            values = columns_of(rows)
         self.execute(f"insert into {table} select {casts}", values)
+
+    def update(self, table: str, columns: Sequence[str], rows: Collection[Row]) -> None:
+        """Each row: an id, which no other has, and the new values of `columns`."""
+        if not rows:
+            return
+        names = ("id", *columns)
+        said = ", ".join(f"unnest(?::{TYPES[table][name]}[]) as {name}" for name in names)
+        new = ", ".join(f"{name} = said.{name}" for name in columns)
+        sql = f"update {table} set {new} from (select {said}) as said where {table}.id = said.id"  # noqa: S608
+        self.execute(sql, columns_of(rows))
+
+
+def columns_of(rows: Iterable[Row]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 class Gathered(Protocol):

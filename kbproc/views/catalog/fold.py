@@ -63,7 +63,7 @@ FOLDS: dict[type[Event], Callable[[Batch, Record, Any], None]] = {
     **dict.fromkeys(session.KINDS, session.said),
 }
 # In the order in which they are written.
-_GATHERED = (document.Documents, entry.Links, entry.Revived)
+_GATHERED = (document.Documents, entry.Links, entry.Revived, session.Conversations)
 
 
 def fold(db: Tables, records: Iterable[Record]) -> bool:

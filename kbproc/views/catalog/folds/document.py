@@ -6,9 +6,6 @@ Refuses to know: the indexes, which see only that a document was touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import msgspec
 
 from kbproc.events.document import (
@@ -23,7 +20,7 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryFacts
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import Record
-from kbproc.views.catalog.batch import Batch, Row, Tables
+from kbproc.views.catalog.batch import Batch, Row, Tables, columns_of
 from kbproc.views.catalog.rows import marks_column
 
 _NO_FACTS: Row = (None,) * 5
@@ -69,7 +66,7 @@ class Documents:
             self._rows[id] = (*row[:10], 0, *row[11:18], at, seq, *row[20:])
             self._chunks[id] = []
         else:
-            self._gone[id] = (id, at, seq)
+            self._gone[id] = (id, at, seq, 0)
 
     def hides(self, id: int) -> bool:
         return id in self._gone
@@ -85,37 +82,21 @@ class Documents:
         rows = self._rows.items()
         db.insert("documents", [_with(row, stays[id]) if id in stays else row for id, row in rows])
         db.insert("chunks", [chunk for chunks in self._chunks.values() for chunk in chunks])
-        if self._changed:
-            db.execute(_CHANGE, _columns_of(self._changed.values()))
+        db.update("documents", _CHANGED, self._changed.values())
+        db.update("documents", ("deleted_at", "touched", "chunk_count"), self._gone.values())
         if self._gone:
-            db.execute(_HIDE, _columns_of(self._gone.values()))
             db.execute(_DROP_CHUNKS, [list(self._gone)])
         if self._failures:
-            db.execute(_CLEAR, _columns_of(self._failures))
+            db.execute(_CLEAR, columns_of(self._failures))
             db.insert("failures", [row for row in self._failures.values() if row])
         self.__init__()  # type: ignore[misc]
 
 
-_CHANGE = (
-    "update documents set title = said.title, tags = said.tags, metadata = said.metadata, "
-    "revision = said.revision, updated_at = said.at, touched = said.seq from (select "
-    "unnest(?::bigint[]) as id, unnest(?::varchar[]) as title, unnest(?::varchar[][]) as tags, "
-    "unnest(?::varchar[]) as metadata, unnest(?::int[]) as revision, unnest(?::varchar[]) as at, "
-    "unnest(?::bigint[]) as seq) as said where documents.id = said.id"
-)
-_HIDE = (
-    "update documents set deleted_at = said.at, chunk_count = 0, touched = said.seq from (select "
-    "unnest(?::bigint[]) as id, unnest(?::varchar[]) as at, unnest(?::bigint[]) as seq) as said "
-    "where documents.id = said.id"
-)
+_CHANGED = ("title", "tags", "metadata", "revision", "updated_at", "touched")
 _DROP_CHUNKS = "delete from chunks where document_id in (select unnest(?::bigint[]))"
 _CLEAR = (
     "delete from failures where (kb, path) in (select (unnest(?::varchar[]), unnest(?::varchar[])))"
 )
-
-
-def _columns_of(rows: Iterable[Row]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _what_stays(db: Tables, ids: list[int]) -> dict[int, Row]:

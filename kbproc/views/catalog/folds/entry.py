@@ -48,13 +48,8 @@ class Links:
             "unnest(?::bigint[]) as head) as moved where documents.head = moved.old",
             [list(moved), [_end(moved, id) for id in moved]],
         )
-        last = {id: (by, seq) for id, by, seq in self._links}
-        db.execute(
-            "update documents set superseded_by = said.successor, touched = said.seq from "
-            "(select unnest(?::bigint[]) as id, unnest(?::bigint[]) as successor, "
-            "unnest(?::bigint[]) as seq) as said where documents.id = said.id",
-            [list(last), [by for by, _ in last.values()], [seq for _, seq in last.values()]],
-        )
+        last = {link[0]: link for link in self._links}
+        db.update("documents", ("superseded_by", "touched"), last.values())
         self._links.clear()
 
 
@@ -82,20 +77,9 @@ class Revived:
         self._seqs.update(dict.fromkeys(ids, seq))
 
     def flush(self, db: Tables) -> None:
-        ids = list(self._seqs)
-        heads = _heads(db, ids)
-        if heads:
-            db.execute(
-                "update documents set head = found.head from (select unnest(?::bigint[]) as id, "
-                "unnest(?::bigint[]) as head) as found where documents.id = found.id",
-                [list(heads), list(heads.values())],
-            )
-        db.execute(
-            "update documents set superseded_by = null, touched = said.seq from "
-            "(select unnest(?::bigint[]) as id, unnest(?::bigint[]) as seq) as said "
-            "where documents.id = said.id",
-            [ids, list(self._seqs.values())],
-        )
+        db.update("documents", ("head",), _heads(db, list(self._seqs)).items())
+        holding = [(id, None, seq) for id, seq in self._seqs.items()]
+        db.update("documents", ("superseded_by", "touched"), holding)
         self._seqs.clear()
 
 

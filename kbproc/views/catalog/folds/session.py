@@ -13,13 +13,35 @@ import msgspec
 from kbproc.events import session as says
 from kbproc.events.upkeep import Erased
 from kbproc.log.record import Record
-from kbproc.views.catalog.batch import Batch
+from kbproc.views.catalog.batch import Batch, Row, Tables
 
 KINDS = get_args(says.OfSession)
 _BEGUN = "update messages set status = null, ending = null, ended_at = null, attempt_seq = ? "
-_ENDED = "update messages set status = ?, ending = ?, ended_at = ? "
 _ITS_PIECES = "message_id in (select id from messages where session_id = ?)"
 _PURGE = {"pieces": _ITS_PIECES, "messages": "session_id = ?", "sessions": "id = ?"}
+
+
+class Conversations:
+    """Sessions and questions that are new, and how answers ended. Many at once: one at a time,
+    a hundred asks hold up whoever writes beside them.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: list[Row] = []
+        self.messages: list[Row] = []
+        self.updated: dict[int, str] = {}  # session → when
+        self.ended: dict[int, Row] = {}  # message → itself, how and when
+
+    def __len__(self) -> int:
+        return len(self.sessions) + len(self.messages) + len(self.ended)
+
+    def flush(self, db: Tables) -> None:
+        db.insert("sessions", self.sessions)
+        db.insert("messages", self.messages)
+        db.update("sessions", ("updated_at",), self.updated.items())
+        db.update("messages", ("status", "ending", "ended_at"), self.ended.values())
+        for waiting in (self.sessions, self.messages, self.updated, self.ended):
+            waiting.clear()
 
 
 def said(batch: Batch, record: Record, event: says.OfSession) -> None:
@@ -31,8 +53,8 @@ def said(batch: Batch, record: Record, event: says.OfSession) -> None:
             batch.settled().execute(sql, [record.seq, event.message])
         case says.AnswerEnded():
             told = msgspec.json.encode(event).decode()
-            values = [event.status, told, event.ended_at or record.ts, event.message]
-            batch.settled().execute(f"{_ENDED} where id = ?", values)
+            how = (event.message, event.status, told, event.ended_at or record.ts)
+            batch.gather(Conversations, after=()).ended[event.message] = how
         case says.QuestionAsked():
             _asked(batch, record, event)
         case says.QuestionWithdrawn() | says.QuestionRestored():
@@ -41,7 +63,7 @@ def said(batch: Batch, record: Record, event: says.OfSession) -> None:
         case says.SessionCreated():
             by = (event.created_at or record.ts, event.created_by or record.actor, record.ts)
             row = (event.session, event.key, event.title, event.kbs, event.agent, *by)
-            batch.settled().insert("sessions", [(*row, None, False)])
+            batch.gather(Conversations, after=()).sessions.append((*row, None, False))
         case says.SessionDeleted() | says.SessionRestored():
             at = record.ts if isinstance(event, says.SessionDeleted) else None
             _set(batch, "sessions", event.session, "deleted_at", at)
@@ -53,8 +75,9 @@ def _asked(batch: Batch, record: Record, event: says.QuestionAsked) -> None:
     at, by = event.asked_at or record.ts, event.asked_by or record.actor
     row = (event.message, event.session, event.question, event.references, event.answerer)
     seqs = (event.model, event.profile, at, by, record.seq, record.seq)
-    batch.settled().insert("messages", [(*row, *seqs, *[None] * 4)])
-    _set(batch, "sessions", event.session, "updated_at", record.ts)
+    waiting = batch.gather(Conversations, after=())
+    waiting.messages.append((*row, *seqs, *[None] * 4))
+    waiting.updated[event.session] = record.ts
 
 
 def _purged(batch: Batch, record: Record, session: int) -> None:
