@@ -162,10 +162,17 @@ def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
     if "url" in given:
         return answerer_of(given)
     settings = store.settings.get("llm") or {}
-    problem = _not_approved(store.origin, settings, trust) if settings else None
-    if problem is None:
+    named = leads_to(settings) if settings else None
+    if named is None or trust.has_llm(store.origin, settings):
         return answerer_of({**settings, **given})
-    why = KbprocError("llm.unavailable", problem.message, hint=problem.hint, lasting=True)
+    why = KbprocError(
+        "llm.unavailable",
+        f"The store's settings name the endpoint {named}; as they are you have not approved them: "
+        "it is not called.",
+        hint="If your questions and passages may be sent there: kbproc link --trust --store "
+        f"{store.origin}, then open the store again.",
+        lasting=True,
+    )
     return Unusable(None, why)
 
 

@@ -149,21 +149,24 @@ def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
 
 
 def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
-    """The model that the store's settings name may be used, as they are now."""
+    """The model and the endpoint that the store's settings name may be used, as they are now."""
     file = toml.read(store / "store.toml")
-    model = {} if file is None else file.table.get("model", {})
-    named = leads_to(model)
-    if named is not None and not options.dry_run:
-        _trust().add_model(store, model)
+    table = {} if file is None else file.table
+    told = []
+    for name, approve in (("model", _trust().add_model), ("llm", _trust().add_llm)):
+        said = table.get(name, {})
+        if (named := leads_to(said)) is None:
+            continue
+        if not options.dry_run:
+            approve(store, said)
+        is_sent = "url" in said
+        told.append(f"Texts may be sent to {named}." if is_sent else f"{named} may be run.")
     settled = {} if found is None else found.settings
     data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}
     data["file"] = None if found is None else str(found.path)
-    told = None if named is None else f"The model {named} may be run."
-    if named is not None and "url" in model:
-        told = f"The store's texts may be sent to {named}."
-    if found is None and named is None:
-        told = "The store names neither endpoint nor model: there was nothing to approve."
-    return _result("link", data, options, notice=told)
+    if found is None and not told:
+        told = ["The store names neither endpoint nor model: there was nothing to approve."]
+    return _result("link", data, options, notice=" ".join(told) or None)
 
 
 def _made(kept: dict[str, str], options: Options) -> bool:

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.kit.start import start
@@ -38,15 +38,15 @@ os._exit(code)
 
 
 @contextlib.contextmanager
-def program(path: Path) -> Iterator[None]:
-    """Writes it to `path`, and starts what it asks for meanwhile."""
+def program(path: Path, begins: Sequence[str] = ("-m", "kbproc")) -> Iterator[None]:
+    """Writes it to `path`, and starts what it asks for meanwhile. `begins`: Python's arguments."""
     place = path.with_suffix(".sock")
     path.write_text(_PROGRAM.format(python=sys.executable, path=str(place)))
     path.chmod(0o755)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
         asked.bind(str(place))
         asked.listen()
-        accepting = threading.Thread(target=_accept, args=(asked,))
+        accepting = threading.Thread(target=_accept, args=(asked, begins))
         accepting.start()
         try:
             yield
@@ -55,12 +55,12 @@ def program(path: Path) -> Iterator[None]:
             accepting.join()
 
 
-def _accept(asked: socket.socket) -> None:
+def _accept(asked: socket.socket, begins: Sequence[str]) -> None:
     serving = []
     with contextlib.suppress(OSError):  # its end
         while True:
             control, _ = asked.accept()
-            serving.append(threading.Thread(target=_serve, args=(control,)))
+            serving.append(threading.Thread(target=_serve, args=(control, begins)))
             serving[-1].start()
     for thread in serving:
         thread.join()
@@ -72,11 +72,11 @@ def _end_with(control: socket.socket, kill: Callable[[], None]) -> None:
     kill()
 
 
-def _serve(control: socket.socket) -> None:
+def _serve(control: socket.socket, begins: Sequence[str]) -> None:
     data, streams, _, _ = socket.recv_fds(control, _MOST, 3)
     told = json.loads(data)
     process = start(
-        ["-m", "kbproc", *told["argv"]],
+        [*begins, *told["argv"]],
         cwd=Path(told["cwd"]),
         env=told["env"],
         stdin=streams[0],

@@ -660,6 +660,26 @@ def test_the_model_of_a_store_is_approved_with_it(run: Run, tmp_path: Path, what
     assert not approved.has_model(store, {**model, "dim": 3}), "what has changed is asked about"
 
 
+def test_the_endpoint_that_answers_is_approved_with_its_store(run: Run, tmp_path: Path) -> None:
+    """Before, it is not called; and what was said of the model holds as it did."""
+    llm = 'format = 1\n\n[llm]\nurl = "http://127.0.0.1:9/v1"\nmodel = "toy"\n'
+    path = put(tmp_path / "theirs" / "store.toml", llm)
+    model = {"kind": "openai", "name": "theirs", "url": "http://127.0.0.1:8/v1"}
+    write_settings(path, model)
+    store = ("--store", str(tmp_path / "theirs"))
+    run("doc", "create", "--title", "Git", "--text", "Git is installed by make.", *store)
+    error = error_of(run("chat", "How is git installed?", *store, "--dry-run"), 2)
+    assert error["type"] == "llm.unavailable"
+    error = error_of(run("chat", "How is git installed?", *store), 2)
+    assert (error["type"], "not approved" in error["message"]) == ("llm.unavailable", True)
+    assert "kbproc link --trust --store" in error["hint"]
+    code, out, _ = run("link", "--trust", *store)
+    assert (code, ":8/v1" in out, ":9/v1" in out) == (0, True, True)
+    assert config.trust_of(os.environ).has_model(tmp_path / "theirs", model)
+    code, _, err = run("chat", "How is git installed?", *store)
+    assert (code, "not approved" in err, "ConnectError" in err) == (2, False, True)
+
+
 def test_what_is_approved_is_there(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ class Unusable:
         self._why = why
 
     def prompt_tokens(self, prompt: Prompt) -> int:
-        return 0
+        raise self._why
 
     def answer(self, prompt: Prompt, talk: Talk) -> Told:
         raise self._why

@@ -1,0 +1,123 @@
+"""Pages of the docs, run: their fenced blocks, and the commands in them, in one shell a page."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.kit.patience import LIVES
+from tests.kit.program import program
+from tests.kit.start import REPO
+
+FENCED = re.compile(r"^(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
+HOME = "/home/robin/work"  # as long as what mkdtemp makes, so that tables are as wide
+# A newcomer has no models, whatever is installed here.
+_BEGINS = """
+from kbproc.__main__ import main
+from kbproc.models import weights
+weights._CARRIER = "no_such_package"
+weights.PACKED = {name: ("no_such_package", *rest) for name, (_, *rest) in weights.PACKED.items()}
+main()
+"""
+_MASKS = (
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\dZ"), "2026-11-23 09:00Z"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "2026-11-23T09:00:00.000Z"),
+    (re.compile(r"--confirm [0-9a-f]{32}"), "--confirm d2c10f437a45e4391298772c9ae5074e"),
+)
+_RUN = """
+number=0
+while [ -e "$COMMANDS/$number" ]; do
+    eval "$(cat "$COMMANDS/$number")" >"$COMMANDS/$number.out" 2>&1 </dev/null
+    echo $? >"$COMMANDS/$number.exit"
+    number=$((number + 1))
+done
+"""
+
+
+class Block(NamedTuple):
+    """`name`: its page and its first line, by which it can be listed."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}: {self.text.partition(chr(10))[0]}"
+
+    @property
+    def commands(self) -> list[str]:
+        """Of sh, every line with those that go on from it; of console, what stands behind `$ `; and
+        none of any other.
+        """
+        if self.language == "console":
+            return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
+        if self.language != "sh":
+            return []
+        found, command = [], ""
+        for line in self.text.splitlines():
+            command += line + "\n"
+            quotes = len(re.findall(r'(?<!\\)"', re.sub(r"'[^']*'", "", command)))
+            if not line.endswith("\\") and quotes % 2 == 0:
+                found.append(command)
+                command = ""
+        return [one for one in found if one.strip() and not one.startswith("#")]
+
+
+class Ran(NamedTuple):
+    command: str
+    exit: int
+    said: str
+
+    @property
+    def expected(self) -> int:
+        """The exit code that the command's own comment names."""
+        named = re.search(r"#.*\bexit (\d+)", self.command)
+        return int(named[1]) if named else 0
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(page.stem, m["language"], m["text"]) for m in FENCED.finditer(text)]
+
+
+def ran(commands: list[str], files: dict[str, str]) -> list[Ran]:
+    """One after the other in one bash, in a home of its own that holds `files`; what they say there
+    is as if it were always the same home at the same time.
+    """
+    home, surroundings = Path(tempfile.mkdtemp(dir="/tmp")), Path(tempfile.mkdtemp(dir="/tmp"))
+    assert len(str(home)) == len(HOME)
+    try:
+        for name, text in files.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text, encoding="utf-8")
+        return list(_ran(commands, home, surroundings))
+    finally:
+        shutil.rmtree(home)
+        shutil.rmtree(surroundings)
+
+
+def _ran(commands: list[str], home: Path, surroundings: Path) -> Iterator[Ran]:
+    for number, command in enumerate(commands):
+        (surroundings / str(number)).write_text(command, encoding="utf-8")
+    env = {
+        "PATH": f"{surroundings}:{Path(shutil.which('node') or '/bin/sh').parent}:/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONPATH": str(REPO),
+        "KBPROC_FORMAT": "text",
+        "COLUMNS": "80",
+        "COMMANDS": str(surroundings),
+    }
+    with program(surroundings / "kbproc", ("-c", _BEGINS)):
+        subprocess.run(["bash", "-c", _RUN], cwd=home, env=env, check=True, timeout=LIVES)
+    for number, command in enumerate(commands):
+        said = (surroundings / f"{number}.out").read_text(encoding="utf-8")
+        said = said.replace(str(home), HOME)
+        for pattern, shown in _MASKS:
+            said = pattern.sub(shown, said)
+        yield Ran(command, int((surroundings / f"{number}.exit").read_text()), said)

@@ -1,0 +1,318 @@
+"""What the docs show is what happens: every fenced block of every page is run, page by page.
+
+Blocks of `console` show what commands print, as a newcomer without models sees it;
+KBPROC_UPDATE_DOCS=1 writes that. Of blocks of `sh` only the exit codes are known: 0, or what a
+command's comment names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.kit import pages
+from tests.kit.pages import Block
+from tests.kit.patience import all_or, until
+from tests.kit.program import program
+from tests.kit.schemas import fit
+from tests.kit.shell import environment
+from tests.kit.start import REPO
+from tests.kit.talk import Session, as_bytes, request
+
+# Each example of reference.md is run by tests/calls, as params and as flags.
+PAGES = {
+    path.stem: path
+    for path in [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+    if path.stem != "reference"
+}
+EXAMPLES = {
+    f"docs/examples/{path.name}": path.read_text() for path in (REPO / "docs/examples").iterdir()
+}
+BUNDLE, INDEX = (
+    json.loads((REPO / "schemas" / "v1" / name).read_text())
+    for name in ("bundle.json", "index.json")
+)
+UPDATES = os.environ.get("KBPROC_UPDATE_DOCS") == "1"  # before a test clears the environment
+SHELL = {"sh", "console"}
+
+
+class Scene(NamedTuple):
+    """What a page takes for granted: commands before its first one, and files in the home."""
+
+    before: tuple[str, ...] = ()
+    files: dict[str, str] = {}
+
+
+BACKUPS = "# Backups\n\nTo restore a backup, open its folder. To install git, ask Ann.\n"
+HANDBOOK = {"docs/backups.md": BACKUPS, "docs/travel.md": "# Travel\n\nTake the train.\n"}
+EXECUTABLE = "chmod +x docs/examples/*.sh"
+SCENES = {
+    "README": Scene(files=HANDBOOK),
+    "shell": Scene(
+        (
+            "kbproc --store ~/work/kb kb create handbook",
+            "kbproc --store ~/work/kb agent create robin",
+            "kbproc agent create gitea",
+            "git init -q ~/projects/site",
+            "git config --global user.name A; git config --global user.email a@b.c",
+            "git -C ~/projects/site commit -q --allow-empty -m One",
+        ),
+        {
+            "projects/site/docs/backups.md": BACKUPS,
+            "projects/site/deploys.md": "# Deploys\n\nOn Mondays.\n",
+            "projects/site/report.sql": "select title from documents order by title",
+            "projects/site/messages.ndjson": '{"title": "Monday", "text": "We met."}\n',
+            "projects/site/mail.json": '[{"subject": "Lunch", "body": "At noon."}]',
+        },
+    ),
+    "moving": Scene(
+        ("kbproc kb create handbook", "kbproc add docs --kb handbook", "kbproc kb create archive"),
+        HANDBOOK,
+    ),
+    "undo": Scene(
+        (
+            "kbproc doc create --title Travel --text 'Take the train.'",
+            "kbproc doc create --title Backups --text 'To restore a backup, open its folder.'",
+            "kbproc doc update 2 --text 'To restore a backup, ask Ann.'",
+            "kbproc doc update 2 --tags operations",
+            "kbproc doc delete 1 --yes",
+            "kbproc --actor robot doc create --title Gossip --text 'Have you heard?'",
+        ),
+    ),
+    "agents": Scene(files=HANDBOOK),
+    "sql": Scene(("kbproc add docs",), HANDBOOK),
+    "harness": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
+    "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
+    "reliability": Scene(("kbproc add docs",), HANDBOOK),
+    "sessions": Scene(("kbproc add docs",), HANDBOOK),
+}
+# A newcomer's first page tells it; on the others it would stand in every block.
+NOTES = re.compile(
+    r"^Note: (Only words are searched\.|\d+ chunks? (is|are) found by words alone until) .*\n", re.M
+)
+# Commands that are not run here, by how they begin, and where they are, or why they can't be.
+NOT_RUN = {
+    "pip install ": "asks a package index; tests/repo/test_wheel.py installs",
+    "kbproc model use multilingual-e5-small": "90 MB of weights; tests/models has them",
+    'kbproc contract check --exec "./my-server': "yours; tests/client/contract judges servers",
+    "kbproc contract client --exec": "takes long; tests/client/contract judges these two clients",
+    "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
+    "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
+    "json2ts ": "npm has it; tests/client/test_generators.py runs it",
+    "quicktype ": "npm has it; tests/client/test_generators.py runs it",
+    "datamodel-codegen ": "PyPI has it; tests/client/test_generators.py runs it",
+}
+# Blocks that are no commands, by how page and first line begin, and who runs or reads them.
+ELSEWHERE = {
+    "README: import itertools, json": "tests/client/test_examples.py",
+    "README:  stdin ─▶ wire": "drawn",
+    "design:  stdin ─▶ wire": "drawn",
+    "contract: wrong    params.out": "what a broken server gets",
+    'contract: """Kbproc, judged': "tests/client/contract",
+    "harness: from kbproc.client import Kbproc": "tests/client/test_examples.py",
+    "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
+}
+
+
+def in_page(name: str) -> list[Block]:
+    return pages.blocks(PAGES[name])
+
+
+def runs(command: str) -> bool:
+    return not command.startswith(tuple(NOT_RUN))
+
+
+COMMANDS = [name for name in PAGES if {block.language for block in in_page(name)} & SHELL]
+SLOW = {"harness", "moving", "operations", "reliability"}  # pages without output; 8 s of processor
+
+
+@pytest.mark.parametrize("name", all_or([n for n in COMMANDS if n not in SLOW], COMMANDS))
+def test_commands(name: str) -> None:
+    scene = SCENES.get(name, Scene())
+    commands = [one for block in in_page(name) for one in block.commands if runs(one)]
+    told = pages.ran([*scene.before, *commands], scene.files)
+    before, shown = told[: len(scene.before)], iter(told[len(scene.before) :])
+    assert not [one for one in before if one.exit]
+    wrong, page = [], PAGES[name].read_text(encoding="utf-8")
+    for block in in_page(name):
+        seen = [next(shown) for one in block.commands if runs(one)]
+        wrong += [one for one in seen if one.exit != one.expected]
+        if block.language == "console":
+            printed = "".join(f"$ {one.command}\n{one.said}" for one in seen)
+            if name != "tutorial":
+                printed = NOTES.sub("", printed)
+            page = page.replace(block.text, printed, 1)
+    assert not wrong
+    if UPDATES:
+        PAGES[name].write_text(page, encoding="utf-8")
+    assert page == PAGES[name].read_text(encoding="utf-8"), "KBPROC_UPDATE_DOCS=1 writes it"
+
+
+def test_every_block_is_run_or_listed() -> None:
+    """By this file, or by who is named above; nothing is listed that is not there."""
+    rest = [block for name in PAGES for block in in_page(name) if block.language not in SHELL]
+    known = {"shell: use =", "sessions: [llm]", *ELSEWHERE, *WIRE, *CODE}
+    here = [
+        block for block in rest if (block.page, block.language) != ("sql", "sql")
+    ]  # test_sql.py
+    found = [[name for name in known if block.name.startswith(name)] for block in here]
+    assert [block.name for block, names in zip(here, found, strict=True) if len(names) != 1] == []
+    assert known == {name for names in found for name in names}
+    commands = [one for name in PAGES for block in in_page(name) for one in block.commands]
+    assert [start for start in NOT_RUN if not any(one.startswith(start) for one in commands)] == []
+
+
+def block_named(begins: str) -> Block:
+    (block,) = [b for page in PAGES for b in in_page(page) if b.name.startswith(begins)]
+    return block
+
+
+# ------------------------------------------------------------------------------ settings
+
+
+def test_settings() -> None:
+    """Each file says what its page says of it."""
+    (profiles,) = [block.text for block in in_page("shell") if block.language == "toml"]
+    (llm,) = [block.text for block in in_page("sessions") if block.language == "toml"]
+    shown, *_, asked = pages.ran(
+        [
+            "chmod -R go= .config; kbproc profile show --format json --jq .data",
+            "echo secret > .config/kbproc/llm.key; chmod 600 .config/kbproc/llm.key",
+            "kbproc profile use --none; mkdir -m 700 s; mv store.toml s",
+            "kbproc --store s link --trust",
+            "kbproc --store s doc create --title Git --text 'Git is installed by make.'",
+            "kbproc --store s chat 'How is git installed?' --dry-run",
+        ],
+        {".config/kbproc/profiles.toml": profiles, "store.toml": f"format = 1\n\n{llm}"},
+    )
+    for value in ("/home/robin/work/kb", "handbook", "robin"):
+        assert value in shown.said
+    assert re.search(r"ask openai qwen3 with a prompt of about [1-9]\d+ tokens", asked.said), asked
+
+
+# ---------------------------------------------------------------------------------- wire
+
+
+def ingesting(session: Session, folder: Path) -> None:
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.md").write_text(BACKUPS)
+
+
+def followed(session: Session, folder: Path) -> None:
+    session.data("doc.create", title="Notes", text="One.")
+    session.data("kb.create", slug="handbook")
+    session.data("doc.update", id=1, text="Two.")
+    session.data("kb.update", slug="handbook", name="Handbook")
+    session.data("doc.update", id=1, text="Three.")
+
+
+# Blocks of messages, each with what has happened before.
+WIRE = {
+    'protocol: ← {"jsonrpc"': ingesting,
+    'events: {"jsonrpc"': followed,
+    'events: {"seq"': followed,
+}
+
+
+@pytest.mark.parametrize("name", WIRE)
+def test_messages(name: str, session: Session, tmp_path: Path) -> None:
+    """What is sent there gets the answers shown there, and each line is of a kind in the index."""
+    block = block_named(name)
+    WIRE[name](session, tmp_path)
+    if block.language == "json":
+        record = json.loads(block.text)
+        assert session.data("events.read", after_seq=record["seq"] - 1, limit=1) == [record]
+        return
+    if "init" not in block.name:
+        session.outbox.rest()
+    for line in block.text.splitlines():
+        shown = elided(line.lstrip("←→ "))
+        if shown.get("method", "event") != "event":
+            session.send(line.lstrip("→ ").encode())
+            continue
+        while not fits(shown, said := json.loads(session.receive())):
+            assert fits_a_line(said)
+        assert fits_a_line(said)
+
+
+def fits_a_line(message: Any) -> bool:
+    """By the index: which kind of line has these members, and is there a type of that name."""
+    kinds = [kind for kind in INDEX["lines"].values() if set(kind["has"]) <= message.keys()]
+    types = [kind["type"] for kind in kinds if kind["from"] == "server"]
+    for type in types:
+        fit(message, {"$ref": f"#/$defs/{type}", "$defs": BUNDLE["$defs"]})
+    return bool(types)
+
+
+def elided(line: str) -> Any:
+    """`…` among members stands for more of them."""
+    return json.loads(line.replace("{…}", '{"…":0}').replace(",…}", ',"…":0}'))
+
+
+def fits(shown: Any, said: Any) -> bool:
+    if not isinstance(shown, dict) or not isinstance(said, dict):
+        return shown in ("…", said)
+    named = shown.keys() - {"…"}
+    is_whole = "…" in shown or named == said.keys()
+    return is_whole and named <= said.keys() and all(fits(shown[k], said[k]) for k in named)
+
+
+# ---------------------------------------------------------------------------------- code
+
+
+def encoded(code: str, folder: Path, session: Session) -> None:
+    """All that is told of an answer comes out of both encoders."""
+    session.data("doc.create", title="Backups", text=BACKUPS)
+    session.send(as_bytes(request(7, "chat", question="How do I restore a backup?")))
+    messages: list[Any] = []
+    while not messages or messages[-1].get("id") != 7:
+        messages.append(json.loads(session.receive()))
+    given: dict[str, Any] = {"messages": messages, "told": []}
+    exec(re.sub(r"^    \.\.\.", "    told.append(1)", code, flags=re.M), given)
+    assert len(given["told"]) > 2 * len(messages)
+
+
+def follows(code: str, folder: Path, session: Session) -> None:
+    """It goes on for ever; started again, it tells what has come since."""
+    session.data("doc.create", title="Backups", text=BACKUPS)
+    store = session.store.seq
+    session.close()
+    (folder / "bin").mkdir()
+    env = {**environment(folder), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    seen = folder / "last-seq"
+    with program(folder / "bin" / "kbproc"):
+        for seq, told in ((store, "add document 1"), (store + 1, "add document 2")):
+            with subprocess.Popen(
+                [sys.executable, "-uc", code], cwd=folder, env=env, stdout=subprocess.PIPE
+            ) as reader:
+                if seq > store:
+                    more = ["kbproc", "doc", "create", "--title", "More", "--text", "More."]
+                    subprocess.run(more, env=env, check=True, capture_output=True)
+                until(lambda seq=seq: seen.exists() and seen.read_text() == str(seq), "a record")
+                reader.kill()
+                said = reader.stdout.read().decode() if reader.stdout else ""
+            assert told in said and ("document 1" in said) == (seq == store)
+
+
+def compiles(code: str, folder: Path, session: Session) -> None:
+    """It may end the process that runs it: that is what it shows."""
+    compile(code, "reliability.md", "exec")
+
+
+CODE = {
+    "sessions: from kbproc.sessions.encoders": encoded,
+    "events: import json, pathlib": follows,
+    "reliability: import sys, threading": compiles,
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_code(name: str, tmp_path: Path, session: Session) -> None:
+    CODE[name](block_named(name).text, tmp_path, session)
