@@ -20,7 +20,7 @@ from kbproc.client.contract.clients import judge_client
 from kbproc.client.contract.verdicts import verdicts
 from tests.kit import llm
 from tests.kit.judged import CLIENTS, KIT, all_kept
-from tests.kit.patience import LIVES
+from tests.kit.patience import LIVES, LONG
 from tests.kit.program import program
 from tests.kit.shell import environment
 from tests.kit.start import REPO
@@ -80,9 +80,10 @@ def test_against_kbproc_and_scripted_servers(
     built: Path, env: dict[str, str], endpoint: llm.Endpoint
 ) -> None:
     tests = [str(path.relative_to(built)) for path in (built / "build" / "test").glob("*.test.js")]
-    assert len(tests) == len(list((SOURCE / "test").glob("*.test.ts"))) == 3
+    assert len(tests) == len(list((SOURCE / "test").glob("*.test.ts"))) == 4
     limit = f"--test-timeout={round(LIVES * 1000)}"
-    run("node", "--test", limit, *tests, cwd=built, env={**env, "KBPROC_TEST_LLM": endpoint.url})
+    told = {"KBPROC_TEST_LLM": endpoint.url, "KBPROC_TEST_KILLS": "100" if LONG else "3"}
+    run("node", "--test", limit, *tests, cwd=built, env={**env, **told})
 
 
 def test_the_harness_does_what_it_says(built: Path, env: dict[str, str], tmp_path: Path) -> None:
