@@ -67,7 +67,8 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    plain = type == "text" and len(data) <= _SHORT and not {"\0", "\x1b"} & set(text)
+    is_plain = type == "text" and len(data) <= _SHORT and "\0" not in text and "\x1b" not in text
+    plain = text if is_plain else None
     return read_content(intake, data, type, title, title=title, keep=keep, plain=plain)
 
 
@@ -79,12 +80,12 @@ def read_content(
     *,
     title: str | None = None,
     keep: bool = True,
-    plain: bool = False,
+    plain: str | None = None,
 ) -> Content:
     """Parses in a separate process and keeps the bytes as a blob; a preview does not `keep` them.
 
-    `plain`: nothing in it is to be parsed, so it is cut into chunks here, in less time than it
-    takes to ask the other process. Raises what the parser raises; a document without any text
+    `plain`: a text of which nothing is to be parsed: it is cut into chunks here, in less time than
+    it takes to ask the other process. Raises what the parser raises; a document without any text
     is a failure too.
     """
     parsed = _parsed(intake, data, doc_type, name, title, plain=plain)
@@ -109,14 +110,16 @@ def read_content(
 
 
 def _parsed(
-    intake: Intake, data: bytes, doc_type: str, name: str, title: str | None, *, plain: bool
+    intake: Intake, data: bytes, doc_type: str, name: str, title: str | None, *, plain: str | None
 ) -> ParsedChunks:
     from kbproc.sources.parse.pool import Retired
 
     while True:
         try:
             pool = intake.parsers.get()
-            return (pool.read_here if plain else pool.parse)(data, doc_type, name, title)
+            if plain is not None:
+                return pool.read_here(plain, name, title)
+            return pool.parse(data, doc_type, name, title)
         except Retired:  # another model has come meanwhile, and another length of chunks
             continue
 

@@ -79,6 +79,9 @@ def _tail(text: str, size: int) -> str:
     return kept[max(0, len(kept) - size) :].decode("utf-8", "ignore").lstrip()
 
 
+_ALNUM = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_SIGNS = bytes(i for i in range(128) if i not in _ALNUM and not chr(i).isspace())
+_PARTED = bytes(i if i in _ALNUM else 32 for i in range(256))
 _WORD = re.compile(r"[A-Za-z0-9]+|[\uac00-\ud7ff]|[^\W\d_A-Za-z\u2e80-\uffff]+|[^\w\s]|_|\w")
 
 
@@ -88,10 +91,12 @@ def count_words(text: str) -> int:
     English comes to about 1.4 a word, CJK to one a character (Hangul to two),
     punctuation and symbols to one each.
     """
-    words = _WORD.findall(text)
-    if text.isascii():
-        return 2 + len(words) + sum([len(word) // 5 for word in words])
-    return 2 + sum(map(_weight, words))
+    if not text.isascii():
+        return 2 + sum(map(_weight, _WORD.findall(text)))
+    data = text.encode()  # the same in a third of the time: every text that is written is counted
+    words = data.translate(_PARTED).split()
+    signs = len(data) - len(data.translate(None, _SIGNS))
+    return 2 + len(words) + signs + sum([len(word) // 5 for word in words])
 
 
 def _weight(word: str) -> int:

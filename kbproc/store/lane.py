@@ -90,7 +90,7 @@ class Lane:
 class Ticket(Generic[T]):
     """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all.
 
-    `is_awaited`: its writer waits for it, and so may be asked to work.
+    Only a writer who waits for it makes `woken`, and so may be asked to work.
     """
 
     def __init__(self, work: Callable[[Lane], T]) -> None:
@@ -98,8 +98,7 @@ class Ticket(Generic[T]):
         self.done = False
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.is_awaited = False
-        self.woken = threading.Event()
+        self.woken: threading.Event | None = None
 
 
 class Hold:
@@ -173,8 +172,10 @@ class Turns:
         """Until it is done, by whoever works for all, which may be this thread."""
         try:
             with self._changing:
-                ticket.is_awaited = True
-                if not self._is_led and not ticket.done:
+                if ticket.done:
+                    return
+                ticket.woken = threading.Event()
+                if not self._is_led:
                     self._is_led = True
                     ticket.woken.set()
             ticket.woken.wait()
@@ -199,16 +200,16 @@ class Turns:
 
     def _pass_on(self) -> None:
         """Where nobody waits yet, whoever is the first to wait works for all."""
-        first = next((one for one in self._queue if one.is_awaited), None)
+        first = next((one.woken for one in self._queue if one.woken is not None), None)
         self._is_led = first is not None
         if first is not None:
-            first.woken.set()
+            first.set()
 
     def _withdraw(self, ticket: Ticket[Any]) -> None:
         with self._changing:
             if ticket in self._queue:
                 self._queue.remove(ticket)
-                if ticket.woken.is_set():
+                if ticket.woken is not None and ticket.woken.is_set():
                     self._pass_on()
 
     def _work(self, tickets: list[Ticket[Any]]) -> None:
@@ -220,9 +221,12 @@ class Turns:
             if not isinstance(error, Exception):
                 raise
         finally:
+            with self._changing:  # whoever begins to wait now sees that it is done
+                for ticket in tickets:
+                    ticket.done = True
             for ticket in tickets:
-                ticket.done = True
-                ticket.woken.set()
+                if ticket.woken is not None:
+                    ticket.woken.set()
 
 
 def _done(lane: Lane) -> Any:

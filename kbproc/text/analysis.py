@@ -55,7 +55,10 @@ _PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
 # and parts with dashes between, if both a letter and a digit are among them. The guard strikes
 # what may be one.
-_JOINT = re.compile(r"[A-Za-z0-9_][.][A-Za-z0-9_]|[0-9]-[A-Za-z0-9]|[A-Za-z]-[0-9]")
+# It begins with what few texts hold, so that a search passes quickly over the rest.
+_JOINT = re.compile(
+    r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
+)
 _NAME = re.compile(
     r"(?<![\w.-])(?:"
     r"[vV]?[0-9]+(?:\.[0-9]+){2,}|[vV][0-9]+\.[0-9]+"

@@ -251,6 +251,7 @@ def test_estimate_is_generous_for_words_and_exact_enough_for_cjk() -> None:
     assert 13 <= count_words("The quick brown fox jumps over the lazy dog.") <= 16
     assert count_words("全文検索の設計") == 9
     assert count_words("") == 2
+    assert count_words("the_id\t(42)\x01") == 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1
 
 
 @pytest.mark.model

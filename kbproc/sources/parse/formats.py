@@ -105,7 +105,7 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     except Exception as error:
         message = f"{name} can't be read as {type}: {_reason(error).rstrip('.')}."
         raise KbprocError("operation.failed", message) from error
-    return _cleaned(parsed)
+    return cleaned(parsed)
 
 
 def is_text(type: str) -> bool:
@@ -126,7 +126,7 @@ def _reason(error: Exception) -> str:
     return f"{error.__class__.__name__}: {said}" if said else error.__class__.__name__
 
 
-def _cleaned(parsed: Parsed) -> Parsed:
+def cleaned(parsed: Parsed) -> Parsed:
     """The promise of every parser kept in one place: clean text, clean names."""
     parsed.title = clean_title(parsed.title)
     parsed.tags = [tag for tag in map(clean_title, parsed.tags) if tag]

@@ -18,6 +18,9 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
+from kbproc.sources.parse.blocks import Parsed
+from kbproc.sources.parse.formats import cleaned
+from kbproc.sources.parse.text import paragraphs
 from kbproc.sources.parse.worker import (
     LENGTH,
     OUT_OF_MEMORY,
@@ -25,10 +28,10 @@ from kbproc.sources.parse.worker import (
     Job,
     ParsedChunks,
     Setup,
+    chunked,
     decode_answer,
     frame,
     lazy_counter,
-    read,
     size,
 )
 
@@ -103,8 +106,8 @@ class ParserPool:
         assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
         return answer.parsed
 
-    def read_here(self, data: bytes, type: str, name: str, title: str | None) -> ParsedChunks:
-        """The same without a worker, on this thread: for what is short and nothing to parse.
+    def read_here(self, text: str, name: str, title: str | None) -> ParsedChunks:
+        """A text as it would be read as bytes, without a worker: short, and without NUL and ESC.
 
         Raises what `parse` raises of a pool that is closed.
         """
@@ -112,8 +115,8 @@ class ParserPool:
             raise Retired
         if self._closed:
             raise _closed(name)
-        job = Job(data=data, type=type, name=name, title=title)
-        return read(job, self._setup, self._count)
+        parsed = cleaned(Parsed(blocks=paragraphs(text, name)))
+        return chunked(parsed, name, title, self._setup, self._count)
 
     def retire(self) -> None:
         """End the workers once what has been begun is read; `parse` raises Retired then."""

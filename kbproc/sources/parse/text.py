@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Kind, Parsed, clean_text
+from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -65,13 +65,17 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.unsupported_type` for bytes that are not text.
     """
     text, encoding = decode(data, name)
+    metadata: dict[str, Scalar] = {} if encoding == "utf-8" else {"encoding": encoding}
+    return Parsed(blocks=paragraphs(text, name), metadata=metadata)
+
+
+def paragraphs(text: str, name: str) -> list[Block]:
     kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
-    blocks = [
+    return [
         Block(text=part, kind=kind, line=line)
         for line, part in _paragraphs(clean_text(text).rstrip())
         if part.strip()
     ]
-    return Parsed(blocks=blocks, metadata={} if encoding == "utf-8" else {"encoding": encoding})
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit, limit_processor
 from kbproc.base.values import packed_decoder
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, token_counter
-from kbproc.sources.parse.blocks import Scalar, clean_title
+from kbproc.sources.parse.blocks import Parsed, Scalar, clean_title
 from kbproc.sources.parse.formats import parse
 
 LENGTH = struct.Struct(">I")
@@ -162,8 +162,13 @@ def _answer(job: Job, setup: Setup, count: TokenCounter) -> Answer:
 
 def read(job: Job, setup: Setup, count: TokenCounter) -> ParsedChunks:
     """Parse and chunk one document. Raises what `kbproc.sources.parse.formats.parse` raises."""
-    parsed = parse(job.data, job.type, job.name)
-    title = clean_title(job.title) or parsed.title or clean_title(PurePath(job.name).name)
+    return chunked(parse(job.data, job.type, job.name), job.name, job.title, setup, count)
+
+
+def chunked(
+    parsed: Parsed, name: str, title: str | None, setup: Setup, count: TokenCounter
+) -> ParsedChunks:
+    title = clean_title(title) or parsed.title or clean_title(PurePath(name).name)
     chunks = chunk(
         parsed.blocks,
         title=title,

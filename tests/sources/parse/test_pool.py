@@ -17,11 +17,14 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kbproc
 from kbproc.base.errors import KbprocError
+from kbproc.sources.chunk import count_words
 from kbproc.sources.parse.pool import ParserPool
-from kbproc.sources.parse.worker import LENGTH, Answer, Job, Setup, frame, size
+from kbproc.sources.parse.worker import LENGTH, Answer, Job, Setup, frame, read, size
 from tests.kit.patience import PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
@@ -58,14 +61,34 @@ def test_what_is_read_here_is_read_as_by_a_worker(pool: ParserPool) -> None:
         "First, alpha beta. " * 90 + "\n\n" + "防守丢了三百零八分。" * 60 + "\r\n \t\n" + "x" * 900
     )
     for title in (None, "Given"):
-        here = pool.read_here(text.encode(), "text", "a/b.txt", title)
+        here = pool.read_here(text, "a/b.txt", title)
         assert pool.pids == [] or title
         assert here == pool.parse(text.encode(), "text", "a/b.txt", title)
     assert len(here.chunks) > 4
     pool.close()
     with pytest.raises(KbprocError) as caught:
-        pool.read_here(b"x", "text", "b", None)
+        pool.read_here("x", "b", None)
     assert caught.value.type == "operation.cancelled"
+
+
+SAID = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\x1b")
+    | st.sampled_from("\r\n\ufeff.,_ "),
+    min_size=1,
+)
+
+
+@given(text=SAID, name=st.sampled_from(["a", "a.csv", "b.LOG", ".tsv"]))
+def test_any_text_is_read_here_as_from_its_bytes(text: str, name: str) -> None:
+    setup = Setup(
+        tokenizer=None, max_tokens=32, overlap=0, memory_bytes=1 << 30, timeout_s=1, parent=0
+    )
+    pool = ParserPool(tokenizer=None, max_tokens=32)
+    try:
+        job = Job(data=text.encode(), type="text", name=name, title="T")
+        assert pool.read_here(text, name, "T") == read(job, setup, count_words)
+    finally:
+        pool.close()
 
 
 def test_a_document_comes_back_in_chunks(pool: ParserPool) -> None:
