@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from kbproc.base.errors import KbprocError
@@ -41,6 +43,25 @@ def return_memory() -> None:
 
         with contextlib.suppress(OSError, AttributeError):  # another C library
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def return_pages(folder: Path) -> None:
+    """Lets go of the pages of files in `folder` that are mapped to be read only.
+
+    The system keeps them as long as it has room, and gives them back when they are read again.
+    """
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        advise = ctypes.CDLL(None).madvise
+        inside = f"{os.path.realpath(folder)}{os.sep}"
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+            stretch, allowed, *_, path = line.split(maxsplit=5)
+            if allowed.startswith("r--") and path.startswith(inside):
+                start, end = (int(at, 16) for at in stretch.split("-"))
+                advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 def map_ahead(

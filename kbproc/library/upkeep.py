@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.threads import return_memory
+from kbproc.base.threads import return_memory, return_pages
 from kbproc.store import rebuild
 from kbproc.store.store import Store
 from kbproc.views import soundness
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # a disk that has just refused is left alone for so long
+# Seconds of the processor's time: who has used less of the last one is idle, and who has used
+# more since memory was returned holds some that is worth it.
+_IDLE_USE = 0.02
+_WORTH = 0.2
 # Deleted chunks still count in BM25's statistics until the index is compacted.
 DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
@@ -34,7 +39,7 @@ class Upkeep:
         self._prepare = prepare
         self._closed = threading.Event()
         self._saved_seq = 0
-        self._returned_seq = -1
+        self._returned = 0.0  # when, in seconds of the processor's time
         self._looked = False
         self._thread: threading.Thread | None = None
 
@@ -54,11 +59,14 @@ class Upkeep:
         if not self._closed.wait(IDLE_SECONDS):
             self._prepare()
         while not self._closed.wait(IDLE_SECONDS):
-            seq = self._store.seq
+            seq, used = self._store.seq, time.process_time()
             if self._closed.wait(IDLE_SECONDS) or seq != self._store.seq:
                 continue
+            is_idle = time.process_time() - used < _IDLE_USE
             try:
                 self.once()
+                if is_idle:
+                    self._return()
             except (KbprocError, OSError) as error:  # a folder that can't be read may be again
                 _logger.warning("tidying up failed: %s", error)
                 self._closed.wait(RETRY_SECONDS)
@@ -78,9 +86,13 @@ class Upkeep:
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
-        if self._returned_seq != self._store.seq:
-            self._returned_seq = self._store.seq
+
+    def _return(self) -> None:
+        """What was done may have left memory that nobody needs now."""
+        if time.process_time() - self._returned > _WORTH:
             return_memory()
+            return_pages(self._store.folder)
+            self._returned = time.process_time()
 
     def _catch_up(self) -> None:
         """Views that could not follow the log do so now, or are made afresh. Raises store.io."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kbproc.base.threads import map_ahead
+from kbproc.base.threads import map_ahead, return_pages
 from tests.kit.patience import PATIENCE
 
 
@@ -60,3 +63,24 @@ def test_memory_that_was_freed_goes_back() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=PATIENCE
     )
     assert int(given.stdout) > 100 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_pages_that_are_mapped_go_back_and_come_again(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    inside, outside = tmp_path / "in" / "a file", tmp_path / "outside"
+    maps = []
+    for path in (inside, outside):
+        path.write_bytes(os.urandom(4 << 20))
+        with path.open("rb") as file:
+            maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def resident(path: Path) -> int:
+        told = Path("/proc/self/smaps").read_text().split(str(path))[1]
+        return int(told.split("Rss:")[1].split()[0]) << 10
+
+    read = [bytes(one) for one in maps]
+    assert resident(inside) == resident(outside) == 4 << 20
+    return_pages(tmp_path / "in")
+    assert (resident(inside), resident(outside)) == (0, 4 << 20)
+    assert [bytes(one) for one in maps] == read
