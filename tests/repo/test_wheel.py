@@ -18,6 +18,7 @@ from tests.kit.patience import LONG
 from tests.kit.start import REPO
 
 WITHIN = ("schemas", "docs", "contract")  # beside the package in a checkout, in it in a wheel
+INDEX = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # where packages come from, and whom to trust for that
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
@@ -194,4 +195,27 @@ def test_it_installs_into_an_empty_environment(version: str, dist: Path, tmp_pat
             text=True,
             check=False,
         )
+        assert (done.returncode, said in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not LONG, reason="installs uv and pipx, and with each all that kbproc needs")
+def test_uvx_and_pipx_run_it(dist: Path, tmp_path: Path) -> None:
+    """Without an installation of one's own, in a home that is empty."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "tools")], check=True)
+    bin = tmp_path / "tools" / "bin"
+    subprocess.run([bin / "python", "-m", "pip", "install", "-q", "uv", "pipx"], check=True)
+    home = tmp_path / "home"
+    (home / "docs").mkdir(parents=True)
+    (home / "docs" / "backups.md").write_text(
+        "# Backups\n\nTo restore a backup, open its folder.\n"
+    )
+    index = {key: value for key, value in os.environ.items() if key.startswith(INDEX)}
+    env = {**index, "PATH": f"{bin}:/usr/bin:/bin", "HOME": str(home)}
+    wheel = str(wheel_in(dist))
+    for words, said in (
+        (["uvx", "--from", wheel, "kbproc", "--version"], f"kbproc {__version__}"),
+        (["uvx", "--from", wheel, "kbproc", "add", "docs"], '"added":1'),
+        (["pipx", "run", "--spec", wheel, "kbproc", "search", "restore"], '"title":"Backups"'),
+    ):
+        done = subprocess.run(words, cwd=home, env=env, capture_output=True, text=True, check=False)
         assert (done.returncode, said in done.stdout) == (0, True), done.stdout + done.stderr
