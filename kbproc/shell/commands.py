@@ -14,6 +14,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
+from kbproc.calls.registry import ALIASES
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -375,6 +376,9 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
     if words[0] in known:
         return _unknown_verb(registry, words[0], words[1:2])
     commands = [name.replace(".", " ") for name in registry.methods]
+    verb = ALIASES.get(words[0], words[0])
+    if of := sorted(name for name in (*commands, *OWN_COMMANDS) if name.endswith(f" {verb}")):
+        return _verb_alone(words[0], sorted(of, key=lambda name: not name.startswith("doc ")))
     every = {*commands, *aliases, *OWN_COMMANDS, *known}
     like = closest(words[0], every)
     return KbprocError(
@@ -383,6 +387,18 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
         field=words[0],
         valid_values=ranked(words[0], every),
         hint=f"{did_you_mean(like and f'kbproc {like}')}See kbproc --help.",
+    )
+
+
+def _verb_alone(typed: str, commands: list[str]) -> KbprocError:
+    """`commands`: those that may be meant, the likeliest first."""
+    such = "Did you mean" if len(commands) == 1 else "Say of what: do you mean"
+    return KbprocError(
+        "input.unknown_method",
+        f"There is no command {typed!r}.",
+        field=typed,
+        valid_values=commands,
+        hint=f"{such} kbproc {commands[0]}? See kbproc --help.",
     )
 
 

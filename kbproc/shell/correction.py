@@ -53,12 +53,13 @@ def _corrected(error: KbprocError, argv: list[str]) -> list[str] | None:
 
 
 def _meant(name: str, valid: list[str]) -> str | None:
-    """Of commands of one noun, only the verbs are compared."""
+    """Of commands of one noun, only the verbs are compared; a verb alone is nobody's guess."""
     if name.startswith("-"):
         return near_flag(name, valid)
     noun, space, verb = name.partition(" ")
     if not space:
-        return closest(name, valid)
+        of = [other for other in valid if other.endswith(f" {name}")]
+        return of[0] if len(of) == 1 else None if of else closest(name, valid)
     like = closest(verb, [other.partition(" ")[2] for other in valid])
     return None if like is None else f"{noun} {like}"
 

@@ -63,7 +63,7 @@ def run(
     _log(options, host)
     filled = fill(method, params, options)
     if method.needs_store and not _makes_store(method, filled):
-        require_store(options.config.store)
+        require_store(options.config.store, named="store" in options.config.origins)
     backend = Anywhere(config=options.config, registry=registry, host=host)
     command = _Command(registry, method, filled, options, backend, typed)
     try:

@@ -67,13 +67,18 @@ def is_store(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("store.toml", "log"))
 
 
-def require_store(folder: Path) -> None:
-    """Raises resource.not_found where no store is and no process is making one."""
+def require_store(folder: Path, *, named: bool = True) -> None:
+    """Raises resource.not_found where no store is and no process is making one.
+
+    `named`: somebody has said which folder; else whoever adds need not say it either.
+    """
     if not is_store(folder) and not (folder / "lock").exists():
         raise KbprocError(
             "resource.not_found",
             f"There is no store in {folder}.",
-            hint=f"Check the path. Whatever adds makes a store: kbproc --store {folder} add DOCS.",
+            hint=f"Check the path. Whatever adds makes a store: kbproc --store {folder} add DOCS."
+            if named
+            else "Whatever adds makes one: kbproc add DOCS.",
             detail={"store": str(folder)},
         )
 

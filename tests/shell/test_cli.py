@@ -281,6 +281,9 @@ def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
     [
         (["xyzzy"], "See kbproc --help."),
         (["serach"], "Did you mean kbproc search? See kbproc --help."),
+        (["delete", "1"], "Say of what: do you mean kbproc doc delete? See kbproc --help."),
+        (["rm", "1"], "Say of what: do you mean kbproc doc delete? See kbproc --help."),
+        (["download", "1"], "Did you mean kbproc doc download? See kbproc --help."),
         (["agnet", "list"], "Did you mean kbproc agent? See kbproc --help."),
         (["doc", "zz"], "See kbproc doc --help."),
         (["doc", "lst"], "Did you mean kbproc doc list? See kbproc doc --help."),
@@ -299,6 +302,15 @@ def test_only_what_is_alike_is_guessed(run: Run, argv: list[str], hint: str) -> 
     error = json.loads(run(*argv)[2])["error"]
     assert error["hint"] == hint
     assert "regex" not in error["message"]
+
+
+def test_nobody_guesses_what_is_to_be_deleted(run: Run) -> None:
+    for argv in (["delete", "1"], ["rm", "1"], ["update", "1"]):
+        error = json.loads(run(*argv)[2])["error"]
+        assert "retry" not in error
+        assert error["valid_values"][0].startswith("doc ")
+    error = json.loads(run("download", "1")[2])["error"]
+    assert error["retry"]["argv"] == ["kbproc", "doc", "download", "1"]
 
 
 def test_what_is_too_long_says_how_long(run: Run) -> None:
