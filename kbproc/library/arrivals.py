@@ -24,13 +24,20 @@ class Arrivals:
         self._news = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_started = False
 
     def start(self) -> None:
-        if self._thread is None and self._store.log.is_shared:
-            self._store.log.on_news(self._news.set)
-            self._news.set()
+        self._is_started = True
+        self.follow()
+
+    def follow(self) -> None:
+        """The store has another log now."""
+        if self._is_started and self._thread is None and self._store.log.is_shared:
             self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
             self._thread.start()
+        if self._is_started and self._store.log.is_shared:
+            self._store.log.on_news(self._news.set)
+            self._news.set()
 
     def close(self) -> None:
         self._closed.set()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ class Library:
             opened.callback(place.leave)
             place.prepare(mend=salvage.finish)
             opened.pop_all()
-        store = Store.open(place, host=host, model=model)
+        store = Store.open(place, host=host, model=model, check_log=partial(_check_log, trust))
         with contextlib.ExitStack() as opened:
             opened.callback(store.close)
             settings = store.settings.get("model", {})
@@ -118,6 +119,10 @@ class Library:
         self._upkeep.start()
         self._arrivals.start()
         self.notebooks.start()
+
+    def follow_others(self) -> None:
+        """The store has another log now."""
+        self._arrivals.follow()
 
     def rebuild(self, tell: rebuild.Tell = lambda stage: None) -> None:
         """Every view afresh, while reads and writes go on. Raises store.*."""
@@ -174,6 +179,20 @@ def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
         lasting=True,
     )
     return Unusable(None, why)
+
+
+def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:
+    """Raises store.incompatible: whoever made the store may want what is written to it."""
+    if trust.has_log(store, settings):
+        return
+    servers = ", ".join(map(str, settings.get("servers") or [])) or "nobody"
+    raise KbprocError(
+        "store.incompatible",
+        f"The store's settings have its log on {servers}; as they are you have not approved them.",
+        hint="If all that is written to the store may be sent there: kbproc link --trust --store "
+        f"{store}",
+        lasting=True,
+    )
 
 
 def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | None:

@@ -2,7 +2,8 @@
 
 Refuses to know: what events mean.
 
-Offers: choice · file · interface · lease · record
+Offers: choice · file · interface · jetstream.making · jetstream.settings · jetstream.stream ·
+    lease · record
 May import: base
 Light: yes
 """

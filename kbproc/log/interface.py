@@ -62,6 +62,14 @@ class Log(Protocol):
     is_shared: bool  # whether others write to it, too
 
     @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written to it now, though nothing is damaged."""
+
+    @property
+    def known_seq(self) -> int:
+        """The last record's that is known to be there, taken in or not."""
+
+    @property
     def head(self) -> Position:
         """The last committed record's; START in an empty log."""
 
@@ -127,6 +135,12 @@ class Unshared:
     """What is true of a log that nobody else writes to."""
 
     is_shared = False
+    trouble: str | None = None
+    head: Position
+
+    @property
+    def known_seq(self) -> int:
+        return self.head.seq
 
     def on_news(self, tell: Callable[[], None]) -> None:
         """There is none."""

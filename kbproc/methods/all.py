@@ -17,6 +17,10 @@ from kbproc.methods.agent import update as agent_update
 from kbproc.methods.chunk import delete as chunk_delete
 from kbproc.methods.chunk import get as chunk_get
 from kbproc.methods.chunk import list as chunk_list
+from kbproc.methods.cluster import init as cluster_init
+from kbproc.methods.cluster import join as cluster_join
+from kbproc.methods.cluster import leave as cluster_leave
+from kbproc.methods.cluster import status as cluster_status
 from kbproc.methods.doc import create as doc_create
 from kbproc.methods.doc import delete as doc_delete
 from kbproc.methods.doc import download as doc_download
@@ -85,6 +89,10 @@ _METHODS = (
     store_purge,
     doctor,
     index_rebuild,
+    cluster_init,
+    cluster_join,
+    cluster_leave,
+    cluster_status,
     model_list,
     model_use,
     sql_query,

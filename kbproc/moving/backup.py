@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import glob
 import hashlib
+import io
 import os
 import shutil
 import tempfile
@@ -35,6 +36,7 @@ from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import START
+from kbproc.store.folder import without
 from kbproc.store.store import Store
 
 # Stands for store.toml until the end: opening what is half there is refused.
@@ -100,7 +102,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
         )
     blobs = {sha256: store.blobs.path(sha256) for sha256 in sources}
     parts = [
-        _part(store, store.folder / _SETTINGS),
+        _settings(store),
         *_log_parts(store, head.seq),
         *(_part(store, path, sha256) for sha256, path in blobs.items() if path.exists()),
         *(_part(store, path) for path in sorted((store.folder / "vectors").glob("*.pack"))),
@@ -155,6 +157,14 @@ def _part(store: Store, path: Path, sha256: str | None = None) -> Part:
         open=_reader(path),
         sha256=sha256,
     )
+
+
+def _settings(store: Store) -> Part:
+    """What is opened from a backup goes on alone, though the store shares its log."""
+    if not store.settings.get("log"):
+        return _part(store, store.folder / _SETTINGS)
+    told = without(store.folder / _SETTINGS, "log")
+    return Part(name=_SETTINGS, source=_SETTINGS, size=len(told), open=lambda: io.BytesIO(told))
 
 
 def _reader(path: Path) -> Callable[[], BinaryIO]:

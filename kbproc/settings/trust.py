@@ -1,7 +1,7 @@
 """What a user has said may be used, though somebody else may have put it there.
 
-Owns: the file of what was approved: links by path and content; models, and endpoints that answer,
-by store and settings.
+Owns: the file of what was approved: links by path and content; models, endpoints that answer and
+shared logs by store and settings.
 Refuses to know: what a link says, and what a model is.
 """
 
@@ -24,13 +24,14 @@ FILE = "trusted.json"
 
 
 class Approved(Struct, frozen=True, kw_only=True):
-    """`links`: path → sha256 of the file; `models`: store → sha256 of the model's settings; `llms`:
-    the same of the endpoint that answers.
+    """`links`: path → sha256 of the file; `models`: store → sha256 of the model's settings; `llms`
+    and `logs`: the same of the endpoint that answers, and of the servers that have its log.
     """
 
     links: dict[str, str] = {}
     models: dict[str, str] = {}
     llms: dict[str, str] = {}
+    logs: dict[str, str] = {}
 
 
 _decode = decoder(Approved).decode
@@ -68,6 +69,15 @@ class Trust:
         """Raises store.io."""
         approved = {_place(store): _sum(canonical(settings))}
         self._change(lambda now: replace(now, llms={**now.llms, **approved}))
+
+    def has_log(self, store: Path, settings: Mapping[str, Any]) -> bool:
+        """Whether these very servers were approved for this store. Raises store.io."""
+        return self._read().logs.get(_place(store)) == _sum(canonical(settings))
+
+    def add_log(self, store: Path, settings: Mapping[str, Any]) -> None:
+        """Raises store.io."""
+        approved = {_place(store): _sum(canonical(settings))}
+        self._change(lambda now: replace(now, logs={**now.logs, **approved}))
 
     def _change(self, approve: Callable[[Approved], Approved]) -> None:
         """Keeps what `approve` makes of what was approved by now. Raises store.io."""

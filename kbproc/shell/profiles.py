@@ -153,13 +153,14 @@ def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
     file = toml.read(store / "store.toml")
     table = {} if file is None else file.table
     told = []
-    for name, approve in (("model", _trust().add_model), ("llm", _trust().add_llm)):
+    approvals = {"model": _trust().add_model, "llm": _trust().add_llm, "log": _trust().add_log}
+    for name, approve in approvals.items():
         said = table.get(name, {})
-        if (named := leads_to(said)) is None:
+        if (named := ", ".join(said.get("servers", [])) or leads_to(said)) is None:
             continue
         if not options.dry_run:
             approve(store, said)
-        is_sent = "url" in said
+        is_sent = "url" in said or "servers" in said
         told.append(f"Texts may be sent to {named}." if is_sent else f"{named} may be run.")
     settled = {} if found is None else found.settings
     data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -250,26 +251,37 @@ def leads_to(model: Any) -> str | None:
     return str(name) if runs_files and name != DEFAULT_MODEL["name"] else None
 
 
-def write_settings(path: Path, model: dict[str, Any]) -> None:
-    """Names the model, atomically and durably; all else in the file stays. Raises OSError.
-
-    Raises input.invalid_params for a model whose name could not be read back.
+def write_settings(path: Path, said: Mapping[str, Any], name: str = "model") -> None:
+    """The table of that name, atomically and durably; all else in the file stays. An empty one
+    goes. Raises OSError; input.invalid_params for what could not be read back.
     """
+    replace(path, _with(path, said, name))
+
+
+def without(path: Path, name: str) -> bytes:
+    """What the file says but for that table. Raises input.invalid_params, store.io."""
+    return _with(path, {}, name)
+
+
+def _with(path: Path, said: Mapping[str, Any], name: str) -> bytes:
     from kbproc.settings import toml
 
-    before, said = toml.read(path), f"[model]\n{toml.pairs(model)}"
+    before, lines = toml.read(path), f"[{name}]\n{toml.pairs(said)}" if said else ""
+    table = {"format": FORMAT} if before is None else {**before.table}
+    table.pop(name, None)
     if before is None:
-        text, table = f"format = {FORMAT}\n\n{said}", {"format": FORMAT, "model": model}
-    elif found := _MODEL.search(before.text):
+        text = f"format = {FORMAT}\n\n{lines}"
+    elif found := _part(name).search(before.text):
         rest = before.text[found.end() :]
-        text = before.text[: found.start()] + said + (f"\n{rest}" if rest else "")
-        table = {**before.table, "model": model}
+        text = before.text[: found.start()] + lines + (f"\n{rest}" if rest and lines else rest)
     else:
-        text, table = f"{before.text}\n{said}", {**before.table, "model": model}
-    replace(path, toml.encoded(path, text, table))
+        text = f"{before.text}\n{lines}"
+    return toml.encoded(path, text, {**table, name: said} if said else table)
 
 
-_MODEL = re.compile(r"^\[model\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)  # to the next
+def _part(name: str) -> re.Pattern[str]:
+    """To the next table."""
+    return re.compile(rf"^\[{name}\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}

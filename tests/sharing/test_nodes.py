@@ -98,3 +98,55 @@ def test_without_a_server_a_node_reads_on_and_catches_up(node: MakeNode, tmp_pat
         assert two.ask(4, "doc.list", min_seq=3)["result"]["meta"]["count"] == 2
     finally:
         servers.kill()
+
+
+def told(answer: Any) -> Any:
+    assert "result" in answer, answer
+    return answer["result"]["data"]
+
+
+def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
+    """Into a stream, by a second node, and out of it again: head and hash stay what they were."""
+    [server] = shared()
+    where = {"servers": [server.url], "stream": "moved", "monitor": [server.monitor]}
+    one = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
+    two = Process(tmp_path / "two", cwd=tmp_path, real="1").ready()
+    try:
+        for number in range(5):
+            create(one, number, f"paper {number}")
+        before = told(one.ask(10, "cluster.status"))
+        assert (before["shared"], before["seq"]) == (False, 6)
+        assert told(one.ask(11, "cluster.init", **where))["hash"] == before["hash"]
+        refused = one.ask(12, "cluster.join", **where)["error"]["data"]
+        assert refused["type"] == "resource.conflict"
+        assert told(two.ask(1, "cluster.join", **where)) == {
+            "stream": "moved",
+            "seq": 6,
+            "hash": before["hash"],
+        }
+        assert create(two, 2, "paper of two")["result"]["meta"]["seq"] == 7
+        assert one.ask(13, "doc.list", min_seq=7)["result"]["meta"]["count"] == 6
+        status = told(one.ask(14, "cluster.status"))
+        assert (status["connected"], status["seq"], status["stream_seq"]) == (True, 7, 7)
+        doctor = told(one.ask(15, "doctor"))
+        assert [f["status"] for f in doctor["findings"] if f["name"] == "cluster"] == ["pass"]
+        assert told(two.ask(3, "cluster.leave"))["hash"] == status["hash"]
+        assert create(two, 4, "alone")["result"]["meta"]["seq"] == 8
+        one.ask(16, "store.backup", path="backup")
+    finally:
+        one.stop(), two.stop()
+    assert "[log]" in (tmp_path / "one" / "store.toml").read_text()
+    for folder in ("two", "backup"):
+        assert "[log]" not in (tmp_path / folder / "store.toml").read_text()
+    again = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
+    assert told(again.ask(1, "cluster.status"))["seq"] == 7
+    again.stop()
+
+
+def test_a_store_says_nothing_to_servers_that_nobody_approved(tmp_path: Path) -> None:
+    put_settings(tmp_path / "one", shared().stream())
+    (tmp_path / "trusted.json").unlink()
+    one = Process(tmp_path / "one", cwd=tmp_path, real="1")
+    error = one.ask(1, "doc.list")["error"]["data"]
+    one.stop()
+    assert error["type"] == "store.incompatible" and "link --trust" in error["hint"]

@@ -105,6 +105,7 @@ def examine(
     yield _finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
+    yield from _cluster(store)
     yield from _clock(store, host)
     yield _blobs(store, deep)
     yield from _views(store, deep)
@@ -192,6 +193,23 @@ def _log(store: Store) -> Found:
             "computer; store.export and store.import carry it to another.",
         )
     return _finding("log", "pass", said)
+
+
+def _cluster(store: Store) -> Iterator[Found]:
+    """Told only of a log that is shared."""
+    log = store.log
+    if not log.is_shared:
+        return
+    said = (
+        f"record {log.head.seq} of {log.known_seq} of the stream {store.settings['log']['stream']}"
+    )
+    if log.damage is not None:
+        yield _finding("cluster", "fail", f"{said}; {log.damage}", "Compare the nodes' copies.")
+    elif log.trouble is not None:
+        hint = "Reads go on. Check that a majority of the servers runs and can be reached."
+        yield _finding("cluster", "warn", f"{said}; {log.trouble}", hint)
+    else:
+        yield _finding("cluster", "pass", said)
 
 
 def _clock(store: Store, host: Host) -> Iterator[Found]:

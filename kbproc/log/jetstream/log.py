@@ -143,9 +143,12 @@ class JetStreamLog(FileLog):
         return self._wrong or self._link.damage or super().damage
 
     @property
-    def problem(self) -> str | None:
-        """Why nothing can be written now, in words."""
+    def trouble(self) -> str | None:  # type: ignore[override]
         return None if self._link.stream is not None else self._link.problem
+
+    @property
+    def known_seq(self) -> int:
+        return max(self.head.seq, self.arrived_seq, self._needed)
 
     # ------------------------------------------------------------------ writing
 

@@ -1,0 +1,159 @@
+"""Where a store's log is: in its folder, or in a stream that several nodes share.
+
+Owns: moving it from one to the other and back, and joining a stream, while the store is open.
+Refuses to know: who asks for it, and how a stream is reached.
+
+Whatever moves, the folder `log` stays as it is: in a shared log it is the node's copy.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import WriteParams
+from kbproc.library.library import Library
+from kbproc.log.choice import open_log
+from kbproc.log.interface import Log
+from kbproc.log.record import Position
+from kbproc.store import rebuild
+from kbproc.store.folder import write_settings
+from kbproc.store.store import Store
+
+Settings = dict[str, Any]
+_Url = Annotated[str, Meta(max_length=500, pattern=r"^(nats|tls)://[^\s/]+\Z")]
+_Monitor = Annotated[str, Meta(max_length=500, pattern=r"^https?://[^\s/]+\Z")]
+_BIRTH = 1  # so many records has a store that nobody has written to
+
+
+class Where(WriteParams, kw_only=True, frozen=True):
+    """Which stream, on which servers."""
+
+    servers: Annotated[
+        list[_Url], Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each")
+    ]
+    stream: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9-]{1,64}\Z",
+            description="what the nodes call the store that they share",
+        ),
+    ]
+    monitor: Annotated[
+        list[_Monitor],
+        Meta(max_length=20, description="http://HOST:PORT of each, which tells whether it syncs"),
+    ] = []
+    unsafe_sync: Annotated[
+        bool, Meta(description="take the loss of acknowledged writes in a power cut into account")
+    ] = False
+    credentials: Annotated[str, Meta(max_length=4000, description="a file of NATS")] | None = None
+
+    def settings(self) -> Settings:
+        """As store.toml keeps it."""
+        names = ("servers", "stream", "monitor", "unsafe_sync", "credentials")
+        given = {name: getattr(self, name) for name in names}
+        return {"kind": "jetstream", **{k: v for k, v in given.items() if v}}
+
+
+def found(library: Library, settings: Settings, replicas: int, tell: Callable[[int], None]) -> None:
+    """Makes a stream of the store's log, and follows it. What was cut off goes on.
+
+    Raises store.io, store.incompatible, resource.conflict.
+    """
+    from kbproc.log.jetstream.making import ask, fill
+    from kbproc.log.jetstream.settings import read
+    from kbproc.log.jetstream.stream import Stream
+
+    with _held(library) as store:
+        chosen = read(settings)
+        ask(chosen, partial(Stream.create, replicas=replicas))
+        fill(chosen, store.log, tell=tell)
+        _adopt(library, settings)
+
+
+def join(library: Library, settings: Settings) -> None:
+    """A store that nobody has written to becomes a node. Raises store.*, resource.conflict."""
+    with _held(library) as store:
+        if store.log.head.seq > _BIRTH:
+            raise KbprocError(
+                "resource.conflict",
+                "The store holds records of its own, and a node holds the stream's only.",
+                hint="Name a new folder with --store; store.export and store.import carry over "
+                "what this one holds.",
+            )
+        folder = store.folder / "log"
+        beside = folder.with_name("log.joining")
+        shutil.rmtree(beside, ignore_errors=True)
+        open_log(beside, settings=settings).close()
+        store.log.close()
+        shutil.rmtree(folder)
+        beside.rename(folder)
+        _adopt(library, settings)
+        rebuild.rebuild(store)
+
+
+def leave(library: Library) -> Position:
+    """The store goes on alone, from the record that is returned. Raises store.io."""
+    with _held(library, shared=True) as store:
+        _adopt(library, {})
+        return store.log.head
+
+
+def facts(store: Store) -> dict[str, Any]:
+    """What a node tells of itself: see methods/cluster/status.py."""
+    log, settings = store.log, store.settings.get("log") or {}
+    shared = log.is_shared
+    return {
+        "shared": shared,
+        "stream": settings.get("stream"),
+        "servers": settings.get("servers") or [],
+        "seq": log.head.seq,
+        "hash": log.head.hash,
+        "stream_seq": log.known_seq,
+        "connected": shared and log.trouble is None,
+        "problem": log.damage or log.trouble,
+    }
+
+
+@contextmanager
+def _held(library: Library, *, shared: bool = False) -> Iterator[Store]:
+    """Nobody writes, and all that was written is there."""
+    store = library.store
+    with store.exclusive(), store.lane():
+        store.mend()
+        store.check_writable()
+        if store.log.is_shared != shared:
+            raise KbprocError(
+                "resource.conflict",
+                "The store's log is in its own folder."
+                if shared
+                else "The store's log is shared already.",
+                hint="kbproc cluster status tells where it is.",
+            )
+        yield store
+
+
+def _adopt(library: Library, settings: Settings) -> None:
+    """Raises store.io, and what opening the log raises; then the old one stays in use."""
+    store, old = library.store, library.store.log
+    new = _opened(store, settings)
+    try:
+        write_settings(store.folder / "store.toml", settings, "log")
+    except OSError as error:
+        new.close()
+        raise KbprocError("store.io", f"store.toml was not written: {error.strerror}.") from error
+    library.trust.add_log(store.origin, settings)  # whoever names the servers approves them
+    store.settings["log"] = settings
+    store.log = new
+    old.close()
+    library.follow_others()
+
+
+def _opened(store: Store, settings: Settings) -> Log:
+    return open_log(store.folder / "log", marks=store.folder / "views/log.seen", settings=settings)

@@ -1,0 +1,1 @@
+"""cluster.*: one store on several machines."""
