@@ -209,6 +209,30 @@ class Rebuilt(TypedDict):
     documents: int
     chunks: int
 
+class Founded(TypedDict):
+    stream: str
+    seq: int
+    hash: str
+
+class Joined(TypedDict):
+    stream: str
+    seq: int
+    hash: str
+
+class Left(TypedDict):
+    seq: int
+    hash: str
+
+class NodeStatus(TypedDict):
+    shared: bool
+    stream: str | None
+    servers: list[str]
+    seq: int
+    hash: str
+    stream_seq: int
+    connected: bool
+    problem: str | None
+
 class ModelShown(TypedDict):
     name: str
     kind: str

@@ -74,6 +74,35 @@ class Index(Noun[Mode]):
     @streaming
     def rebuild(self, **more: Unpack[data.Write]) -> data.Rebuilt: ...
 
+class Cluster(Noun[Mode]):
+    @streaming
+    def init(
+        self,
+        servers: Sequence[str],
+        *,
+        stream: str,
+        monitor: Sequence[str] | None = None,
+        unsafe_sync: bool | None = None,
+        credentials: str | None = None,
+        replicas: int | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Founded: ...
+    @streaming
+    def join(
+        self,
+        servers: Sequence[str],
+        *,
+        stream: str,
+        monitor: Sequence[str] | None = None,
+        unsafe_sync: bool | None = None,
+        credentials: str | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Joined: ...
+    @streaming
+    def leave(self, **more: Unpack[data.Write]) -> data.Left: ...
+    @method
+    def status(self, **more: Unpack[data.Read]) -> data.NodeStatus: ...
+
 class Model(Noun[Mode]):
     @method
     def list(self, **more: Unpack[data.Read]) -> List[data.ModelShown]: ...
@@ -559,6 +588,7 @@ class Session(Noun[Mode]):
 class Methods(Noun[Mode]):
     store: Store[Mode]
     index: Index[Mode]
+    cluster: Cluster[Mode]
     model: Model[Mode]
     sql: Sql[Mode]
     kb: Kb[Mode]

@@ -243,6 +243,18 @@ def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
     return found
 
 
+def check_alone(store: Store) -> None:
+    """Raises store.io for a store whose other nodes would keep what is erased here."""
+    if store.log.is_shared:
+        raise KbprocError(
+            "store.io",
+            "Nothing can be erased for good from a store that several nodes share.",
+            hint="Hide it: kbproc doc delete. To erase it, leave the cluster on one node "
+            "(kbproc cluster leave), purge there, then delete the stream and the other nodes.",
+            lasting=True,
+        )
+
+
 def _begun(store: Store) -> list[Record]:
     """The records of purges that have not come to their end."""
     with store.reading() as snapshot:

@@ -2,7 +2,7 @@
 
 Refuses to know: methods, requests and processes.
 
-Offers: health.doctor · library · past · switch
+Offers: cluster · health.doctor · library · past · switch
 May import: base · settings · log · events · sources · models · views · store · embedding ·
     documents · agents · history · sessions
 Light: yes

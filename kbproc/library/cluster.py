@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
+from kbproc.base.values import Slug
+from kbproc.events import codec
+from kbproc.events.document import DocWritten
 from kbproc.library.library import Library
 from kbproc.log.choice import open_log
 from kbproc.log.interface import Log
@@ -26,9 +30,11 @@ from kbproc.store import rebuild
 from kbproc.store.folder import write_settings
 from kbproc.store.store import Store
 
+if TYPE_CHECKING:
+    from kbproc.log.jetstream.stream import Stream
+
 Settings = dict[str, Any]
-_Url = Annotated[str, Meta(max_length=500, pattern=r"^(nats|tls)://[^\s/]+\Z")]
-_Monitor = Annotated[str, Meta(max_length=500, pattern=r"^https?://[^\s/]+\Z")]
+SERVER, MONITOR = r"^(nats|tls)://[^\s/]{1,300}\Z", r"^https?://[^\s/]{1,300}\Z"
 _BIRTH = 1  # so many records has a store that nobody has written to
 
 
@@ -36,17 +42,12 @@ class Where(WriteParams, kw_only=True, frozen=True):
     """Which stream, on which servers."""
 
     servers: Annotated[
-        list[_Url], Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each")
+        list[Annotated[str, Meta(pattern=SERVER)]],
+        Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each"),
     ]
-    stream: Annotated[
-        str,
-        Meta(
-            pattern=r"^[A-Za-z0-9-]{1,64}\Z",
-            description="what the nodes call the store that they share",
-        ),
-    ]
+    stream: Annotated[Slug, Meta(description="what the nodes call the store that they share")]
     monitor: Annotated[
-        list[_Monitor],
+        list[Annotated[str, Meta(pattern=MONITOR)]],
         Meta(max_length=20, description="http://HOST:PORT of each, which tells whether it syncs"),
     ] = []
     unsafe_sync: Annotated[
@@ -73,6 +74,8 @@ def found(library: Library, settings: Settings, replicas: int, tell: Callable[[i
     with _held(library) as store:
         chosen = read(settings)
         ask(chosen, partial(Stream.create, replicas=replicas))
+        store.blobs.sync()
+        ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
         fill(chosen, store.log, tell=tell)
         _adopt(library, settings)
 
@@ -80,13 +83,7 @@ def found(library: Library, settings: Settings, replicas: int, tell: Callable[[i
 def join(library: Library, settings: Settings) -> None:
     """A store that nobody has written to becomes a node. Raises store.*, resource.conflict."""
     with _held(library) as store:
-        if store.log.head.seq > _BIRTH:
-            raise KbprocError(
-                "resource.conflict",
-                "The store holds records of its own, and a node holds the stream's only.",
-                hint="Name a new folder with --store; store.export and store.import carry over "
-                "what this one holds.",
-            )
+        check_blank(store)
         folder = store.folder / "log"
         beside = folder.with_name("log.joining")
         shutil.rmtree(beside, ignore_errors=True)
@@ -100,7 +97,13 @@ def join(library: Library, settings: Settings) -> None:
 
 def leave(library: Library) -> Position:
     """The store goes on alone, from the record that is returned. Raises store.io."""
+    if not library.store.log.is_shared:
+        return library.store.log.head
     with _held(library, shared=True) as store:
+        lost = (KbprocError,) if store.log.damage else ()
+        for sha256 in _sources(store):
+            with suppress(*lost):
+                store.blobs.get(sha256)
         _adopt(library, {})
         return store.log.head
 
@@ -127,16 +130,32 @@ def _held(library: Library, *, shared: bool = False) -> Iterator[Store]:
     store = library.store
     with store.exclusive(), store.lane():
         store.mend()
-        store.check_writable()
-        if store.log.is_shared != shared:
-            raise KbprocError(
-                "resource.conflict",
-                "The store's log is in its own folder."
-                if shared
-                else "The store's log is shared already.",
-                hint="kbproc cluster status tells where it is.",
-            )
+        if store.read_only or not shared:  # a damaged stream keeps nobody in it
+            store.check_writable()
+        check(store, shared=shared)
         yield store
+
+
+def check(store: Store, *, shared: bool) -> None:
+    """Raises resource.conflict for a log that is elsewhere than it has to be."""
+    if store.log.is_shared != shared:
+        where = "in its own folder" if shared else "shared already"
+        raise KbprocError(
+            "resource.conflict",
+            f"The store's log is {where}.",
+            hint="kbproc cluster status tells where it is.",
+        )
+
+
+def check_blank(store: Store) -> None:
+    """Raises resource.conflict for a store that somebody has written to."""
+    if store.log.head.seq > _BIRTH:
+        raise KbprocError(
+            "resource.conflict",
+            "The store holds records of its own, and a node holds the stream's only.",
+            hint="Name a new folder with --store; store.export and store.import carry over what "
+            "this one holds.",
+        )
 
 
 def _adopt(library: Library, settings: Settings) -> None:
@@ -151,8 +170,24 @@ def _adopt(library: Library, settings: Settings) -> None:
     library.trust.add_log(store.origin, settings)  # whoever names the servers approves them
     store.settings["log"] = settings
     store.log = new
+    store.blobs.elsewhere = new.shelf
     old.close()
     library.follow_others()
+
+
+async def _put_sources(stream: Stream, paths: list[Path]) -> None:
+    for path in paths:
+        await stream.shelf.put(path.name, path.read_bytes())
+
+
+def _sources(store: Store) -> set[str]:
+    """Of all documents, whatever has become of them."""
+    return {
+        event.source_sha256
+        for record in store.log.read(to_seq=store.log.head.seq)
+        for event in codec.decode(record.events)
+        if isinstance(event, DocWritten) and event.forgotten is None
+    }
 
 
 def _opened(store: Store, settings: Settings) -> Log:

@@ -56,10 +56,21 @@ class LogFile(NamedTuple):
     open: Callable[[], BinaryIO]
 
 
+class Shelf(Protocol):
+    """Bytes that go with a log that is shared, by name, for every node."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """They are kept when it returns. Raises store.io."""
+
+    def get(self, name: str) -> bytes | None:
+        """None: nobody has put any. Raises store.io."""
+
+
 class Log(Protocol):
     """The records of one store. One thread at a time has a batch; any number read meanwhile."""
 
     is_shared: bool  # whether others write to it, too
+    shelf: Shelf | None
 
     @property
     def trouble(self) -> str | None:
@@ -135,6 +146,7 @@ class Unshared:
     """What is true of a log that nobody else writes to."""
 
     is_shared = False
+    shelf: Shelf | None = None
     trouble: str | None = None
     head: Position
 

@@ -100,6 +100,9 @@ def take_stock(store: Store, check: Check) -> Inventory:
             f"The log does not hold record {head.seq} as readers see it.",
             detail={"expected_seq": head.seq, "last_seq": last.seq},
         )
+    for sha256 in sources if store.log.is_shared else ():
+        with contextlib.suppress(KbprocError):  # it is missing, then
+            store.blobs.get(sha256)
     blobs = {sha256: store.blobs.path(sha256) for sha256 in sources}
     parts = [
         _settings(store),

@@ -80,7 +80,7 @@ class Store(Front):
         self.read_only = place.read_only
         self.host = host
         self.settings = settings
-        self.blobs = Blobs(self.folder / "blobs")
+        self.blobs = Blobs(self.folder / "blobs", log.shelf)
         self.log = log
         self.catalog = catalog
         self.readers = Readers(catalog)

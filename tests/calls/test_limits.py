@@ -23,6 +23,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, decode_params
 from kbproc.base.values import SLUG, Instant, Slug, decoder
 from kbproc.calls.method import Method
+from kbproc.library.cluster import MONITOR, SERVER
 from kbproc.library.health import doctor
 from kbproc.methods.all import registry
 from tests.conversations.scripts import make_files
@@ -44,6 +45,14 @@ PATTERNS: dict[str, tuple[list[str], list[str]]] = {
     SLUG: (
         ["ab", "00", "a-b", "a--b", "a" * 64, "0" + "-" * 62 + "z"],
         ["", "a", "a" * 65, "Ab", "aB", "-ab", "ab-", "a_b", "a b", "é1", "ab é", "a\nb"],
+    ),
+    SERVER: (
+        ["nats://a", "tls://10.0.0.1:4222", "nats://" + "a" * 300],
+        ["", "nats://", "http://a", "nats://a/b", "nats://a b", "xnats://a", "nats://" + "a" * 301],
+    ),
+    MONITOR: (
+        ["http://a", "https://10.0.0.1:8222", "http://" + "a" * 300],
+        ["", "http://", "nats://a", "http://a/b", "http://a b", "xhttp://a", "http://" + "a" * 301],
     ),
     INSTANT: (
         ["2024-02-29", "2024-02-29T23:59Z", "2024-02-29 23:59:59.123456789+00:00"],
@@ -403,7 +412,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 MOST_BYTES = 50_000  # of a request: longer texts are other tests' matter
-DRY = {"model.use", "index.rebuild"}
+DRY = {"model.use", "index.rebuild", "cluster.init", "cluster.join"}
 
 
 IDS = itertools.count()

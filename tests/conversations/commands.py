@@ -87,6 +87,10 @@ doctor
 store|export|all.ndjson|--kb|handbook
 store|import|all.ndjson
 store|backup|copy
+cluster|status
+cluster|init|nats://127.0.0.1:1|--stream|team|--dry-run
+cluster|join|nats://127.0.0.1:1|--stream|team
+cluster|leave
 store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y

@@ -457,6 +457,19 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(11, "store.import", path="docs/git-admin.md"),
         ]
     ),
+    "cluster": Conversation(
+        [
+            ask(1, "cluster.status"),
+            ask(2, "cluster.join", servers=["nats://127.0.0.1:1"], stream="team", dry_run=True),
+            ask(3, "cluster.init", servers=["http://127.0.0.1:1"], stream="team"),
+            ask(4, "cluster.init", servers=["nats://127.0.0.1:1"], stream="team"),
+            ask(5, "cluster.init", servers=["nats://127.0.0.1:1"], stream="team", dry_run=True),
+            ask(6, "doc.create", title="A", text="alpha"),
+            ask(7, "cluster.join", servers=["nats://127.0.0.1:1"], stream="team"),
+            ask(8, "cluster.leave", dry_run=True),
+            ask(9, "cluster.leave"),
+        ]
+    ),
     "model_switch": Conversation(
         [
             ask(1, "doc.create", title="A", text="alpha beta"),

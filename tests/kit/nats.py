@@ -132,7 +132,11 @@ class Server:
         return self
 
     def is_well(self) -> bool:
-        return self.ask("/healthz?js-enabled-only=true").get("status") == "ok"
+        """Several have agreed on who leads."""
+        if self.ask("/healthz?js-enabled-only=true").get("status") != "ok":
+            return False
+        together = self.ask("/jsz").get("meta_cluster")
+        return together is None or bool(together.get("leader"))
 
     def ask(self, path: str) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kbproc.log.jetstream.making import ask
+from kbproc.log.jetstream.stream import Stream
 from tests.kit.nats import Servers, put_settings, shared
 from tests.kit.patience import until
 from tests.kit.talk import Process
@@ -150,3 +152,54 @@ def test_a_store_says_nothing_to_servers_that_nobody_approved(tmp_path: Path) ->
     error = one.ask(1, "doc.list")["error"]["data"]
     one.stop()
     assert error["type"] == "store.incompatible" and "link --trust" in error["hint"]
+
+
+def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
+    """A source is fetched when it is asked for; a record above the server's limit has its bytes
+    beside the stream.
+    """
+    settings = shared().stream()
+    one, two = node("one", settings), node("two", settings)
+    long = "".join(f"Word{number} is in line {number}.\n" for number in range(50_000))
+    created = [
+        told(one.ask(1, "doc.create", title="Short", text="Tea with milk.")),
+        told(one.ask(2, "doc.create", title="Long", text=long)),
+    ]
+    assert two.ask(1, "doc.list", min_seq=3)["result"]["meta"]["count"] == 2
+    for document, text in zip(created, ("Tea with milk.", long), strict=True):
+        found = told(two.ask(2, "doc.get", id=document["id"], text=True, length=2_000_000))
+        assert found["text"] == text
+    told(one.ask(3, "agent.create", slug="ann"))
+    told(one.ask(4, "note.put", agent="ann", slug="plan", text="Buy tea."))
+    seq = told(one.ask(5, "ping"))["seq"]
+    two.ask(6, "ping", min_seq=seq)
+    synced = told(two.ask(4, "note.sync", agent="ann"))
+    assert synced["removed"] == 0 and "not followed" in synced["warnings"][0]
+    note = told(two.ask(5, "note.get", agent="ann", slug="plan"))
+    assert note["text"] == "Buy tea."
+    refused = two.ask(3, "store.purge", document_ids=[1], dry_run=True)["error"]["data"]
+    assert (refused["type"], refused["retryable"]) == ("store.io", False)
+
+
+def test_a_stream_is_refilled_from_a_whole_node(node: MakeNode) -> None:
+    settings = shared().stream()
+    one = node("one", settings)
+    create(one, 1, "kept")
+    before = told(one.ask(2, "cluster.status"))
+    ask(settings, Stream.delete)
+    refused: list[Any] = []
+    until(
+        lambda: (
+            refused.append(create(one, 3, "refused")["error"]["data"])
+            or refused[-1]["type"] == "store.corrupt"
+        ),
+        "the damage",
+    )
+    assert refused[-1]["message"] == f"There is no stream {settings.name}. So nothing is written."
+    assert told(one.ask(4, "doc.list"))[0]["title"] == "kept"
+    told(one.ask(5, "cluster.leave"))
+    where = {name: getattr(settings, name) for name in ("servers", "stream", "monitor")}
+    assert told(one.ask(6, "cluster.init", **where))["hash"] == before["hash"]
+    assert create(one, 7, "again")["result"]["meta"]["seq"] == before["seq"] + 1
+    two = node("two", settings)
+    assert two.ask(1, "doc.list", min_seq=before["seq"] + 1)["result"]["meta"]["count"] == 2

@@ -398,6 +398,91 @@ export interface ChunkView {
   end_line: number | null;
 }
 
+export interface ClusterInitData {
+  stream: string;
+  seq: number;
+  hash: string;
+}
+
+export interface ClusterInitParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** nats://HOST:PORT of each */
+  servers: string[];
+  /** what the nodes call the store that they share */
+  stream: string;
+  /** http://HOST:PORT of each, which tells whether it syncs */
+  monitor?: string[];
+  /** take the loss of acknowledged writes in a power cut into account */
+  unsafe_sync?: boolean;
+  /** a file of NATS */
+  credentials?: string | null;
+  /** how many servers keep each record; 3 where there are */
+  replicas?: number;
+}
+
+export interface ClusterJoinData {
+  stream: string;
+  seq: number;
+  hash: string;
+}
+
+export interface ClusterJoinParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** nats://HOST:PORT of each */
+  servers: string[];
+  /** what the nodes call the store that they share */
+  stream: string;
+  /** http://HOST:PORT of each, which tells whether it syncs */
+  monitor?: string[];
+  /** take the loss of acknowledged writes in a power cut into account */
+  unsafe_sync?: boolean;
+  /** a file of NATS */
+  credentials?: string | null;
+}
+
+export interface ClusterLeaveData {
+  seq: number;
+  hash: string;
+}
+
+export interface ClusterLeaveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
+/** `seq` and `hash`: of the last record that this node has; `stream_seq`: that it knows of. `connected`: it can write; else `problem` says why not. */
+export interface ClusterStatusData {
+  shared: boolean;
+  stream: string | null;
+  servers: string[];
+  seq: number;
+  hash: string;
+  stream_seq: number;
+  connected: boolean;
+  problem: string | null;
+}
+
+export interface ClusterStatusParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+}
+
 /** `type` in DuckDB's words. */
 export interface Column {
   name: string;
@@ -2886,6 +2971,10 @@ export interface Methods {
   "store.purge": { params: StorePurgeParams; data: StorePurgeData; item: never; kind: "destructive" };
   "doctor": { params: DoctorParams; data: DoctorData; item: DoctorItem; kind: "read" };
   "index.rebuild": { params: IndexRebuildParams; data: IndexRebuildData; item: never; kind: "write" };
+  "cluster.init": { params: ClusterInitParams; data: ClusterInitData; item: never; kind: "write" };
+  "cluster.join": { params: ClusterJoinParams; data: ClusterJoinData; item: never; kind: "write" };
+  "cluster.leave": { params: ClusterLeaveParams; data: ClusterLeaveData; item: never; kind: "write" };
+  "cluster.status": { params: ClusterStatusParams; data: ClusterStatusData; item: never; kind: "read" };
   "model.list": { params: ModelListParams; data: ModelListData; item: never; kind: "read" };
   "model.use": { params: ModelUseParams; data: ModelUseData; item: never; kind: "write" };
   "sql.query": { params: SqlQueryParams; data: SqlQueryData; item: never; kind: "read" };
@@ -2966,6 +3055,10 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "store.purge": { kind: "destructive", streams: true, answer: false },
   "doctor": { kind: "read", streams: true, answer: false },
   "index.rebuild": { kind: "write", streams: true, answer: false },
+  "cluster.init": { kind: "write", streams: true, answer: false },
+  "cluster.join": { kind: "write", streams: true, answer: false },
+  "cluster.leave": { kind: "write", streams: true, answer: false },
+  "cluster.status": { kind: "read", streams: false, answer: false },
   "model.list": { kind: "read", streams: false, answer: false },
   "model.use": { kind: "write", streams: true, answer: false },
   "sql.query": { kind: "read", streams: false, answer: false },
@@ -3049,18 +3142,28 @@ export interface Api {
   store: {
     /** Copy the whole store to a new folder, while writes go on. */
     backup: Ask<"store.backup">;
-    /** Write documents, entries, agents, notes, sessions and sources as portable NDJSON. */
+    /** Write all that the store holds as portable NDJSON. */
     export: Ask<"store.export">;
     /** Bring in what store.export has written. */
     import: Ask<"store.import">;
-    /** Forget what documents held before a moment: replaced contents, deleted documents. */
+    /** Forget what documents held before a moment. */
     compact: Ask<"store.compact">;
-    /** Erase documents, entries, notes and sessions from every file of the store, for good. */
+    /** Erase documents, entries, notes and sessions for good. */
     purge: Ask<"store.purge">;
   };
   index: {
     /** Rebuild every view from the log and swap it in. */
     rebuild: Ask<"index.rebuild">;
+  };
+  cluster: {
+    /** Share the store's log with other nodes. */
+    init: Ask<"cluster.init">;
+    /** Follow the log that other nodes share. */
+    join: Ask<"cluster.join">;
+    /** Keep the log alone again. */
+    leave: Ask<"cluster.leave">;
+    /** Tell how far this node is. */
+    status: Ask<"cluster.status">;
   };
   model: {
     /** List the embedding models that can be used here. */
@@ -3163,11 +3266,11 @@ export interface Api {
     put: Ask<"note.put">;
     /** Hide a note and remove its file; the log keeps its text. */
     delete: Ask<"note.delete">;
-    /** Record what people did to the files of notes: added, changed, renamed, removed. */
+    /** Record what people did to the files of notes. */
     sync: Ask<"note.sync">;
   };
   agent: {
-    /** Create an agent: what it sees, may do and may keep, and where its notes lie. */
+    /** Create an agent: what it sees, may do and may keep. */
     create: Ask<"agent.create">;
     /** List the agents by slug. */
     list: Ask<"agent.list">;

@@ -42,6 +42,11 @@ _logger = logging.getLogger(__name__)
 Report = Callable[[int, int, str], None]
 
 
+_NOT_FOLLOWED = (
+    "Edits of notes' files are not followed where several nodes share the store: use note.put."
+)
+
+
 class Sync:
     """One sync of one notebook. `result`: what it has done so far.
 
@@ -73,6 +78,10 @@ class Sync:
         Raises store.*; a folder that can't be looked at is a warning.
         """
         book, warnings = self.book, self.result.warnings
+        if book.store.log.is_shared:  # a file that is not here, or older, was never touched here
+            warnings.append(_NOT_FOLLOWED)
+            book.synced = True
+            return True
         with book.lock:
             settled = False
             try:

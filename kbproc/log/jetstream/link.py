@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 import msgspec
 import nats
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
@@ -56,7 +55,7 @@ class Node(Protocol):
     async def fork(self, stream: Stream, state: State) -> str | None:
         """What is wrong with the stream by what this node holds; None if nothing is."""
 
-    async def take(self, seq: int, message: Msg) -> None:
+    async def take(self, seq: int, line: bytes) -> None:
         """The next message."""
 
 

@@ -16,13 +16,13 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
 
 from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
@@ -30,7 +30,15 @@ from kbproc.log.file import FileBatch, FileLog
 from kbproc.log.interface import Batch, Behind
 from kbproc.log.jetstream.link import Link, Unreachable
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, State, Stream
+from kbproc.log.jetstream.shelf import Shelf
+from kbproc.log.jetstream.stream import (
+    ANSWERS_S,
+    MOST_IN_A_BATCH,
+    Line,
+    Refused,
+    State,
+    Stream,
+)
 from kbproc.log.record import START, Draft, Record
 
 # A cluster whose leader has died has another one by then.
@@ -39,6 +47,10 @@ _CONNECTS_S = 3.0
 _PAUSE_S = 0.05
 _MOST_WAITING = 20_000  # messages
 _AT_ONCE = 2_000
+_LONGEST = 64 << 20
+_SLOWEST = 1 << 20  # bytes a second
+
+T = TypeVar("T")
 
 
 class JetStreamLog(FileLog):
@@ -56,6 +68,7 @@ class JetStreamLog(FileLog):
         self._needed = 0
         self._wrong: str | None = None
         self._link: Link
+        self.shelf = _Shelf(self)
 
     def join(self, settings: StreamSettings) -> None:
         """Follows the stream, and has taken in what it holds by now if a server is reached.
@@ -111,14 +124,14 @@ class JetStreamLog(FileLog):
             last = record.position
         return found
 
-    async def take(self, seq: int, message: Msg) -> None:
+    async def take(self, seq: int, line: bytes) -> None:
         """See link.Node: it waits until there is room."""
         while len(self._waiting) >= _MOST_WAITING:
             await asyncio.sleep(0.01)
         with self._arrival:
             self.arrived_seq = seq
             is_own = seq <= max(self.head.seq, self._pending[-1].seq if self._pending else 0)
-            self._waiting.append((seq, message.data))
+            self._waiting.append((seq, line))
             self._arrival.notify_all()
         if not is_own:
             self._news()
@@ -199,7 +212,8 @@ class JetStreamLog(FileLog):
         for attempt in count():
             batch = f"{sealed[0].hash}-{attempt}"
             try:
-                self._link.run(partial(Stream.publish, lines=lines, after_seq=after, batch=batch))
+                publish = partial(Stream.publish, lines=lines, after_seq=after, batch=batch)
+                self._link.run(publish, _time_for(sum(len(line.data) for line in lines)))
                 return
             except Refused as error:
                 if error.is_taken and self._is_there(sealed[0]):
@@ -229,9 +243,35 @@ class JetStreamLog(FileLog):
         self._needed = record.seq
         raise Behind
 
+    def on_shelf(self, work: Callable[[Shelf], Awaitable[T]], size: int) -> T:
+        """Raises store.io."""
+        self.reach()
+        try:
+            return self._link.run(lambda stream: work(stream.shelf), _time_for(size))
+        except (Unreachable, Refused) as error:
+            raise _offline(str(error)) from error
+
     def close(self) -> None:
         self._link.close()
         super().close()
+
+
+class _Shelf:
+    """See interface.Shelf."""
+
+    def __init__(self, log: JetStreamLog) -> None:
+        self._log = log
+
+    def put(self, name: str, data: bytes) -> None:
+        self._log.on_shelf(lambda shelf: shelf.put(name, data), len(data))
+
+    def get(self, name: str) -> bytes | None:
+        return self._log.on_shelf(lambda shelf: shelf.get(name), _LONGEST)
+
+
+def _time_for(size: int) -> float:
+    """Seconds that so many bytes may take."""
+    return 2 * ANSWERS_S + size / _SLOWEST
 
 
 class _SharedBatch:

@@ -18,16 +18,20 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.log.jetstream.shelf import Shelf
 
 MOST_IN_A_BATCH = 1000
 ANSWERS_S = 2.0
+_MAKING_S = 15.0  # several servers agree on who leads
 _HEARTBEAT_S = 0.5
 _SILENT_S = 2.0
 _NO_MESSAGE, _NO_STREAM = 10037, 10059
 _BEHIND, _DOUBLE = 10071, 10201
 _INCOMPLETE = 10176
 
-Take = Callable[[int, Msg], Awaitable[None]]
+_SPARE = 4096  # bytes of a message that headers take
+_ELSEWHERE = "Kbproc-Body"  # names what lies on the shelf in the place of a message's bytes
+Take = Callable[[int, bytes], Awaitable[None]]
 
 
 class Refused(Exception):
@@ -75,6 +79,7 @@ class Stream:
         self._name = settings.name
         self._subject = settings.subject
         self._heard = 0.0
+        self.shelf = Shelf(connection, settings.name, _MAKING_S)
 
     async def create(self, replicas: int, window_s: float = 600) -> None:
         """Raises Refused for one that is there with other settings, too.
@@ -95,7 +100,9 @@ class Stream:
                 "allow_direct": False,  # a follower may lag behind
                 "deny_purge": True,
             },
+            _MAKING_S,
         )
+        await self.shelf.create(replicas)
 
     async def delete(self) -> None:
         await self._ask("STREAM.DELETE")
@@ -114,7 +121,14 @@ class Stream:
             if error.code == _NO_MESSAGE:
                 return None
             raise
+        said = base64.b64decode(found["message"].get("hdrs", "")).decode()
+        body = next((line for line in said.splitlines() if line.startswith(_ELSEWHERE)), None)
+        if body is not None:
+            return await self._body(body.partition(":")[2].strip())
         return base64.b64decode(found["message"].get("data", ""))
+
+    async def _body(self, name: str) -> bytes:
+        return await self.shelf.get(name) or b""
 
     async def erase(self, seq: int) -> None:
         """Its bytes, too."""
@@ -125,18 +139,33 @@ class Stream:
 
         `batch` is a name that nothing was published under.
         """
+        for line in lines:
+            if self._is_long(line):
+                await self.shelf.put(line.key, line.data)
         *rest, last = lines
         for number, line in enumerate(rest, start=1):
-            headers = _headers(line, after_seq if number == 1 else None, batch, number)
-            await self._connection.publish(self._subject, line.data, headers=headers)
-        headers = _headers(last, None if rest else after_seq, batch if rest else None, len(lines))
+            data, headers = self._message(line, after_seq if number == 1 else None)
+            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            await self._connection.publish(self._subject, data, headers=headers)
+        data, headers = self._message(last, None if rest else after_seq)
         if rest:
+            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(lines))}
             headers["Nats-Batch-Commit"] = "1"
-        request = self._connection.request(
-            self._subject, last.data, timeout=ANSWERS_S, headers=headers
-        )
+        request = self._connection.request(self._subject, data, timeout=ANSWERS_S, headers=headers)
         seq: int = _told((await request).data)["seq"]
         return seq
+
+    def _is_long(self, line: Line) -> bool:
+        return len(line.data) > self._connection.max_payload - _SPARE
+
+    def _message(self, line: Line, after_seq: int | None) -> tuple[bytes, dict[str, str]]:
+        """What is sent, and its headers."""
+        headers = {"Nats-Msg-Id": line.key}
+        if after_seq is not None:
+            headers["Nats-Expected-Last-Sequence"] = str(after_seq)
+        if not self._is_long(line):
+            return line.data, headers
+        return b"", {**headers, _ELSEWHERE: line.key}
 
     async def follow(self, after_seq: int, take: Take) -> None:
         """Every message after `after_seq`, in order, as it comes. Ends once one is missing, the
@@ -157,7 +186,8 @@ class Stream:
                 ended.set()
             if ended.is_set():
                 return
-            await take(seq, message)
+            body = (message.headers or {}).get(_ELSEWHERE)
+            await take(seq, message.data if body is None else await self._body(body))
             expected += 1
 
         inbox = self._connection.new_inbox()
@@ -199,19 +229,12 @@ class Stream:
         if message.reply or stalled:
             await self._connection.publish(message.reply or stalled or "")
 
-    async def _ask(self, what: str, said: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _ask(
+        self, what: str, said: dict[str, Any] | None = None, timeout_s: float = ANSWERS_S
+    ) -> dict[str, Any]:
         asked = b"" if said is None else msgspec.json.encode(said)
         subject = f"$JS.API.{what}.{self._name}"
-        return _told((await self._connection.request(subject, asked, timeout=ANSWERS_S)).data)
-
-
-def _headers(line: Line, after_seq: int | None, batch: str | None, number: int) -> dict[str, str]:
-    headers = {"Nats-Msg-Id": line.key}
-    if after_seq is not None:
-        headers["Nats-Expected-Last-Sequence"] = str(after_seq)
-    if batch is not None:
-        headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-    return headers
+        return _told((await self._connection.request(subject, asked, timeout=timeout_s)).data)
 
 
 def _told(data: bytes) -> dict[str, Any]:

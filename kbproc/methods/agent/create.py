@@ -29,7 +29,7 @@ class CreateAgent(WriteParams, kw_only=True, frozen=True):
     params=CreateAgent,
     result=Agent,
     shown=agent.as_record,
-    summary="Create an agent: what it sees, may do and may keep, and where its notes lie.",
+    summary="Create an agent: what it sees, may do and may keep.",
     when_to_use="Before a process is started for an agent with --agent, to give it notes of its "
     "own and to narrow what it sees. The notes folder is made if it does not exist.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],

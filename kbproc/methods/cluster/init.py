@@ -31,6 +31,7 @@ class Founded(Struct, kw_only=True, frozen=True):
 
 def plan(call: Call, params: InitCluster) -> Decide:
     def decide(here: Here) -> Decision:
+        cluster.check(call.library.store, shared=False)
         return Decision(
             events=[],
             data=None,
@@ -48,7 +49,7 @@ def plan(call: Call, params: InitCluster) -> Decide:
     params=InitCluster,
     result=Founded,
     plan=plan,
-    summary="Make a stream of the store's log, which other nodes can join.",
+    summary="Share the store's log with other nodes.",
     when_to_use="To share a store among several machines: the first node. The servers are yours: "
     "NATS 2.12.1 or later, with JetStream and sync_interval: always.",
     errors=["resource.conflict", "store.incompatible"],

@@ -26,6 +26,8 @@ class Joined(Struct, kw_only=True, frozen=True):
 
 def plan(call: Call, params: JoinCluster) -> Decide:
     def decide(here: Here) -> Decision:
+        cluster.check(call.library.store, shared=False)
+        cluster.check_blank(call.library.store)
         return Decision(events=[], data=None, changes=[f"follow the stream {params.stream}"])
 
     return decide
@@ -39,15 +41,16 @@ def plan(call: Call, params: JoinCluster) -> Decide:
     params=JoinCluster,
     result=Joined,
     plan=plan,
-    summary="Make a new store a node: it follows the stream that others write to.",
+    summary="Follow the log that other nodes share.",
     when_to_use="On every machine but the first, with --store naming a new folder: it takes in all "
     "that the stream holds.",
     errors=["resource.conflict", "store.incompatible"],
     positional=["servers"],
     examples=[
         Example(
-            params={"servers": ["nats://127.0.0.1:4222"], "stream": "team", "dry_run": True},
-            what="only the plan",
+            params={"servers": ["nats://127.0.0.1:4222"], "stream": "team"},
+            what="of a store that holds documents",
+            exit=7,
         ),
     ],
 )

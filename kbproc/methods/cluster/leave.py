@@ -27,7 +27,8 @@ class Left(Struct, kw_only=True, frozen=True):
 def plan(call: Call, params: LeaveCluster) -> Decide:
     def decide(here: Here) -> Decision:
         told = "go on alone: what other nodes write from now on does not come here"
-        return Decision(events=[], data=None, changes=[told])
+        shared = call.library.store.log.is_shared
+        return Decision(events=[], data=None, changes=[told] if shared else [])
 
     return decide
 
@@ -40,10 +41,11 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
     params=LeaveCluster,
     result=Left,
     plan=plan,
-    summary="Go on alone, with the log in the store's own folder.",
+    summary="Keep the log alone again.",
     when_to_use="To move a shared store back to one machine. The stream and its other nodes go on.",
-    errors=["resource.conflict"],
-    examples=[Example(params={}, what="of a store that shares nothing", exit=7)],
+    idempotent=True,
+    elsewhere=True,
+    examples=[Example(params={}, what="of a store that shares nothing")],
 )
 def leave(call: Call, params: LeaveCluster, write: LongWrite) -> Reply:
     head = cluster.leave(call.library)

@@ -36,7 +36,7 @@ class NodeStatus(Struct, kw_only=True, frozen=True):
     params=ClusterStatus,
     result=NodeStatus,
     scope="admin",
-    summary="Tell where the log is and how far this node has come; cheap.",
+    summary="Tell how far this node is.",
     when_to_use="To compare nodes: those with equal seq and hash hold the same records.",
     examples=[Example(params={}, what="of a store that shares nothing")],
 )

@@ -67,7 +67,7 @@ def _left_as_they_are(params: SyncNotes) -> Decision:
     params=SyncNotes,
     result=Synced,
     plan=plan,
-    summary="Record what people did to the files of notes: added, changed, renamed, removed.",
+    summary="Record what people did to the files of notes.",
     when_to_use="After editing notes by hand, if no process watches the folder; or to have it "
     "approved that more than half of the files are gone.",
     errors=["resource.not_found", "input.confirmation_required", "resource.plan_stale"],

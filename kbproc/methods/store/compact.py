@@ -35,6 +35,7 @@ class Compacted(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Compact) -> Decide:
+    purge.check_alone(call.library.store)
     return lambda here: compaction(
         here, call.store.log, instant(params.before, field="$.params.before")
     )
@@ -48,7 +49,7 @@ def plan(call: Call, params: Compact) -> Decide:
     params=Compact,
     result=Compacted,
     plan=plan,
-    summary="Forget what documents held before a moment: replaced contents, deleted documents.",
+    summary="Forget what documents held before a moment.",
     when_to_use="When the past takes more room than it is worth. What documents hold now stays; "
     "titles, times and authors of what is forgotten stay, too: store.purge erases those. It is "
     "never done unasked.",

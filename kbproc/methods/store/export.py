@@ -64,7 +64,7 @@ class Exported(Struct, kw_only=True):
     params=Export,
     result=Exported,
     item=lines.Line,
-    summary="Write documents, entries, agents, notes, sessions and sources as portable NDJSON.",
+    summary="Write all that the store holds as portable NDJSON.",
     when_to_use="To move them into another store, or to read them with other programs. "
     "Without path each line is an event. Agents, notes and sessions come along unless kb is given.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],

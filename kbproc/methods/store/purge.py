@@ -61,6 +61,7 @@ class Purged(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Purge) -> Decide:
+    service.check_alone(call.library.store)
     return lambda here: _decide(call, params, here)
 
 
@@ -72,7 +73,7 @@ def plan(call: Call, params: Purge) -> Decide:
     params=Purge,
     result=Purged,
     plan=plan,
-    summary="Erase documents, entries, notes and sessions from every file of the store, for good.",
+    summary="Erase documents, entries, notes and sessions for good.",
     when_to_use="When something must not be kept at all: a secret, personal data. To take a "
     "document or an entry out of search, deleting it is enough, and can be undone. Of a note "
     "the file goes, too; an entry that was superseded by what goes holds again. What answers may "
