@@ -36,7 +36,7 @@ from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import START
-from kbproc.store.folder import without
+from kbproc.settings import toml
 from kbproc.store.store import Store
 
 # Stands for store.toml until the end: opening what is half there is refused.
@@ -166,7 +166,7 @@ def _settings(store: Store) -> Part:
     """What is opened from a backup goes on alone, though the store shares its log."""
     if not store.settings.get("log"):
         return _part(store, store.folder / _SETTINGS)
-    told = without(store.folder / _SETTINGS, "log")
+    told = toml.with_table(store.folder / _SETTINGS, "log", {}, {})
     return Part(name=_SETTINGS, source=_SETTINGS, size=len(told), open=lambda: io.BytesIO(told))
 
 

@@ -177,6 +177,28 @@ def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
     return data
 
 
+def with_table(path: Path, name: str, said: Mapping[str, Any], first: Mapping[str, Any]) -> bytes:
+    """The file with this table, all else as it is; an empty table goes. `first`: what a new file
+    begins with. Raises input.invalid_params, store.io.
+    """
+    before, lines = read(path), f"[{name}]\n{pairs(said)}" if said else ""
+    table = dict(first if before is None else before.table)
+    table.pop(name, None)
+    if before is None:
+        text = f"{pairs(first)}\n{lines}"
+    elif found := _table(name).search(before.text):
+        rest = before.text[found.end() :]
+        text = before.text[: found.start()] + lines + (f"\n{rest}" if rest and lines else rest)
+    else:
+        text = f"{before.text}\n{lines}"
+    return encoded(path, text, {**table, name: said} if said else table)
+
+
+def _table(name: str) -> re.Pattern[str]:
+    """To the next one."""
+    return re.compile(rf"^\[{name}\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)
+
+
 def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
     """A file that says `table`: all of it or nothing, mode 0600; a symlink stays one.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shlex
 import stat
 from collections.abc import Mapping
@@ -255,33 +254,9 @@ def write_settings(path: Path, said: Mapping[str, Any], name: str = "model") -> 
     """The table of that name, atomically and durably; all else in the file stays. An empty one
     goes. Raises OSError; input.invalid_params for what could not be read back.
     """
-    replace(path, _with(path, said, name))
-
-
-def without(path: Path, name: str) -> bytes:
-    """What the file says but for that table. Raises input.invalid_params, store.io."""
-    return _with(path, {}, name)
-
-
-def _with(path: Path, said: Mapping[str, Any], name: str) -> bytes:
     from kbproc.settings import toml
 
-    before, lines = toml.read(path), f"[{name}]\n{toml.pairs(said)}" if said else ""
-    table = {"format": FORMAT} if before is None else {**before.table}
-    table.pop(name, None)
-    if before is None:
-        text = f"format = {FORMAT}\n\n{lines}"
-    elif found := _part(name).search(before.text):
-        rest = before.text[found.end() :]
-        text = before.text[: found.start()] + lines + (f"\n{rest}" if rest and lines else rest)
-    else:
-        text = f"{before.text}\n{lines}"
-    return toml.encoded(path, text, {**table, name: said} if said else table)
-
-
-def _part(name: str) -> re.Pattern[str]:
-    """To the next table."""
-    return re.compile(rf"^\[{name}\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)
+    replace(path, toml.with_table(path, name, said, {"format": FORMAT}))
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
