@@ -31,6 +31,7 @@ export class Server {
   readonly #child: ChildProcess;
   readonly #log: string[] = [];
   #ended = false;
+  #isHeld = true; // as a process begins
   readonly #timers: NodeJS.Timeout[] = [];
   readonly #onEnd: (end: End) => void;
 
@@ -98,6 +99,8 @@ export class Server {
 
   /** A process that waits for nothing may end although this one runs. */
   hold(needed: boolean): void {
+    if (needed === this.#isHeld) return; // a pipe that is being opened would gather listeners
+    this.#isHeld = needed;
     const pipes = [this.#child.stdin, this.#child.stdout, this.#child.stderr] as (Socket | null)[];
     for (const one of [this.#child, ...pipes]) {
       if (needed) one?.ref();

@@ -33,6 +33,8 @@ async function held(kb: Kbproc): Promise<Map<unknown, unknown[]>> {
 }
 
 test("killed at random while six write", async () => {
+  const warned: string[] = [];
+  process.on("warning", ({ message }) => warned.push(message));
   const store = mkdtempSync(join(tmpdir(), "kbproc-kills-"));
   writeFileSync(join(store, "store.toml"), 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n');
   const kb = start({ store });
@@ -63,5 +65,6 @@ test("killed at random while six write", async () => {
   assert.deepEqual([...(await held(kb))].sort(), expected);
   assert.equal(new Set(acknowledged.values()).size, acknowledged.size);
   assert.ok(acknowledged.size > KILLS);
+  assert.deepEqual(warned, []);
   await kb.close();
 });
