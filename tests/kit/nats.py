@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base.errors import KbprocError
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.stream import Stream
@@ -196,8 +197,16 @@ class Servers(list[Server]):
     def stream(self, name: str | None = None, **given: Any) -> StreamSettings:
         """One that has been made just now."""
         settings = self.settings(name, **given)
-        ask(settings, partial(Stream.create, replicas=min(len(self), 3)))
+        until(partial(self._has_made, settings), "a stream")
         return settings
+
+    def _has_made(self, settings: StreamSettings) -> bool:
+        """Not before all servers are known to one another."""
+        try:
+            ask(settings, partial(Stream.create, replicas=min(len(self), 3)))
+        except KbprocError:
+            return False
+        return True
 
     def settings(self, stream: str | None = None, **given: Any) -> StreamSettings:
         """Of a stream; of a new name, if none is given."""

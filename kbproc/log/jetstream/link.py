@@ -22,17 +22,15 @@ from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import ANSWERS_S, Refused, State, Stream
+from kbproc.log.jetstream.stream import ANSWERS_S, Refused, State, Stream, connected
 
 OLDEST = (2, 12, 1)
 _PAUSE_S = 0.1
-_PING_S = 2
 # A new leader may not know yet what the old one has acknowledged.
 _DOUBT_S = 5.0
 _LOST = (NatsError, OSError, asyncio.TimeoutError)
@@ -152,7 +150,7 @@ class Link:
 
     async def _use(self, server: str) -> None:
         """As long as it can be used."""
-        self._connection = connection = await self._connected(server)
+        self._connection = connection = await connected(server, self._settings.credentials)
         try:
             await self._check(connection)
             stream = Stream(connection, self._settings)
@@ -165,20 +163,6 @@ class Link:
         finally:
             self._lower()
             await self._drop()
-
-    async def _connected(self, server: str) -> Client:
-        async def ignore(error: Exception) -> None:
-            """It is raised, too, or ends the connection."""
-
-        return await nats.connect(
-            [server],
-            error_cb=ignore,
-            allow_reconnect=False,
-            connect_timeout=int(ANSWERS_S),
-            ping_interval=_PING_S,
-            max_outstanding_pings=2,
-            user_credentials=self._settings.credentials,
-        )
 
     async def _check(self, connection: Client) -> None:
         """Raises store.incompatible for a server that can lose what it has acknowledged."""

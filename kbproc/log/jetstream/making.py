@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-import nats
 from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import ANSWERS_S, MOST_IN_A_BATCH, Line, Refused, Stream
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, Stream, connected
 from kbproc.log.record import Record, decode, encode
 
 _PARCEL_BYTES = 8 << 20
@@ -31,19 +30,10 @@ def ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]]) -> T:
 
 
 async def _ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]]) -> T:
-    async def ignore(error: Exception) -> None:
-        """It is raised, too."""
-
     why: Exception | None = None
     for server in settings.servers:
         try:
-            connection = await nats.connect(
-                [server],
-                error_cb=ignore,
-                allow_reconnect=False,
-                connect_timeout=int(ANSWERS_S),
-                user_credentials=settings.credentials,
-            )
+            connection = await connected(server, settings.credentials)
         except (TimeoutError, NatsError, OSError) as error:
             why = error
             continue

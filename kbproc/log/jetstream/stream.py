@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -23,6 +24,7 @@ from kbproc.log.jetstream.shelf import Shelf
 MOST_IN_A_BATCH = 1000
 ANSWERS_S = 2.0
 _MAKING_S = 15.0  # several servers agree on who leads
+_PING_S = 2
 _HEARTBEAT_S = 0.5
 _SILENT_S = 2.0
 _NO_MESSAGE, _NO_STREAM = 10037, 10059
@@ -55,6 +57,26 @@ class Refused(Exception):
     @property
     def is_no_stream(self) -> bool:
         return self.code == _NO_STREAM
+
+
+async def connected(server: str, credentials: str | None) -> Client:
+    """Raises what nats raises, OSError, TimeoutError. It never connects again by itself."""
+
+    async def ignore(error: Exception) -> None:
+        """It is raised, too, or ends the connection."""
+
+    connecting = nats.connect(
+        [server],
+        error_cb=ignore,
+        allow_reconnect=False,
+        max_reconnect_attempts=1,  # 0 would be without end
+        reconnect_time_wait=0,
+        connect_timeout=int(ANSWERS_S),
+        ping_interval=_PING_S,
+        max_outstanding_pings=2,
+        user_credentials=credentials,
+    )
+    return await asyncio.wait_for(connecting, 2 * ANSWERS_S)
 
 
 class Line(NamedTuple):
@@ -234,7 +256,11 @@ class Stream:
     ) -> dict[str, Any]:
         asked = b"" if said is None else msgspec.json.encode(said)
         subject = f"$JS.API.{what}.{self._name}"
-        return _told((await self._connection.request(subject, asked, timeout=timeout_s)).data)
+        try:
+            answer = await self._connection.request(subject, asked, timeout=timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"{what} is not answered") from None
+        return _told(answer.data)
 
 
 def _told(data: bytes) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""Servers and nodes are killed and stopped at random while every node writes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.log.file import FileLog
+from tests.kit.nats import Servers, put_settings
+from tests.kit.node import Node
+from tests.kit.patience import LONG, until
+
+WRITERS = 4 if LONG else 1
+BLOWS = 200 if LONG else 12
+
+
+class Writer(threading.Thread):
+    """Adds documents one after the other, each until it is acknowledged. `acked`: token → seq."""
+
+    def __init__(self, node: Node, name: str, ended: threading.Event) -> None:
+        super().__init__(name=name, daemon=True)
+        self.acked: dict[str, int] = {}
+        self.odd: list[Any] = []
+        self._node = node
+        self._ended = ended
+
+    def run(self) -> None:
+        for number in itertools.count():
+            token = f"{self.name}-{number}"
+            while not self._is_written(token):
+                if self._ended.is_set():
+                    return
+
+    def _is_written(self, token: str) -> bool:
+        answer = self._node.ask("doc.create", title=token, text="Tea.", client_token=token)
+        if answer is None:
+            self._ended.wait(0.05)  # it is being started again
+            return False
+        if "result" in answer:
+            self.acked[token] = answer["result"]["meta"]["seq"]
+            return True
+        refused = answer["error"]["data"]
+        if not refused["retryable"]:
+            self.odd.append(answer)
+        self._ended.wait(refused.get("retry_after_ms", 100) / 1000)
+        return False
+
+
+class Cluster:
+    def __init__(self, folder: Path) -> None:
+        self.servers = Servers.make(folder / "nats", 3).start()
+        settings = self.servers.stream("chaos")
+        self.nodes = [Node(put_settings(folder / f"node-{n}", settings, "none")) for n in range(3)]
+        self.ended = threading.Event()
+        self.writers = [
+            Writer(node, f"{n}-{w}", self.ended)
+            for n, node in enumerate(self.nodes)
+            for w in range(WRITERS)
+        ]
+
+    @property
+    def acked(self) -> dict[str, int]:
+        return {token: seq for writer in self.writers for token, seq in [*writer.acked.items()]}
+
+    def until_more(self, count: int) -> None:
+        before = len(self.acked)
+        until(lambda: len(self.acked) >= before + count, "acknowledgements")
+
+    def blow(self, chance: random.Random) -> None:
+        """One server or node at a time, and writing goes on without it."""
+        victim = chance.choice(["kill server", "stop server", "kill node", "stop node"])
+        if victim == "kill server":
+            server = chance.choice(self.servers)
+            server.kill()
+            self.until_more(1)
+            server.start().ready()
+        elif victim == "stop server":
+            server = chance.choice(self.servers)
+            server.signal(signal.SIGSTOP)
+            self.until_more(1)
+            server.signal(signal.SIGCONT)
+        elif victim == "kill node":
+            chance.choice(self.nodes).restart()
+        else:
+            process = chance.choice(self.nodes).process.process
+            process.send_signal(signal.SIGSTOP)
+            self.until_more(1)
+            process.send_signal(signal.SIGCONT)
+        self.until_more(WRITERS)
+
+    def heads(self) -> set[tuple[int, str]]:
+        told = [node.told("cluster.status") for node in self.nodes]
+        return {(one["seq"], one["hash"]) for one in told}
+
+    def close(self) -> None:
+        self.ended.set()
+        for node in self.nodes:
+            node.kill()
+        self.servers.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def test_whatever_is_killed_each_acknowledged_write_is_everywhere_once(cluster: Cluster) -> None:
+    for writer in cluster.writers:
+        writer.start()
+    cluster.until_more(WRITERS)
+    chance = random.Random(18)
+    for _ in range(BLOWS):
+        cluster.blow(chance)
+    cluster.ended.set()
+    for writer in cluster.writers:
+        writer.join(60)
+        assert not writer.is_alive()
+        assert writer.odd == []
+    until(lambda: len(cluster.heads()) == 1, "equal heads", lambda: str(cluster.heads()))
+    for node in cluster.nodes:
+        node.close()
+    logs = [log_of(node.store) for node in cluster.nodes]
+    assert logs[0] == logs[1] == logs[2]
+    lines = [json.loads(line) for line in logs[0].splitlines()]
+    written = {line["token"]: line["seq"] for line in lines if line["token"]}
+    assert len(written) == sum(line["token"] is not None for line in lines), "none is twice"
+    assert cluster.acked.items() <= written.items()
+    for node in cluster.nodes:
+        log = FileLog.open(node.store / "log")
+        assert log.verify() == len(lines)
+        log.close()
+
+
+def log_of(store: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((store / "log").iterdir()))
