@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long check types house bench bench-peers bench-mcp eval soak clean
+.PHONY: demo test test-long check types house bench bench-large bench-peers bench-mcp eval soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -42,6 +42,10 @@ test: check
 test-long: export KBPROC_TEST_PROFILE = long
 test-long: check
 	$(TESTS)
+
+bench-large: $(READY)
+	$(BIN)/python -m bench.large
+	$(BIN)/python -m bench.performance
 
 bench: $(READY)
 	$(BIN)/python -m bench

@@ -13,6 +13,7 @@ they point at does not change what a search costs.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -110,16 +111,27 @@ def open_store(folder: Path, model: dict[str, Any]) -> Library:
 
 def build_store(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> None:
     """A store of `chunks` chunks, ten a document, every vector in place, the graph folded."""
+    grow(folder, chunks, model)
+
+
+def grow(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> int:
+    """The same of a store that may hold some already; how many chunks came."""
     library = open_store(folder, model)
-    source = texts(chunks)
-    documents = -(-chunks // CHUNKS_IN_DOCUMENT)
-    for first in range(0, documents, _DOCUMENTS_IN_RECORD):
-        many = min(_DOCUMENTS_IN_RECORD, documents - first)
-        written = [_document(first + i, chunks, source) for i in range(many)]
+    head = library.store.published.head
+    had, number = head.next_chunk - 1, head.next_document - 1
+    source = itertools.islice(texts(chunks), had, None)
+    for first in range(had, chunks, CHUNKS_IN_DOCUMENT * _DOCUMENTS_IN_RECORD):
+        last = min(chunks, first + CHUNKS_IN_DOCUMENT * _DOCUMENTS_IN_RECORD)
+        written = []
+        for start in range(first, last, CHUNKS_IN_DOCUMENT):
+            count = min(CHUNKS_IN_DOCUMENT, last - start)
+            written.append(_document(number, start + 1, count, source))
+            number += 1
         _embed(library, written)
         library.store.commit(lambda lane, events=written: _append(lane, events))  # type: ignore[misc]
     library.tidy()
     library.close()
+    return max(0, chunks - had)
 
 
 def _append(lane: Lane, events: list[DocWritten]) -> None:
@@ -132,13 +144,13 @@ def append_texts(lane: Lane, texts: list[str]) -> None:
     lane.append([_written(0, 1, chunks)], actor="bench", method="doc.ingest")
 
 
-def _document(number: int, chunks: int, source: Iterator[NDArray[np.int64]]) -> DocWritten:
-    first = number * CHUNKS_IN_DOCUMENT
-    count = min(CHUNKS_IN_DOCUMENT, chunks - first)
+def _document(
+    number: int, first_chunk: int, count: int, source: Iterator[NDArray[np.int64]]
+) -> DocWritten:
     chunks_of = [
         ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}") for i in range(count)
     ]
-    return _written(number, first + 1, chunks_of)
+    return _written(number, first_chunk, chunks_of)
 
 
 def _written(number: int, first_chunk: int, chunks: list[ChunkText]) -> DocWritten:

@@ -1,0 +1,127 @@
+"""`python -m bench.large`: a store that grows from 1,000 to 1,000,000 chunks, and bench/large.json.
+
+Owns: the sizes, what is measured at each, and going on where an earlier run in the same folder
+was cut off.
+Refuses to know: how the page shows it (performance.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import corpus
+from bench.__main__ import machine
+from bench.measure import Child, answer, request, serve
+from bench.peers.running import disk_mib
+from kbproc.base.pipes import leave
+
+RESULTS = Path(__file__).parent / "large.json"
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_ASKED = 200
+_WRITTEN = 40
+_OPENED = 3
+
+Figures = dict[str, float]
+
+
+def main() -> int:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="kbproc-large-") as own:
+        folder = options.folder or Path(own)
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / "sizes.json"
+        sizes: list[Figures] = json.loads(kept.read_bytes()) if kept.exists() else []
+        for chunks in (size for size in SIZES if size <= options.most):
+            if chunks in {size["chunks"] for size in sizes}:
+                continue
+            sizes.append(_size(folder / "store", chunks))
+            kept.write_text(json.dumps(sizes), encoding="utf-8")
+            print(json.dumps(sizes[-1]), flush=True)
+    if options.most == SIZES[-1]:
+        results = {"measured": {"machine": machine()}, "sizes": sizes}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.large", description=__doc__)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="chunks of the largest size")
+    parser.add_argument("--folder", type=Path, help="where the store stays, and a run goes on")
+    return parser.parse_args()
+
+
+def _size(store: Path, chunks: int) -> Figures:
+    figures: Figures = {"chunks": chunks}
+    began = time.perf_counter()
+    added = corpus.grow(store, chunks)
+    if added:
+        figures["chunks_in_per_s"] = added / (time.perf_counter() - began)
+    figures["open_s"] = statistics.median(_opened(store) for _ in range(_OPENED))
+    with serve(store) as child:
+        figures |= _searched(child)
+        figures["memory_mib"] = child.memory_mib()
+        figures |= _written(child)
+        seq = answer(child.ask(request("ping")))["data"]["seq"]
+        figures["first_look_back_s"] = _took(child, "search", query="a", as_of=seq // 2)
+        figures["rebuild_s"] = _took(child, "index.rebuild")
+    figures["disk_mib"] = disk_mib(store)
+    return figures
+
+
+def _opened(store: Path) -> float:
+    """From the start of a process until it is ready."""
+    began = time.perf_counter()
+    with serve(store):
+        return time.perf_counter() - began
+
+
+def _searched(child: Child) -> Figures:
+    found: Figures = {}
+    asked = corpus.queries(_ASKED)
+    for query in asked[:20]:
+        child.ask(request("search", query=query))
+    kinds: dict[str, dict[str, Any]] = {
+        "hybrid": {},
+        "fts": {"mode": "fts"},
+        "filtered": {"tags": ["tag-7"]},
+    }
+    for name, params in kinds.items():
+        took = [_took(child, "search", query=query, **params) for query in asked]
+        found[f"{name}_p50_s"] = statistics.median(took)
+        found[f"{name}_p99_s"] = statistics.quantiles(took, n=100)[98]
+    return found
+
+
+def _written(child: Child) -> Figures:
+    """A write, and the search that finds it, in turns."""
+    texts = itertools.islice(corpus.texts(_WRITTEN, seed=11), _WRITTEN)
+    writes, searches = [], []
+    for number, text in enumerate(map(corpus.said, texts)):
+        writes.append(_took(child, "doc.create", title=f"New {number}", text=text))
+        searches.append(_took(child, "search", query=" ".join(text.split()[:4])))
+    return {
+        "write_p50_s": statistics.median(writes),
+        "search_after_a_write_p50_s": statistics.median(searches),
+    }
+
+
+def _took(child: Child, method: str, **params: Any) -> float:
+    line = request(method, **params)
+    began = time.perf_counter()
+    child.send(line)
+    told = child.until(lambda message: "id" in message)
+    took = time.perf_counter() - began
+    if "result" not in told:
+        raise RuntimeError(told["error"]["message"])
+    return took
+
+
+if __name__ == "__main__":
+    leave(main())
