@@ -17,6 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
 from kbproc.log.interface import Behind
 from kbproc.log.jetstream import link
+from kbproc.log.jetstream import log as shared_log
 from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings, read
@@ -80,6 +81,18 @@ def test_what_one_node_writes_the_others_take_in(join: Join) -> None:
     assert three.head == one.head, "a node that joins has taken in what is there"
     until_seq(two, one.head.seq)
     assert same(one, two, three) and two.verify() == 3 + MOST_IN_A_BATCH
+
+
+def test_a_node_that_joins_takes_in_more_than_it_holds_at_once(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_log, "_MOST_WAITING", 10)
+    monkeypatch.setattr(shared_log, "PATIENCE_S", 5.0)
+    settings = nats.shared().stream()
+    one = join("one", settings)
+    for _ in range(5):
+        commit(one, [draft(number) for number in range(30)])
+    assert join("two", settings).head == one.head
 
 
 def test_whoever_is_behind_is_told_and_keeps_nothing(join: Join) -> None:

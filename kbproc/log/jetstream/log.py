@@ -92,16 +92,18 @@ class JetStreamLog(FileLog):
 
     def gather(self) -> int:
         """See interface.Log. Waits for what is known to be there."""
-        before = self.head.seq
-        until = time.monotonic() + PATIENCE_S
-        while self.arrived_seq < self._needed and self.damage is None and time.monotonic() < until:
+        before, until = self.head.seq, time.monotonic() + PATIENCE_S
+        while True:
+            while self._waiting:
+                if found := self._next():
+                    with self.own_batch() as own:
+                        own.put(found)
+                        own.commit()
+                    until = time.monotonic() + PATIENCE_S
+            if self.head.seq >= self._needed or self.damage or time.monotonic() > until:
+                return self.head.seq - before
             with self._arrival:
-                self._arrival.wait(_PAUSE_S)
-        while found := self._next():
-            with self.own_batch() as own:
-                own.put(found)
-                own.commit()
-        return self.head.seq - before
+                self._arrival.wait_for(lambda: bool(self._waiting), _PAUSE_S)
 
     def _next(self) -> list[Record]:
         """Some that have come since, checked."""
