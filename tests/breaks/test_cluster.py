@@ -119,8 +119,11 @@ def test_whatever_is_killed_each_acknowledged_write_is_everywhere_once(cluster: 
         writer.start()
     cluster.until_more(WRITERS)
     chance = random.Random(18)
-    for _ in range(BLOWS):
+    for number in range(1, BLOWS + 1):
         cluster.blow(chance)
+        if number % 50 == 0:  # a process of a test may live for a while only
+            for node in cluster.nodes:
+                node.restart()
     cluster.ended.set()
     for writer in cluster.writers:
         writer.join(60)
