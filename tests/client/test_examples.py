@@ -8,6 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -150,6 +151,14 @@ def test_every_night(tmp_path: Path) -> None:
         assert done.stdout.splitlines()[0] == "true" and done.stdout.splitlines()[-1] == "1"
     kept = sorted(path.name for path in (tmp_path / "backups").iterdir())
     assert len(kept) == 15 and kept[0] == "2020-01-03" and "of-mine" in kept
+
+
+def test_the_package_of_the_client_alone_names_all_its_files() -> None:
+    """It would be built without the others, and break where it is imported."""
+    told = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = told["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    client = REPO / "kbproc" / "client"
+    assert set(packed) == {f"../../kbproc/client/{p.name}" for p in client.iterdir() if p.is_file()}
 
 
 @pytest.mark.skipif(not LONG, reason="builds a wheel")
