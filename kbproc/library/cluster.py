@@ -97,6 +97,8 @@ def join(library: Library, settings: Settings) -> None:
 
 def leave(library: Library) -> Position:
     """The store goes on alone, from the record that is returned. Raises store.io."""
+    if library.store.read_only:
+        library.store.check_writable()
     if not library.store.log.is_shared:
         return library.store.log.head
     with _held(library, shared=True) as store:

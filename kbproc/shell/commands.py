@@ -14,7 +14,6 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
-from kbproc.calls.registry import ALIASES
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -372,6 +371,8 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
 
 
 def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
+    from kbproc.calls.registry import ALIASES
+
     known = nouns(registry)
     if words[0] in known:
         return _unknown_verb(registry, words[0], words[1:2])

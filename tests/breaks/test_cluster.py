@@ -34,6 +34,8 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         for number in itertools.count():
+            if self._ended.is_set():
+                return
             token = f"{self.name}-{number}"
             while not self._is_written(token):
                 if self._ended.is_set():

@@ -47,6 +47,8 @@ READS: list[tuple[str, dict[str, Any]]] = [
 WRITES = [
     (m.name, e.params) for m in METHODS if m.kind != "read" for e in m.examples if e.exit != 1
 ]
+CLUSTER = {"servers": ["nats://127.0.0.1:1"], "stream": "team"}
+WRITES += [("cluster.init", CLUSTER), ("cluster.join", CLUSTER)]  # whose examples are dry runs
 DRY = [(name, {**params, "dry_run": True}) for name, params in WRITES]
 # Without the right to pass over file modes, which root has.
 AS_ANYBODY = (
