@@ -324,7 +324,8 @@ def check_answers(client: Client) -> None:
     counts = {id: len(client.answers[id]) for id in client.sent}
     wrong = {id: n for id, n in counts.items() if n != 1}
     assert wrong == {}, ([client.sent[id] for id in wrong], client.told())
-    assert set(client.answers) - set(client.sent) == set()
+    odd = {id: got for id, got in client.answers.items() if id not in client.sent}
+    assert odd == {}, (odd, client.told())
     for id, events in list(client.events.items()):
         if id is not None:
             indexes = [event["index"] for event in events]
