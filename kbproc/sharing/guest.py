@@ -81,8 +81,11 @@ class Guest:
             self._connection = connection
         threading.Thread(target=self._begin, args=(connection,), name="begin", daemon=True).start()
         lines = Lines(self._socket.fileno(), hello.max_line_bytes, Signals(), rest)
-        serve_lines(connection, lines)
-        outbox.close()
+        try:
+            serve_lines(connection, lines)
+        finally:
+            self._hang_up()
+            outbox.close()
 
     def _begin(self, connection: Connection) -> None:
         """Lines are read before the store is open, so that their time can run out."""
@@ -149,6 +152,10 @@ class Guest:
             connection = self._connection
         if connection is not None:
             connection.hand_over(_HAND_OVER_SECONDS)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Nothing is written after it: the socket's number may soon be another process's."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

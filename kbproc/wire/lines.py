@@ -114,7 +114,10 @@ class Lines:
         self.signals.check()
         if self._unread.poll(0):
             return b""
-        return os.read(self._fd, 1 << 16)
+        try:
+            return os.read(self._fd, 1 << 16)
+        except ConnectionResetError:  # it is a socket, and who had the other end left lines unread
+            return b""
 
     def __iter__(self) -> Iterator[bytes | int]:
         """Lines without newline; for a line that was too long, its size so far as an int.

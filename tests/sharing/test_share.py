@@ -19,8 +19,9 @@ import pytest
 from kbproc import __version__
 from kbproc.settings.config import SCOPES
 from tests.conftest import OpenSession
+from tests.kit import llm
 from tests.kit.faults import faults_of, note
-from tests.kit.patience import LONG, until
+from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.processes import (
     Client,
     Crowd,
@@ -195,6 +196,39 @@ def test_a_stream_of_one_is_not_heard_by_another(crowd: Crowd) -> None:
         assert client.answer(id)["error"]["data"]["type"] == "operation.cancelled"
         check_answers(client)
     assert set(clients[2].events) <= {None}
+
+
+def test_what_one_did_not_live_to_hear_is_not_heard_by_the_next(crowd: Crowd) -> None:
+    """It dies with lines that it has not read, which the owner's next read of it fails for."""
+
+    def script(question: str) -> list[llm.Step]:
+        return [llm.say("one "), pause, llm.say("two"), llm.finish()]
+
+    def pause(reply: llm.Reply) -> None:
+        reply.endpoint.released.wait(PATIENCE)
+
+    with llm.endpoint(script) as endpoint:
+        owner, dying = crowd.join(llm=endpoint.url), crowd.join()
+        owner.data("doc.create", title="Git", text="Git is installed by make.")
+        for _ in range(9):
+            dying.data("ping")
+        asked = dying.start("chat", question="How is git installed by make?")
+        feed = dying.start("events.subscribe")
+        dying.wait_for(lambda: "answer" in dying.types(asked), "the first word")
+        dying.wait_for(lambda: "init" in dying.types(feed), "init")
+        dying.kill(signal.SIGSTOP)
+        for number in range(20):  # the feed is behind by less, so some lie in the socket
+            owner.data("doc.create", title=f"Unread {number}", text="Nobody reads its event.")
+        dying.kill()
+        dying.gone()
+        message = {name: dying.events[asked][0][name] for name in ("session_id", "message_id")}
+        others = crowd.together(3)
+        endpoint.released.set()
+        assert owner.data("session.resume", **message)["status"] == "finished"
+        for other in others:
+            other.data("ping")
+            assert set(other.events) == {None}
+            check_answers(other)
 
 
 @pytest.mark.parametrize("writer_owns", [True, False])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -479,6 +480,18 @@ def test_nothing_is_lost_for_a_slow_reader(process: Process) -> None:
     answers = [json.loads(line) for line in process.stdout]
     assert sorted(a["id"] for a in answers) == list(range(10))
     assert all("result" in a for a in answers)
+
+
+def test_lines_end_with_a_client_that_left_answers_unread() -> None:
+    """A socket says so by an error, and what the client had said before is still a line."""
+    ours, client = socket.socketpair()
+    client.sendall(b"asked\n")
+    lines = iter(Lines(ours.fileno(), 1000, Signals()))
+    assert next(lines) == b"asked"
+    ours.sendall(b"unread")
+    client.close()
+    assert list(lines) == []
+    ours.close()
 
 
 def test_reading_stops_while_nothing_is_read(open_session: OpenSession, pipe: Pipe) -> None:
