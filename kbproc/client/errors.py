@@ -217,7 +217,7 @@ def not_the_wire(line: bytes, wrong: object) -> KbprocError:
     """`wrong`: what the line is, as the object of a sentence."""
     begins = line[:_SHOWN].decode(errors="replace") + ("…" if len(line) > _SHOWN else "")
     return _ended(
-        f"What was started does not speak kbproc's protocol. It said {wrong}: {begins}",
+        f"What was started does not speak kbproc's protocol. It said {wrong}: “{begins}”.",
         "The command must be that of `kbproc serve`, and nothing else may write to its stdout.",
         retryable=False,
     )

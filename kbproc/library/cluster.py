@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.base.values import Slug
+from kbproc.base.values import HTTP_URL, NATS_URL, Slug
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.library.library import Library
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kbproc.log.jetstream.stream import Stream
 
 Settings = dict[str, Any]
-SERVER, MONITOR = r"^(nats|tls)://[^\s/]{1,300}\Z", r"^https?://[^\s/]{1,300}\Z"
 _BIRTH = 1  # so many records has a store that nobody has written to
 
 
@@ -42,12 +41,12 @@ class Where(WriteParams, kw_only=True, frozen=True):
     """Which stream, on which servers."""
 
     servers: Annotated[
-        list[Annotated[str, Meta(pattern=SERVER)]],
+        list[Annotated[str, Meta(pattern=NATS_URL)]],
         Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each"),
     ]
     stream: Annotated[Slug, Meta(description="what the nodes call the store that they share")]
     monitor: Annotated[
-        list[Annotated[str, Meta(pattern=MONITOR)]],
+        list[Annotated[str, Meta(pattern=HTTP_URL)]],
         Meta(max_length=20, description="http://HOST:PORT of each, which tells whether it syncs"),
     ] = []
     unsafe_sync: Annotated[

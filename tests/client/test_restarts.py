@@ -215,7 +215,7 @@ def test_a_server_that_cannot_begin_is_not_tried_again(opened: Open, tmp_path: P
     error = refusal(opened, "import sys; sys.exit(2)")
     assert "ended with exit code 2 before its first line" in str(error) and not error.retryable
     error = refusal(opened, "print('hello', flush=True); input()")
-    assert "It said what is no JSON: hello The command must be" in str(error)
+    assert "It said what is no JSON: “hello”. The command must be" in str(error)
     kb = opened(command=[str(tmp_path / "nowhere")])
     with pytest.raises(ServerEnded, match=r"can't be started.*nowhere.*pip install kbproc"):
         kb.ping()

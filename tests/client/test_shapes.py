@@ -78,14 +78,14 @@ def test_what_it_said_is_shown(opened: Open, tmp_path: Path) -> None:
                 wait.result()
         error = refused.value
         assert (error.type, error.exit_code, error.retryable) == ("client.server_ended", 2, False)
-        assert error.message.endswith(f"It said {wrong}: {line[:100]}{'…' * (len(line) > 100)}")
+        assert error.message.endswith(f"It said {wrong}: “{line[:100]}{'…' * (len(line) > 100)}”.")
         assert "`kbproc serve`" in error.hint
 
 
 def test_awaited_too(tmp_path: Path, either: Open) -> None:
     it = either(command=running(SERVER))
     (tmp_path / "said").write_text("[1]")
-    with pytest.raises(KbprocError, match=r"no message of JSON-RPC: \[1\]"):
+    with pytest.raises(KbprocError, match=r"no message of JSON-RPC: “\[1\]"):
         it.ask(it.kb.ping)
 
 

@@ -174,7 +174,7 @@ export function serverEnded(message: string, hint: string, cause?: unknown, retr
 export function notTheWire(line: string, wrong: Error): ServerEnded {
   const begins = line.length > SHOWN ? `${line.slice(0, SHOWN)}…` : line;
   const hint = "`command` must start kbproc, and nothing else may write to its stdout.";
-  const message = `What was started does not speak kbproc's protocol. It said ${wrong.message}: ${begins}`;
+  const message = `What was started does not speak kbproc's protocol. It said ${wrong.message}: “${begins}”.`;
   return serverEnded(message, hint, wrong, false);
 }
 

@@ -428,7 +428,7 @@ test("what no kbproc says is shown to all who wait", async (t) => {
   for (const [wrong, line] of lines) {
     for (const error of await Promise.all([failure(kb.ping()), failure(kb.ping())])) {
       assert.ok(error instanceof ServerEnded && error.type === "client.server_ended" && error.retryable === false);
-      assert.ok(error.message.includes(`It said ${wrong}: ${line}`), error.message);
+      assert.ok(error.message.includes(`It said ${wrong}: “${line}”`), error.message);
     }
     await until(() => kb.pid === undefined);
   }
@@ -439,7 +439,7 @@ test("a long line is shown by its beginning, and an answer that comes late is ri
   const { kb } = scripted(t, [{ on: { ping: [[result({ seq: 1 })], [late, result({ seq: 2 })], [{ raw: `"${"x".repeat(500)}"\n` }]] } }]);
   await kb.ping();
   assert.equal((await kb.ping()).data.seq, 2);
-  assert.match((await failure(kb.ping())).message, /: "x{99}… `command` must/);
+  assert.match((await failure(kb.ping())).message, /: “"x{99}…”\. `command` must/);
 });
 
 test("a store that can't be opened rejects ready, and requests say why", async (t) => {

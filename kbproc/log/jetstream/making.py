@@ -45,8 +45,8 @@ async def _ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]])
             await connection.close()
     raise KbprocError(
         "store.io",
-        f"No server of the cluster has done it: {str(why) or type(why).__name__}.",
-        hint="Check servers in store.toml, [log], and that the servers run with JetStream.",
+        f"None of {', '.join(settings.servers)} can be used: {str(why) or type(why).__name__}.",
+        hint="Check the addresses, and that the servers run with JetStream.",
     )
 
 
