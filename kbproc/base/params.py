@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
-from kbproc.base.values import HTTP_URL, NATS_URL, SLUG, Instant
+from kbproc.base.values import HTTP_URL, LOG_PLACE, NATS_URL, SLUG, Instant
 
 TimeoutMs = Annotated[
     int, Meta(ge=0, le=86_400_000, description="give up after this many milliseconds")
@@ -120,11 +120,13 @@ _IN_WORDS = {
     SLUG: "it takes 2–64 lower-case letters, digits and hyphens",
     _INSTANT: "that is no time or date",
     NATS_URL: "that is no address of a NATS server",
+    LOG_PLACE: "that is neither a NATS server's address nor file",
     HTTP_URL: "that is no address of a server's monitoring",
 }
 _HINTS = {
     _INSTANT: "Write it like 2026-01-31T12:00:00Z or 2026-01-31.",
     NATS_URL: "Write it like nats://127.0.0.1:4222, or tls://HOST:PORT.",
+    LOG_PLACE: "Write it like nats://127.0.0.1:4222, or file for the store's folder.",
     HTTP_URL: "Write it like http://127.0.0.1:8222.",
 }
 

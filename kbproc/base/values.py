@@ -56,6 +56,7 @@ KbSlug = Annotated[
 ]
 # A server of NATS, and an address that is asked over HTTP; both without a path.
 NATS_URL, HTTP_URL = r"^(nats|tls)://[^\s/]{1,300}\Z", r"^https?://[^\s/]{1,300}\Z"
+LOG_PLACE = r"^(file|(nats|tls)://[^\s/]{1,300})\Z"
 DocumentId = Annotated[int, Meta(ge=1, le=2**53, description="document, by id")]
 ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
 AnyTitle = Annotated[str, Meta(max_length=300, description="title")]  # an empty one, too

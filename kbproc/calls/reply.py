@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
+from kbproc.store.pipeline import Outcome
 from kbproc.store.plan import Plan
 from kbproc.store.state import Freshness
 
@@ -63,6 +64,11 @@ class Reply(Struct, frozen=True, kw_only=True):
     plan: Plan | None = None
     duplicate: bool | None = None
     partial: Partial | None = None
+
+    @classmethod
+    def ending(cls, outcome: Outcome, seq: int) -> Reply:
+        """Of a long write that has come to its end, and reads at `seq` or later see what it did."""
+        return cls(data=outcome.data, seq=max(outcome.seq, seq))
 
 
 class Answer(Struct, frozen=True, kw_only=True):

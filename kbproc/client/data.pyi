@@ -209,17 +209,8 @@ class Rebuilt(TypedDict):
     documents: int
     chunks: int
 
-class Founded(TypedDict):
-    stream: str
-    seq: int
-    hash: str
-
-class Joined(TypedDict):
-    stream: str
-    seq: int
-    hash: str
-
-class Left(TypedDict):
+class Moved(TypedDict):
+    stream: str | None
     seq: int
     hash: str
 

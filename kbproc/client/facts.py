@@ -26,6 +26,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     ),
     "doctor": (False, (), "Check libraries, store, log, views, model, disk and permissions."),
     "index.rebuild": (True, (), "Rebuild every view from the log and swap it in."),
+    "store.move": (True, (), "Move the store's log to NATS servers, or back into its folder."),
     "cluster.init": (True, ("servers",), "Share the store's log with other nodes."),
     "cluster.join": (True, ("servers",), "Follow the log that other nodes share."),
     "cluster.leave": (True, (), "Keep the log alone again."),

@@ -69,6 +69,18 @@ class Store(Noun[Mode]):
         session_ids: Sequence[int] | None = None,
         **more: Unpack[data.Destructive],
     ) -> data.Purged: ...
+    @streaming
+    def move(
+        self,
+        *,
+        monitor: Sequence[str] | None = None,
+        unsafe_sync: bool | None = None,
+        credentials: str | None = None,
+        to: Sequence[str],
+        stream: str | None = None,
+        replicas: int | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Moved: ...
 
 class Index(Noun[Mode]):
     @streaming
@@ -80,26 +92,26 @@ class Cluster(Noun[Mode]):
         self,
         servers: Sequence[str],
         *,
-        stream: str,
         monitor: Sequence[str] | None = None,
         unsafe_sync: bool | None = None,
         credentials: str | None = None,
+        stream: str,
         replicas: int | None = None,
         **more: Unpack[data.Write],
-    ) -> data.Founded: ...
+    ) -> data.Moved: ...
     @streaming
     def join(
         self,
         servers: Sequence[str],
         *,
-        stream: str,
         monitor: Sequence[str] | None = None,
         unsafe_sync: bool | None = None,
         credentials: str | None = None,
+        stream: str,
         **more: Unpack[data.Write],
-    ) -> data.Joined: ...
+    ) -> data.Moved: ...
     @streaming
-    def leave(self, **more: Unpack[data.Write]) -> data.Left: ...
+    def leave(self, **more: Unpack[data.Write]) -> data.Moved: ...
     @method
     def status(self, **more: Unpack[data.Read]) -> data.NodeStatus: ...
 

@@ -15,18 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import HTTP_URL, NATS_URL, Slug
+from kbproc.base.wording import plural
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.library.library import Library
 from kbproc.log.choice import open_log
 from kbproc.log.interface import Log
-from kbproc.log.record import Position
 from kbproc.store import rebuild
+from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.folder import write_settings
 from kbproc.store.store import Store
 
@@ -37,14 +38,14 @@ Settings = dict[str, Any]
 _BIRTH = 1  # so many records has a store that nobody has written to
 
 
-class Where(WriteParams, kw_only=True, frozen=True):
-    """Which stream, on which servers."""
+Replicas = Annotated[
+    int, Meta(ge=1, le=5, description="how many servers keep each record; 3 where there are")
+]
 
-    servers: Annotated[
-        list[Annotated[str, Meta(pattern=NATS_URL)]],
-        Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each"),
-    ]
-    stream: Annotated[Slug, Meta(description="what the nodes call the store that they share")]
+
+class Reached(WriteParams, kw_only=True, frozen=True):
+    """How servers are spoken to."""
+
     monitor: Annotated[
         list[Annotated[str, Meta(pattern=HTTP_URL)]],
         Meta(max_length=20, description="http://HOST:PORT of each, which tells whether it syncs"),
@@ -54,17 +55,78 @@ class Where(WriteParams, kw_only=True, frozen=True):
     ] = False
     credentials: Annotated[str, Meta(max_length=4000, description="a file of NATS")] | None = None
 
+    def settings_of(self, servers: list[str], stream: str) -> Settings:
+        """As store.toml keeps them."""
+        given = {name: getattr(self, name) for name in ("monitor", "unsafe_sync", "credentials")}
+        said = {"servers": servers, "stream": stream, **given}
+        return {"kind": "jetstream", **{k: v for k, v in said.items() if v}}
+
+
+class Where(Reached, kw_only=True, frozen=True):
+    """Which stream, on which servers."""
+
+    servers: Annotated[
+        list[Annotated[str, Meta(pattern=NATS_URL)]],
+        Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each"),
+    ]
+    stream: Annotated[Slug, Meta(description="what the nodes call the store that they share")]
+
     def settings(self) -> Settings:
-        """As store.toml keeps it."""
-        names = ("servers", "stream", "monitor", "unsafe_sync", "credentials")
-        given = {name: getattr(self, name) for name in names}
-        return {"kind": "jetstream", **{k: v for k, v in given.items() if v}}
+        return self.settings_of(self.servers, self.stream)
 
 
-def found(library: Library, settings: Settings, replicas: int, tell: Callable[[int], None]) -> None:
+class Moved(Struct, kw_only=True, frozen=True):
+    """The record that the log ends with where it is now, as where it was.
+
+    `stream` is null for a log in the store's own folder.
+    """
+
+    stream: str | None
+    seq: int
+    hash: str
+
+
+# -------------------------------------------------------------------------------- foreseen
+
+
+def foresee_found(library: Library, stream: str) -> Decide:
+    return _foreseen(
+        library, lambda here: f"publish {plural(here.head.seq, 'record')} as the stream {stream}"
+    )
+
+
+def foresee_join(library: Library, stream: str) -> Decide:
+    return _foreseen(library, lambda here: f"follow the stream {stream}", check_blank)
+
+
+def foresee_leave(library: Library) -> Decide:
+    told = "go on alone: what other nodes write from now on does not come here"
+    changes = [told] if library.store.log.is_shared else []
+    return lambda here: Decision(events=[], data=None, changes=changes)
+
+
+def _foreseen(
+    library: Library, says: Callable[[Here], str], *checks: Callable[[Store], None]
+) -> Decide:
+    def decide(here: Here) -> Decision:
+        check(library.store, shared=False)
+        for each in checks:
+            each(library.store)
+        return Decision(events=[], data=None, changes=[says(here)])
+
+    return decide
+
+
+# -------------------------------------------------------------------------------- done
+
+
+def found(
+    library: Library, settings: Settings, replicas: int, tell: Callable[[int, int], None]
+) -> Moved:
     """Makes a stream of the store's log, and follows it. What was cut off goes on.
 
-    Raises store.io, store.incompatible, resource.conflict.
+    `tell` gets how many records the stream has by now, of how many. Raises store.io,
+    store.incompatible, resource.conflict.
     """
     from kbproc.log.jetstream.making import ask, fill
     from kbproc.log.jetstream.settings import read
@@ -75,11 +137,12 @@ def found(library: Library, settings: Settings, replicas: int, tell: Callable[[i
         ask(chosen, partial(Stream.create, replicas=replicas))
         store.blobs.sync()
         ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
-        fill(chosen, store.log, tell=tell)
+        fill(chosen, store.log, tell=lambda done: tell(done, store.log.head.seq))
         _adopt(library, settings)
+        return _moved(store)
 
 
-def join(library: Library, settings: Settings) -> None:
+def join(library: Library, settings: Settings) -> Moved:
     """A store that nobody has written to becomes a node. Raises store.*, resource.conflict."""
     with _held(library) as store:
         check_blank(store)
@@ -92,21 +155,51 @@ def join(library: Library, settings: Settings) -> None:
         beside.rename(folder)
         _adopt(library, settings)
         rebuild.rebuild(store)
+        return _moved(store)
 
 
-def leave(library: Library) -> Position:
-    """The store goes on alone, from the record that is returned. Raises store.io."""
+def leave(library: Library) -> Moved:
+    """The store goes on alone, with what it has; whatever has become of the stream.
+
+    Raises store.io.
+    """
     if library.store.read_only:
         library.store.check_writable()
-    if not library.store.log.is_shared:
-        return library.store.log.head
-    with _held(library, shared=True) as store:
-        lost = (KbprocError,) if store.log.damage else ()
-        for sha256 in _sources(store):
-            with suppress(*lost):
-                store.blobs.get(sha256)
-        _adopt(library, {})
-        return store.log.head
+    if library.store.log.is_shared:
+        with _held(library, shared=True) as store:
+            _part(library, store)
+    return _moved(library.store)
+
+
+def fetch(library: Library) -> Moved:
+    """The store goes on alone, with all that the stream holds, each record of which is checked.
+
+    Raises store.io where no server tells, store.corrupt.
+    """
+    from kbproc.log.jetstream.making import compare
+    from kbproc.log.jetstream.settings import read
+
+    if library.store.log.is_shared:
+        library.store.commit(lambda lane: None)  # whoever has the lane takes in what has come
+        with _held(library, shared=True) as store:
+            store.check_writable()
+            store.log.verify()
+            compare(read(store.settings["log"]), store.log)
+            _part(library, store)
+    return _moved(library.store)
+
+
+def _part(library: Library, store: Store) -> None:
+    lost = (KbprocError,) if store.log.damage else ()
+    for sha256 in _sources(store):
+        with suppress(*lost):
+            store.blobs.get(sha256)
+    _adopt(library, {})
+
+
+def _moved(store: Store) -> Moved:
+    head, settings = store.log.head, store.settings.get("log") or {}
+    return Moved(stream=settings.get("stream"), seq=head.seq, hash=head.hash)
 
 
 def facts(store: Store) -> dict[str, Any]:

@@ -72,6 +72,7 @@ from kbproc.methods.store import backup as store_backup
 from kbproc.methods.store import compact as store_compact
 from kbproc.methods.store import export as store_export
 from kbproc.methods.store import import_ as store_import
+from kbproc.methods.store import move as store_move
 from kbproc.methods.store import purge as store_purge
 from kbproc.methods.tag import list as tag_list
 
@@ -89,6 +90,7 @@ _METHODS = (
     store_purge,
     doctor,
     index_rebuild,
+    store_move,
     cluster_init,
     cluster_join,
     cluster_leave,

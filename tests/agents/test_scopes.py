@@ -33,6 +33,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "store.compact": ("admin", True),
     "store.purge": ("admin", True),
     "index.rebuild": ("admin", True),
+    "store.move": ("admin", True),
     "cluster.init": ("admin", True),
     "cluster.join": ("admin", True),
     "cluster.leave": ("admin", True),

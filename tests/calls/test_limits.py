@@ -21,7 +21,7 @@ from msgspec import inspect as types
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, decode_params
-from kbproc.base.values import HTTP_URL, NATS_URL, SLUG, Instant, Slug, decoder
+from kbproc.base.values import HTTP_URL, LOG_PLACE, NATS_URL, SLUG, Instant, Slug, decoder
 from kbproc.calls.method import Method
 from kbproc.library.health import doctor
 from kbproc.methods.all import registry
@@ -48,6 +48,10 @@ PATTERNS: dict[str, tuple[list[str], list[str]]] = {
     NATS_URL: (
         ["nats://a", "tls://10.0.0.1:4222", "nats://" + "a" * 300],
         ["", "nats://", "http://a", "nats://a/b", "nats://a b", "xnats://a", "nats://" + "a" * 301],
+    ),
+    LOG_PLACE: (
+        ["file", "nats://a", "tls://10.0.0.1:4222", "nats://" + "a" * 300],
+        ["", "files", "xfile", "file\n", "nats://", "http://a", "nats://a/b", "xnats://a"],
     ),
     HTTP_URL: (
         ["http://a", "https://10.0.0.1:8222", "http://" + "a" * 300],
@@ -412,7 +416,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 MOST_BYTES = 50_000  # of a request: longer texts are other tests' matter
-DRY = {"model.use", "index.rebuild", "cluster.init", "cluster.join"}
+DRY = {"model.use", "index.rebuild", "store.move", "cluster.init", "cluster.join"}
 
 
 IDS = itertools.count()

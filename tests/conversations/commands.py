@@ -91,6 +91,8 @@ cluster|status
 cluster|init|nats://127.0.0.1:1|--stream|team|--dry-run
 cluster|join|nats://127.0.0.1:1|--stream|team
 cluster|leave
+store|move|--to|nats://127.0.0.1:1|--dry-run
+store|move|--to|file
 store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y

@@ -468,6 +468,10 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(7, "cluster.join", servers=["nats://127.0.0.1:1"], stream="team"),
             ask(8, "cluster.leave", dry_run=True),
             ask(9, "cluster.leave"),
+            ask(10, "store.move", to=["nats://127.0.0.1:1"], dry_run=True),
+            ask(11, "store.move", to=["nats://127.0.0.1:1"]),
+            ask(12, "store.move", to=["file", "nats://127.0.0.1:1"]),
+            ask(13, "store.move", to=["file"]),
         ]
     ),
     "model_switch": Conversation(

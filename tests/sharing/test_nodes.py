@@ -145,6 +145,37 @@ def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
     again.stop()
 
 
+def test_a_log_is_moved_to_servers_and_back(tmp_path: Path) -> None:
+    """Not back without a server that tells what the stream holds; `cluster leave` asks nobody."""
+    servers = Servers.make(tmp_path / "nats").start()
+    one = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
+    there = {"to": [servers[0].url], "monitor": [servers[0].monitor]}
+    try:
+        create(one, 1, "paper")
+        before = told(one.ask(2, "cluster.status"))
+        plan = one.ask(3, "store.move", **there, dry_run=True)["result"]["meta"]["plan"]
+        assert plan["changes"] == ["publish 2 records as the stream kbproc"]
+        moved = told(one.ask(4, "store.move", **there))
+        assert moved == {"stream": "kbproc", "seq": 2, "hash": before["hash"]}
+        assert create(one, 5, "there")["result"]["meta"]["seq"] == 3
+        there_too = told(one.ask(6, "cluster.status"))
+        servers.kill()
+        refused = one.ask(7, "store.move", to=["file"])["error"]["data"]
+        assert refused["type"] == "store.io", refused
+        assert told(one.ask(8, "cluster.status"))["shared"]
+        servers.start()
+        said: list[Any] = []
+        until(
+            lambda: "result" in (said.append(one.ask(9, "store.move", to=["file"])) or said[-1]),
+            "it",
+        )
+        assert told(said[-1]) == {"stream": None, "seq": 3, "hash": there_too["hash"]}
+        assert create(one, 10, "here")["result"]["meta"]["seq"] == 4
+    finally:
+        one.stop()
+        servers.kill()
+
+
 def test_a_store_says_nothing_to_servers_that_nobody_approved(tmp_path: Path) -> None:
     put_settings(tmp_path / "one", shared().stream())
     (tmp_path / "trusted.json").unlink()

@@ -399,7 +399,7 @@ export interface ChunkView {
 }
 
 export interface ClusterInitData {
-  stream: string;
+  stream: string | null;
   seq: number;
   hash: string;
 }
@@ -411,22 +411,22 @@ export interface ClusterInitParams {
   dry_run?: boolean;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
-  /** nats://HOST:PORT of each */
-  servers: string[];
-  /** what the nodes call the store that they share */
-  stream: string;
   /** http://HOST:PORT of each, which tells whether it syncs */
   monitor?: string[];
   /** take the loss of acknowledged writes in a power cut into account */
   unsafe_sync?: boolean;
   /** a file of NATS */
   credentials?: string | null;
+  /** nats://HOST:PORT of each */
+  servers: string[];
+  /** what the nodes call the store that they share */
+  stream: string;
   /** how many servers keep each record; 3 where there are */
   replicas?: number;
 }
 
 export interface ClusterJoinData {
-  stream: string;
+  stream: string | null;
   seq: number;
   hash: string;
 }
@@ -438,19 +438,20 @@ export interface ClusterJoinParams {
   dry_run?: boolean;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
-  /** nats://HOST:PORT of each */
-  servers: string[];
-  /** what the nodes call the store that they share */
-  stream: string;
   /** http://HOST:PORT of each, which tells whether it syncs */
   monitor?: string[];
   /** take the loss of acknowledged writes in a power cut into account */
   unsafe_sync?: boolean;
   /** a file of NATS */
   credentials?: string | null;
+  /** nats://HOST:PORT of each */
+  servers: string[];
+  /** what the nodes call the store that they share */
+  stream: string;
 }
 
 export interface ClusterLeaveData {
+  stream: string | null;
   seq: number;
   hash: string;
 }
@@ -2787,6 +2788,33 @@ export interface StoreImportParams {
   folders?: boolean;
 }
 
+export interface StoreMoveData {
+  stream: string | null;
+  seq: number;
+  hash: string;
+}
+
+export interface StoreMoveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** http://HOST:PORT of each, which tells whether it syncs */
+  monitor?: string[];
+  /** take the loss of acknowledged writes in a power cut into account */
+  unsafe_sync?: boolean;
+  /** a file of NATS */
+  credentials?: string | null;
+  /** nats://HOST:PORT of each server, or file */
+  to: string[];
+  /** what the servers call the store; another name for each store */
+  stream?: string;
+  /** how many servers keep each record; 3 where there are */
+  replicas?: number;
+}
+
 export interface StorePurgeData {
   purged: number;
   ids: number[];
@@ -2971,6 +2999,7 @@ export interface Methods {
   "store.purge": { params: StorePurgeParams; data: StorePurgeData; item: never; kind: "destructive" };
   "doctor": { params: DoctorParams; data: DoctorData; item: DoctorItem; kind: "read" };
   "index.rebuild": { params: IndexRebuildParams; data: IndexRebuildData; item: never; kind: "write" };
+  "store.move": { params: StoreMoveParams; data: StoreMoveData; item: never; kind: "write" };
   "cluster.init": { params: ClusterInitParams; data: ClusterInitData; item: never; kind: "write" };
   "cluster.join": { params: ClusterJoinParams; data: ClusterJoinData; item: never; kind: "write" };
   "cluster.leave": { params: ClusterLeaveParams; data: ClusterLeaveData; item: never; kind: "write" };
@@ -3055,6 +3084,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "store.purge": { kind: "destructive", streams: true, answer: false },
   "doctor": { kind: "read", streams: true, answer: false },
   "index.rebuild": { kind: "write", streams: true, answer: false },
+  "store.move": { kind: "write", streams: true, answer: false },
   "cluster.init": { kind: "write", streams: true, answer: false },
   "cluster.join": { kind: "write", streams: true, answer: false },
   "cluster.leave": { kind: "write", streams: true, answer: false },
@@ -3150,6 +3180,8 @@ export interface Api {
     compact: Ask<"store.compact">;
     /** Erase documents, entries, notes and sessions for good. */
     purge: Ask<"store.purge">;
+    /** Move the store's log to NATS servers, or back into its folder. */
+    move: Ask<"store.move">;
   };
   index: {
     /** Rebuild every view from the log and swap it in. */

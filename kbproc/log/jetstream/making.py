@@ -59,6 +59,11 @@ def fill(settings: StreamSettings, log: Log, *, tell: Callable[[int], None]) -> 
     ask(settings, partial(_fill, log=log, tell=tell))
 
 
+def compare(settings: StreamSettings, log: Log) -> None:
+    """The stream holds the log's last record. Raises store.io, resource.conflict."""
+    ask(settings, partial(_compare, log=log, seq=log.head.seq))
+
+
 async def _fill(stream: Stream, log: Log, tell: Callable[[int], None]) -> None:
     last = (await stream.state()).last_seq
     await _compare(stream, log, last)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from kbproc.base.params import WriteParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.library import cluster
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.store.decision import Decide
 from kbproc.store.pipeline import LongWrite
 
 
@@ -17,20 +15,8 @@ class LeaveCluster(WriteParams, kw_only=True, frozen=True):
     pass
 
 
-class Left(Struct, kw_only=True, frozen=True):
-    """The last record that this store has in common with the stream."""
-
-    seq: int
-    hash: str
-
-
 def plan(call: Call, params: LeaveCluster) -> Decide:
-    def decide(here: Here) -> Decision:
-        told = "go on alone: what other nodes write from now on does not come here"
-        shared = call.library.store.log.is_shared
-        return Decision(events=[], data=None, changes=[told] if shared else [])
-
-    return decide
+    return cluster.foresee_leave(call.library)
 
 
 @method(
@@ -39,7 +25,7 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
     streams=True,
     scope="admin",
     params=LeaveCluster,
-    result=Left,
+    result=cluster.Moved,
     plan=plan,
     summary="Keep the log alone again.",
     when_to_use="To move a shared store back to one machine. The stream and its other nodes go on.",
@@ -48,6 +34,5 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
     examples=[Example(params={}, what="of a store that shares nothing")],
 )
 def leave(call: Call, params: LeaveCluster, write: LongWrite) -> Reply:
-    head = cluster.leave(call.library)
-    outcome = write.end(Left(seq=head.seq, hash=head.hash))
-    return Reply(data=outcome.data, seq=max(outcome.seq, head.seq))
+    moved = cluster.leave(call.library)
+    return Reply.ending(write.end(moved), moved.seq)
