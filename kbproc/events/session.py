@@ -131,7 +131,10 @@ class OfMessage(_OfSession, frozen=True):
 
 
 class QuestionAsked(OfMessage, frozen=True, tag="question.asked"):
-    """`references`: how much of each is told. `asked_at`, `asked_by`: as in SessionCreated."""
+    """`references`: how much of each is told. `asked_at`, `asked_by`: as in SessionCreated.
+
+    `node`: which one makes the answer, where several share the store.
+    """
 
     question: str
     answerer: str
@@ -140,6 +143,7 @@ class QuestionAsked(OfMessage, frozen=True, tag="question.asked"):
     references: Detail = "indexes"
     asked_at: str | None = None
     asked_by: str | None = None
+    node: str | None = None
 
     def summary(self) -> str:
         return f"ask question {self.message} in session {self.session}"
@@ -161,7 +165,9 @@ class QuestionRestored(OfMessage, frozen=True, tag="question.restored"):
 
 
 class AnswerRestarted(OfMessage, frozen=True, tag="answer.restarted"):
-    """What was said before is void: the answer begins anew."""
+    """What was said before is void: the answer begins anew. `node`: as in QuestionAsked."""
+
+    node: str | None = None
 
     def summary(self) -> str:
         return f"answer question {self.message} anew"

@@ -1,6 +1,7 @@
 """What other nodes write, taken in while nobody here writes.
 
-Owns: a thread that waits for it, where others write to the log, too.
+Owns: a thread that waits for it, where others write to the log, too; and what this node has to
+say first, once it can.
 Refuses to know: where it comes from, and how it is taken in.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from kbproc.base.errors import KbprocError
 from kbproc.store.store import Store
@@ -19,8 +21,11 @@ _logger = logging.getLogger(__name__)
 class Arrivals:
     """A thread of its own, from `start` to `close`; none for a log that is not shared."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, begin: Callable[[], None]) -> None:
+        """`begin` is called once, after the first news; again if it raises KbprocError."""
         self._store = store
+        self._begin = begin
+        self._has_begun = False
         self._news = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -50,6 +55,9 @@ class Arrivals:
             self._news.clear()
             try:
                 self._store.commit(lambda lane: None)  # whoever has the lane sees them first
+                if not self._has_begun:
+                    self._begin()
+                    self._has_begun = True
             except KbprocError as error:
                 _logger.warning("what other nodes have written is not shown yet: %s", error)
                 self._closed.wait(_RETRY_S)

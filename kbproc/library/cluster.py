@@ -138,7 +138,7 @@ def found(
         store.blobs.sync()
         ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
         fill(chosen, store.log, tell=lambda done: tell(done, store.log.head.seq))
-        _adopt(library, settings)
+        _adopt(library, {**settings, "node": store.host.salt()})
         return _moved(store)
 
 
@@ -153,7 +153,7 @@ def join(library: Library, settings: Settings) -> Moved:
         store.log.close()
         shutil.rmtree(folder)
         beside.rename(folder)
-        _adopt(library, settings)
+        _adopt(library, {**settings, "node": store.host.salt()})
         rebuild.rebuild(store)
         return _moved(store)
 

@@ -67,7 +67,7 @@ class Library:
         self.notebooks = Notebooks(store, self.intake)
         self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store, answerer.prepare)
-        self._arrivals = Arrivals(store)
+        self._arrivals = Arrivals(store, self.answers.recover)
         self.closed = False
 
     @classmethod
@@ -108,7 +108,7 @@ class Library:
             library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
             if library.store.log.damage is None and not store.log.is_shared:
-                library.answers.recover()  # another node may be making what is open
+                library.answers.recover()  # else as soon as a server can be reached
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
         return library

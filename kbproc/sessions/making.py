@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.events import codec
 from kbproc.events.event import Event
-from kbproc.events.session import AnswerRestarted, Failure, Usage
+from kbproc.events.session import AnswerRestarted, Failure, QuestionAsked, Usage
 from kbproc.models.answering.interface import Answerer, Told
 from kbproc.sessions import retrieval
 from kbproc.sessions.live import Asked, Live
@@ -26,9 +27,11 @@ from kbproc.sessions.retrieval import Found, Wanted
 from kbproc.sessions.scribe import Scribe
 from kbproc.sessions.session import cut_off
 from kbproc.store.decision import Decision, Here, Request
+from kbproc.store.lane import Lane
 from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import State
 from kbproc.store.store import Store
+from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import PieceRow
 
 MOST_AT_ONCE = 64  # the others wait for their turn
@@ -102,6 +105,7 @@ class Answers:
             decision = self._asked_before(here, write.request, started)
             if decision is None:
                 events, session, message = new(here)
+                events = [self._signed(event) for event in events]
                 self._begin(write.request, Begun(session=session, message=message), [], started)
                 decision = Decision(events=events, data=Begun(session=session, message=message))
             return decision
@@ -136,12 +140,19 @@ class Answers:
         begun = Begun(session=message.session_id if message else 0, message=found)
         if found in self._live:
             return Decision(events=[], data=msgspec.structs.replace(begun, again=True))
-        events: list[Event] = [AnswerRestarted(session=begun.session, message=begun.message)]
+        restarted = AnswerRestarted(session=begun.session, message=begun.message)
+        events: list[Event] = [self._signed(restarted)]
         # Whoever reads it from its beginning sees what was said before, and that it is void.
         restart = PieceRow(here.head.seq + 1, 0, "restarted", None)
         earlier = [*here.queries.pieces(found), restart]
         self._begin(request, begun, earlier, started)
         return Decision(events=events, data=begun)
+
+    def _signed(self, event: Event) -> Event:
+        """With the node that makes the answer."""
+        if self._node is None or not isinstance(event, QuestionAsked | AnswerRestarted):
+            return event
+        return msgspec.structs.replace(event, node=self._node)
 
     def _begin(
         self, request: Request, begun: Begun, earlier: list[PieceRow], started: list[Live]
@@ -228,14 +239,38 @@ class Answers:
         return live.failed is None
 
     def recover(self) -> None:
-        """Marks what was cut off when the store was not closed. Raises store.io."""
+        """Marks what was cut off when the store was not closed. Raises store.io.
+
+        Where several nodes share it: of what this one was making; the rest others may be making.
+        """
         with self._store.reading() as snapshot:
             open_ones = snapshot.queries.being_answered()
         if open_ones and not self._store.read_only:
-            events = [cut_off(*one) for one in open_ones]
-            self._store.commit(
-                lambda lane: lane.append(events, actor="kbproc", method="store.open")
-            )
+            self._store.commit(self._mark)
+
+    def _mark(self, lane: Lane) -> None:
+        events = [
+            cut_off(session, message)
+            for session, message in lane.queries.being_answered()
+            if message not in self._live and self._began_here(lane.queries, message)
+        ]
+        if events:
+            lane.append(events, actor="kbproc", method="store.open")
+
+    def _began_here(self, queries: Queries, message: int) -> bool:
+        log, row = self._store.log, queries.message(message)
+        if not log.is_shared or row is None:
+            return not log.is_shared
+        return any(
+            isinstance(event, QuestionAsked | AnswerRestarted)
+            and (event.message, event.node) == (message, self._node)
+            for record in log.read(row.attempt_seq - 1, row.attempt_seq)
+            for event in codec.decode(record.events)
+        )
+
+    @property
+    def _node(self) -> str | None:
+        return (self._store.settings.get("log") or {}).get("node")
 
     def close(self) -> None:
         """What is being made is cut off, and marked so."""

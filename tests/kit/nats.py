@@ -59,6 +59,7 @@ def sha256() -> str:
 
 def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> Path:
     """Makes `store` the folder of a node."""
+    settings = msgspec.structs.replace(settings, node=store.name)
     store.mkdir(mode=0o700)
     said = {"kind": model, "name": model}
     (store / "store.toml").write_text(

@@ -11,9 +11,10 @@ import pytest
 
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.stream import Stream
+from tests.kit.llm import endpoint, hang, say
 from tests.kit.nats import Servers, put_settings, shared
 from tests.kit.patience import until
-from tests.kit.talk import Process
+from tests.kit.talk import Process, as_bytes, request
 
 MakeNode = Callable[..., Process]
 
@@ -22,10 +23,10 @@ MakeNode = Callable[..., Process]
 def node(tmp_path: Path) -> Iterator[MakeNode]:
     made: list[Process] = []
 
-    def make(name: str, settings: Any) -> Process:
+    def make(name: str, settings: Any, **options: Any) -> Process:
         if not (tmp_path / name).exists():
             put_settings(tmp_path / name, settings)
-        made.append(Process(tmp_path / name, cwd=tmp_path, real="1"))
+        made.append(Process(tmp_path / name, cwd=tmp_path, real="1", **options))
         return made[-1].ready()
 
     yield make
@@ -143,6 +144,35 @@ def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
     again = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
     assert told(again.ask(1, "cluster.status"))["seq"] == 7
     again.stop()
+
+
+def test_an_answer_that_a_node_was_making_when_it_died_ends_for_all_once_it_is_back(
+    node: MakeNode,
+) -> None:
+    """And no other's: another node may be making it still."""
+    settings = shared().stream()
+    two = node("two", settings)
+
+    def states() -> list[str | None]:
+        found = told(two.ask(1, "session.list"))
+        return [
+            told(two.ask(2, "session.get", session_id=one["id"]))["messages"][-1]["status"]
+            for one in found
+        ]
+
+    with endpoint(lambda question: [say("It takes"), hang]) as asked:
+        one = node("one", settings, llm=asked.url)
+        three = node("three", settings, llm=asked.url)
+        create(one, 1, "tea")
+        for process, id in ((one, 2), (three, 3)):
+            process.ask("known", "ping", min_seq=2)
+            process.send(as_bytes(request(id, "chat", question="What is about tea?")))
+        until(lambda: len(asked.asked) == 2 and len(states()) == 2, "both answers")
+        one.process.kill()
+        one.process.wait()
+        one = node("one", settings, llm=asked.url)
+        until(lambda: "interrupted" in states(), "the end")
+        assert states().count("interrupted") == states().count(None) == 1
 
 
 def test_a_log_is_moved_to_servers_and_back(tmp_path: Path) -> None:

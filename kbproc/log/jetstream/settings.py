@@ -24,7 +24,7 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `monitor`: the servers' http:// addresses, which tell whether they sync every write.
     `unsafe_sync`: the user takes the loss of acknowledged writes into account. `credentials`: a
-    file that proves who we are.
+    file that proves who we are. `node`: tells this node from the others.
     """
 
     kind: str
@@ -33,6 +33,7 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     monitor: list[str] = []
     unsafe_sync: bool = False
     credentials: str | None = None
+    node: str | None = None
 
     @property
     def name(self) -> str:
