@@ -214,6 +214,13 @@ class Moved(TypedDict):
     seq: int
     hash: str
 
+class Reseeded(TypedDict):
+    stream: str
+    seq: int
+    hash: str
+    published: int
+    sources: int
+
 class NodeStatus(TypedDict):
     shared: bool
     stream: str | None

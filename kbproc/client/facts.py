@@ -30,6 +30,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "cluster.init": (True, ("servers",), "Share the store's log with other nodes."),
     "cluster.join": (True, ("servers",), "Follow the log that other nodes share."),
     "cluster.leave": (True, (), "Keep the log alone again."),
+    "cluster.reseed": (True, (), "Refill a damaged stream from this node's log."),
     "cluster.status": (False, (), "Tell how far this node is."),
     "model.list": (False, (), "List the embedding models that can be used here."),
     "model.use": (

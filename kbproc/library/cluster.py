@@ -25,6 +25,7 @@ from kbproc.events import codec
 from kbproc.events.document import DocWritten
 from kbproc.library.library import Library
 from kbproc.log.choice import open_log
+from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.store import rebuild
 from kbproc.store.decision import Decide, Decision, Here
@@ -32,6 +33,7 @@ from kbproc.store.folder import write_settings
 from kbproc.store.store import Store
 
 if TYPE_CHECKING:
+    from kbproc.log.jetstream.refill import Standing
     from kbproc.log.jetstream.stream import Stream
 
 Settings = dict[str, Any]
@@ -200,6 +202,88 @@ def _part(library: Library, store: Store) -> None:
 def _moved(store: Store) -> Moved:
     head, settings = store.log.head, store.settings.get("log") or {}
     return Moved(stream=settings.get("stream"), seq=head.seq, hash=head.hash)
+
+
+def standing(store: Store) -> Standing:
+    """The stream beside this node's log, which is whole. Raises store.*, resource.conflict."""
+    from kbproc.log.jetstream.refill import compare
+    from kbproc.log.jetstream.settings import read
+
+    with _own(store) as own:
+        return compare(read(store.settings["log"]), own)
+
+
+def reseed(
+    library: Library, approved: Standing, replicas: int | None, tell: Callable[[int], None]
+) -> int:
+    """The stream holds what this node's log holds; returns how many sources were put back.
+
+    Raises resource.plan_stale where the stream is not what was approved, store.io.
+    """
+    from kbproc.log.jetstream.making import ask
+    from kbproc.log.jetstream.refill import put_sources, refill
+    from kbproc.log.jetstream.settings import read
+
+    with _held(library, shared=True) as store:
+        settings = store.settings["log"]
+        chosen = read(settings)
+        if standing(store) != approved:
+            raise KbprocError("resource.plan_stale", "The stream or the log has changed since.")
+        with _own(store) as own:
+            if approved.remedy != "nothing":
+                refill(chosen, own, approved, replicas, tell)
+        store.blobs.sync()
+        count = ask(chosen, partial(put_sources, paths=store.blobs.paths()))
+        _adopt(library, settings)
+        return count
+
+
+def told(stream: str, found: Standing) -> list[str]:
+    """What reseeding would do."""
+    log, both = found.log, found.equal
+    ours = f"record {log.seq} ({log.hash})"
+    match found.remedy:
+        case "append":
+            first = (
+                f"publish {plural(log.seq - both.seq, 'record')} after record {both.seq} "
+                f"({both.hash}), with which the stream {stream} ends"
+            )
+        case "replace" if found.stream is None:
+            first = f"make the stream {stream}, which is gone, of {plural(log.seq, 'record')}"
+        case "replace":
+            first = (
+                f"delete the stream {stream} and make it anew of {plural(log.seq, 'record')}: both "
+                f"are equal up to record {both.seq} ({both.hash}), it can be followed up to record "
+                f"{found.sound.seq} ({found.sound.hash}), and ends at record {_last(found)}"
+            )
+        case _:
+            return ["put back the sources that the servers lack"]
+    told = [first, f"the stream ends with this node's {ours}"]
+    if found.remedy == "replace" and found.sound.seq > both.seq:
+        gone = f"records {both.seq + 1} to {found.sound.seq}"
+        told.append(f"the stream's {gone}, which are not this node's, are gone")
+    return told
+
+
+def _last(found: Standing) -> int:
+    return 0 if found.stream is None else found.stream.last_seq
+
+
+@contextmanager
+def _own(store: Store) -> Iterator[Log]:
+    """What lies in this node's folder, and can be published. Raises store.corrupt."""
+    own = FileLog.open(store.folder / "log")
+    try:
+        own.verify()
+        if any(record.first != record.seq for record in own.read(to_seq=own.head.seq)):
+            raise KbprocError(
+                "resource.conflict",
+                "This node's log was repaired after a loss, and can't be published.",
+                hint="Run kbproc cluster reseed on a node whose log is whole.",
+            )
+        yield own
+    finally:
+        own.close()
 
 
 def facts(store: Store) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NamedTuple, Protocol
 
+from kbproc.base.errors import KbprocError
 from kbproc.log import record as records
 from kbproc.log.record import START, Draft, Position, Record
 
@@ -100,6 +101,13 @@ class Log(Protocol):
         """What is known to be damaged, in words."""
 
     @property
+    def remedy(self) -> str:
+        """What to do about damage, in words."""
+
+    def refused(self) -> KbprocError:
+        """What a write is answered while there is damage."""
+
+    @property
     def strangers(self) -> Sequence[str]:
         """Names of what lies among the log's files and is none of them, as `look` saw it."""
 
@@ -149,6 +157,20 @@ class Unshared:
     shelf: Shelf | None = None
     trouble: str | None = None
     head: Position
+
+    @property
+    def damage(self) -> str | None:
+        return None
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Answers come from the views, which remember more; nothing is written before kbproc "
+            "doctor --repair has mended the log, or a backup has taken its place."
+        )
+
+    def refused(self) -> KbprocError:
+        return KbprocError("store.corrupt", f"{self.damage} So nothing is written.")
 
     @property
     def known_seq(self) -> int:

@@ -26,7 +26,6 @@ from kbproc.log.segment import name_of
 class MemoryLog(Unshared):
     """The records of one store; see interface.Log for what its methods promise."""
 
-    damage: str | None = None
     strangers: Sequence[str] = ()
 
     def __init__(self, copied: Iterable[Record] = ()) -> None:

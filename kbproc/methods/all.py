@@ -20,6 +20,7 @@ from kbproc.methods.chunk import list as chunk_list
 from kbproc.methods.cluster import init as cluster_init
 from kbproc.methods.cluster import join as cluster_join
 from kbproc.methods.cluster import leave as cluster_leave
+from kbproc.methods.cluster import reseed as cluster_reseed
 from kbproc.methods.cluster import status as cluster_status
 from kbproc.methods.doc import create as doc_create
 from kbproc.methods.doc import delete as doc_delete
@@ -94,6 +95,7 @@ _METHODS = (
     cluster_init,
     cluster_join,
     cluster_leave,
+    cluster_reseed,
     cluster_status,
     model_list,
     model_use,

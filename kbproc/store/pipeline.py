@@ -124,7 +124,7 @@ class LongWrite:
     def approve(self, decide: Decide) -> None:
         """Before anything is done. Raises input.confirmation_required, resource.plan_stale."""
         self.approved, _ = _foreseen(self.store, self.request, decide)
-        if self.approved.events:
+        if self.approved.events or self.approved.destructive:
             confirm(self.request, self.approved)
 
     def written(self) -> dict[int, int]:

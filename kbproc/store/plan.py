@@ -21,7 +21,9 @@ _MOST_SUMMARIES = 100
 def confirm(request: Request, decision: Decision) -> None:
     """Raises input.confirmation_required or resource.plan_stale."""
     given = getattr(request.params, "confirm", None)
-    if not _is_destructive(request, decision) or (given is None and not decision.events):
+    if not _is_destructive(request, decision) or (
+        given is None and not (decision.events or decision.destructive)
+    ):
         return
     plan = plan_of(request, decision)
     risk = Risk(level=plan.risk.level, action=plan.risk.action)

@@ -50,10 +50,6 @@ _MOST_GATHERED = 5_000
 _MOST_TRIES = 50
 _MOST_STANDING_BACK_S = 0.1
 _ROOM = 256 << 20  # bytes that are free: more than what waits to be folded in can take
-_DAMAGED = (
-    "Answers come from the views, which remember more; nothing is written before kbproc doctor "
-    "--repair has mended the log, or a backup has taken its place."
-)
 _logger = logging.getLogger(__name__)
 
 
@@ -303,7 +299,7 @@ class Store(Front):
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
         if self.log.damage is not None:
-            raise KbprocError("store.corrupt", f"{self.log.damage} So nothing is written.")
+            raise self.log.refused()
 
     def look(self) -> None:
         """Sees what others have done to the folder since. Raises store.io if it is another now."""
@@ -313,7 +309,7 @@ class Store(Front):
 
     def warnings(self) -> list[str]:
         """What whoever uses the store is to know with every answer, as it was last looked at."""
-        told = [f"{self.log.damage} {_DAMAGED}"] if self.log.damage is not None else []
+        told = [f"{self.log.damage} {self.log.remedy}"] if self.log.damage is not None else []
         if self._is_exposed:
             why = refusal(self.origin)
             told.append(f"{why.message} {why.hint}")

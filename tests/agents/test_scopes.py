@@ -37,6 +37,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "cluster.init": ("admin", True),
     "cluster.join": ("admin", True),
     "cluster.leave": ("admin", True),
+    "cluster.reseed": ("admin", True),
     "cluster.status": ("admin", True),
     "model.list": ("admin", True),
     "model.use": ("admin", True),

@@ -93,6 +93,7 @@ cluster|join|nats://127.0.0.1:1|--stream|team
 cluster|leave
 store|move|--to|nats://127.0.0.1:1|--dry-run
 store|move|--to|file
+cluster|reseed
 store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y

@@ -472,6 +472,7 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(11, "store.move", to=["nats://127.0.0.1:1"]),
             ask(12, "store.move", to=["file", "nats://127.0.0.1:1"]),
             ask(13, "store.move", to=["file"]),
+            ask(14, "cluster.reseed"),
         ]
     ),
     "model_switch": Conversation(

@@ -192,7 +192,9 @@ def test_a_stream_that_was_forked(join: Join, monkeypatch: pytest.MonkeyPatch) -
     write(join("other", settings), 2)
     commit(join("other again", settings), [draft(9)])
     until(lambda: log.damage and "does not hold" in log.damage, "the damage")
-    assert log.damage == "The stream does not hold record 3 as this node does."
+    assert log.damage == (
+        "The stream does not hold record 3 as this node does, which holds 1 record after 2."
+    )
 
 
 def test_a_message_that_is_no_record_of_the_chain(join: Join) -> None:

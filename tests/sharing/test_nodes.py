@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,43 @@ def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
     assert (refused["type"], refused["retryable"]) == ("store.io", False)
 
 
+def reseeded(process: Process) -> Any:
+    """With the approval of a person, who is this test."""
+    refused = process.ask("plan", "cluster.reseed")["error"]["data"]
+    assert refused["type"] == "input.confirmation_required", refused
+    return told(process.ask("act", "cluster.reseed", confirm=refused["plan"]["plan_hash"]))
+
+
+def test_all_servers_are_wiped_and_filled_again_from_one_node(
+    node: MakeNode, tmp_path: Path
+) -> None:
+    """The other goes on by itself, and sources that it had not asked for yet are there again."""
+    servers = Servers.make(tmp_path / "nats", 3).start()
+    try:
+        settings = servers.stream()
+        one, two = node("one", settings), node("two", settings)
+        written = [told(create(one, number, f"paper {number}")) for number in range(3)]
+        assert two.ask(1, "doc.list", min_seq=4)["result"]["meta"]["count"] == 3
+        servers.kill()
+        for server in servers:
+            shutil.rmtree(server.folder / "data")
+        servers.start()
+        until(lambda: "There is no" in str(told(two.ask(2, "cluster.status"))["problem"]), "damage")
+        refilled = reseeded(one)
+        assert (refilled["seq"], refilled["published"], refilled["sources"]) == (4, 4, 3)
+        until(lambda: told(two.ask(3, "cluster.status"))["connected"], "the other node")
+        assert create(two, 4, "after")["result"]["meta"]["seq"] == 5
+        assert one.ask(5, "doc.list", min_seq=5)["result"]["meta"]["count"] == 4
+        heads = [told(process.ask(6, "cluster.status")) for process in (one, two)]
+        assert heads[0]["hash"] == heads[1]["hash"]
+        found = told(two.ask(7, "doc.download", id=written[0]["id"]))
+        assert b64decode(found["content"]) == b"This is about paper 0 and tea."
+        again = told(one.ask(8, "cluster.reseed"))
+        assert (again["published"], again["sources"]) == (0, 0), "nothing to approve"
+    finally:
+        servers.kill()
+
+
 def test_a_stream_is_refilled_from_a_whole_node(node: MakeNode) -> None:
     settings = shared().stream()
     one = node("one", settings)
@@ -258,9 +297,7 @@ def test_a_stream_is_refilled_from_a_whole_node(node: MakeNode) -> None:
     )
     assert refused[-1]["message"] == f"There is no stream {settings.name}. So nothing is written."
     assert told(one.ask(4, "doc.list"))[0]["title"] == "kept"
-    told(one.ask(5, "cluster.leave"))
-    where = {name: getattr(settings, name) for name in ("servers", "stream", "monitor")}
-    assert told(one.ask(6, "cluster.init", **where))["hash"] == before["hash"]
+    assert reseeded(one)["hash"] == before["hash"]
     assert create(one, 7, "again")["result"]["meta"]["seq"] == before["seq"] + 1
     two = node("two", settings)
     assert two.ask(1, "doc.list", min_seq=before["seq"] + 1)["result"]["meta"]["count"] == 2

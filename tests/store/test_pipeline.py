@@ -306,7 +306,9 @@ WRITES: dict[str, dict[str, Any]] = {
 def test_every_write_is_in_the_table(session: Session) -> None:
     """But those that need a server of somebody else's: see their own tests."""
     methods = session.connection.service.registry.methods.values()
-    elsewhere = {"doc.fetch", "store.move", "cluster.init", "cluster.join", "cluster.leave"}
+    elsewhere = {"doc.fetch", "store.move"} | {
+        f"cluster.{verb}" for verb in ("init", "join", "leave", "reseed")
+    }
     assert {m.name for m in methods if m.kind != "read"} - elsewhere == set(WRITES)
 
 

@@ -465,6 +465,27 @@ export interface ClusterLeaveParams {
   timeout_ms?: number | null;
 }
 
+export interface ClusterReseedData {
+  stream: string;
+  seq: number;
+  hash: string;
+  published: number;
+  sources: number;
+}
+
+export interface ClusterReseedParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** how many servers keep each record of a stream that is made anew; as many as before, or 3 where there is none and three are named */
+  replicas?: number | null;
+}
+
 /** `seq` and `hash`: of the last record that this node has; `stream_seq`: that it knows of. `connected`: it can write; else `problem` says why not. */
 export interface ClusterStatusData {
   shared: boolean;
@@ -3003,6 +3024,7 @@ export interface Methods {
   "cluster.init": { params: ClusterInitParams; data: ClusterInitData; item: never; kind: "write" };
   "cluster.join": { params: ClusterJoinParams; data: ClusterJoinData; item: never; kind: "write" };
   "cluster.leave": { params: ClusterLeaveParams; data: ClusterLeaveData; item: never; kind: "write" };
+  "cluster.reseed": { params: ClusterReseedParams; data: ClusterReseedData; item: never; kind: "destructive" };
   "cluster.status": { params: ClusterStatusParams; data: ClusterStatusData; item: never; kind: "read" };
   "model.list": { params: ModelListParams; data: ModelListData; item: never; kind: "read" };
   "model.use": { params: ModelUseParams; data: ModelUseData; item: never; kind: "write" };
@@ -3088,6 +3110,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "cluster.init": { kind: "write", streams: true, answer: false },
   "cluster.join": { kind: "write", streams: true, answer: false },
   "cluster.leave": { kind: "write", streams: true, answer: false },
+  "cluster.reseed": { kind: "destructive", streams: true, answer: false },
   "cluster.status": { kind: "read", streams: false, answer: false },
   "model.list": { kind: "read", streams: false, answer: false },
   "model.use": { kind: "write", streams: true, answer: false },
@@ -3194,6 +3217,8 @@ export interface Api {
     join: Ask<"cluster.join">;
     /** Keep the log alone again. */
     leave: Ask<"cluster.leave">;
+    /** Refill a damaged stream from this node's log. */
+    reseed: Ask<"cluster.reseed">;
     /** Tell how far this node is. */
     status: Ask<"cluster.status">;
   };

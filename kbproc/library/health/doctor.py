@@ -204,7 +204,7 @@ def _cluster(store: Store) -> Iterator[Found]:
         f"record {log.head.seq} of {log.known_seq} of the stream {store.settings['log']['stream']}"
     )
     if log.damage is not None:
-        yield _finding("cluster", "fail", f"{said}; {log.damage}", "Compare the nodes' copies.")
+        yield _finding("cluster", "fail", f"{said}; {log.damage}", log.remedy)
     elif log.trouble is not None:
         hint = "Reads go on. Check that a majority of the servers runs and can be reached."
         yield _finding("cluster", "warn", f"{said}; {log.trouble}", hint)

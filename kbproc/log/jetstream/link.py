@@ -34,6 +34,7 @@ _PAUSE_S = 0.1
 # A new leader may not know yet what the old one has acknowledged.
 _DOUBT_S = 5.0
 _LOST = (NatsError, OSError, asyncio.TimeoutError)
+_SILENT = (None, None)
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -152,7 +153,7 @@ class Link:
         """As long as it can be used."""
         self._connection = connection = await connected(server, self._settings.credentials)
         try:
-            await self._check(connection)
+            await check_server(connection, self._settings)
             stream = Stream(connection, self._settings)
             self.last_seq = await self._sound(stream)
             while connection.is_connected:
@@ -163,32 +164,6 @@ class Link:
         finally:
             self._lower()
             await self._drop()
-
-    async def _check(self, connection: Client) -> None:
-        """Raises store.incompatible for a server that can lose what it has acknowledged."""
-        found = connection.connected_server_version
-        if (found.major, found.minor, found.patch) < OLDEST:
-            raise _unfit(
-                f"The NATS server has version {found.major}.{found.minor}.{found.patch}",
-                "Use nats-server 2.12.1 or later.",
-            )
-        if self._settings.unsafe_sync:
-            return
-        if not self._settings.monitor:
-            raise _unfit(
-                "Nobody knows whether the NATS servers sync what they acknowledge",
-                'Name their monitoring addresses in store.toml, [log] monitor = ["http://…"].',
-            )
-        loop = asyncio.get_running_loop()
-        asked = [loop.run_in_executor(None, _syncs, url) for url in self._settings.monitor]
-        told = await asyncio.gather(*asked)
-        if False in told or True not in told:
-            lax = [url for url, says in zip(self._settings.monitor, told, strict=True) if not says]
-            raise _unfit(
-                f"The NATS server at {lax[0]} does not sync what it acknowledges, or does not say",
-                "Set sync_interval: always in its jetstream block; unsafe_sync = true takes the "
-                "loss of acknowledged writes into account.",
-            )
 
     async def _sound(self, stream: Stream) -> int:
         """Its last seq. Raises store.corrupt for a stream that is not the one that the node has
@@ -202,7 +177,7 @@ class Link:
             except Refused as error:
                 if not error.is_no_stream:
                     raise
-                state, wrong = State(0, ""), f"There is no stream {self._settings.name}"
+                state, wrong = State(0, 1, False), f"There is no stream {self._settings.name}"
                 if not self._node.arrived_seq:
                     raise _unfit(wrong, "kbproc cluster init makes it.") from error
             if wrong is None:
@@ -236,8 +211,45 @@ class Link:
             self._changed.notify_all()
 
 
-def _syncs(url: str) -> bool | None:
-    """Whether the server at this monitoring address syncs every write; None: nobody answers."""
+async def check_server(connection: Client, settings: StreamSettings) -> None:
+    """Raises store.incompatible for one that can lose what it has acknowledged, Refused for one
+    that does not say.
+
+    Of the others none may say that it does not sync; one that is down says nothing.
+    """
+    found = connection.connected_server_version
+    if (found.major, found.minor, found.patch) < OLDEST:
+        raise _unfit(
+            f"The NATS server has version {found.major}.{found.minor}.{found.patch}",
+            "Use nats-server 2.12.1 or later.",
+        )
+    if settings.unsafe_sync:
+        return
+    loop = asyncio.get_running_loop()
+    asked = [loop.run_in_executor(None, _sync_of, url) for url in settings.monitor]
+    told = await asyncio.gather(*asked)
+    for url, (_, syncs) in zip(settings.monitor, told, strict=True):
+        if syncs is False:
+            raise _unfit(
+                f"The NATS server at {url} does not sync what it acknowledges",
+                "Set sync_interval: always in its jetstream block; unsafe_sync = true takes the "
+                "loss of acknowledged writes into account.",
+            )
+    if (
+        connection._server_info.get("server_id"),
+        True,
+    ) not in told:  # nats-py tells it nowhere else
+        if 0 < told.count(_SILENT) < len(told):
+            raise Refused(0, "it does not say whether it syncs what it acknowledges")
+        raise _unfit(
+            "Nobody knows whether the NATS server syncs what it acknowledges",
+            "Name the monitoring address of each server in store.toml, "
+            '[log] monitor = ["http://…"]; unsafe_sync = true does without.',
+        )
+
+
+def _sync_of(url: str) -> tuple[str | None, bool | None]:
+    """The id of the server at this monitoring address, and whether it syncs every write."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
@@ -245,9 +257,9 @@ def _syncs(url: str) -> bool | None:
         with contextlib.closing(connection):
             connection.request("GET", "/varz")
             found = msgspec.json.decode(connection.getresponse().read())
-        return bool(found["jetstream"]["config"].get("sync_always"))
+        return found["server_id"], bool(found["jetstream"]["config"].get("sync_always"))
     except (OSError, http.client.HTTPException, msgspec.DecodeError, KeyError, TypeError):
-        return None
+        return _SILENT
 
 
 def _words(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 import threading
 import time
 from collections import deque
@@ -25,6 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
 from kbproc.log import record as records
 from kbproc.log.file import FileBatch, FileLog
 from kbproc.log.interface import Batch, Behind
@@ -39,7 +41,7 @@ from kbproc.log.jetstream.stream import (
     State,
     Stream,
 )
-from kbproc.log.record import START, Draft, Record
+from kbproc.log.record import Draft, Record
 
 # A cluster whose leader has died has another one by then.
 PATIENCE_S = 10.0
@@ -140,22 +142,66 @@ class JetStreamLog(FileLog):
 
     async def fork(self, stream: Stream, state: State) -> str | None:
         """See link.Node."""
-        head = self.head
-        if state.last_seq < head.seq:
-            return f"The stream ends at record {state.last_seq}, and this node holds {head.seq}"
-        if head != START:
-            line = await stream.message(head.seq)
-            record = None if line is None else _decoded(line)
-            if record is None or record.position != head:
-                return f"The stream does not hold record {head.seq} as this node does"
-        following = self.arrived_seq + 1
-        if state.last_seq >= following and await stream.message(following) is None:
-            return f"The stream has lost record {following}"
+        head, last = self.head.seq, min(self.head.seq, state.last_seq)
+        if not await self._holds(stream, last):
+            common = await self._common(stream, last)
+            return (
+                f"The stream does not hold record {common + 1} as this node does, which holds "
+                f"{plural(head - common, 'record')} after {common}"
+            )
+        if last < head:
+            return f"The stream ends at record {last}, and this node holds {head}"
+        if state.last_seq > head and await stream.message(head + 1) is None:
+            return f"The stream has lost record {head + 1}"
+        self._begin_after(head, state.last_seq)
         return None
+
+    async def _holds(self, stream: Stream, seq: int) -> bool:
+        """As this node does."""
+        own = next(super().read(seq - 1, seq), None)
+        line = await stream.message(seq) if seq else None
+        record = None if line is None else _decoded(line)
+        return own is None or (record is not None and record.position == own.position)
+
+    async def _common(self, stream: Stream, last: int) -> int:
+        """The last record that both hold; `last` is none. What is chained parts once."""
+        first, after = 0, last
+        while after - first > 1:
+            middle = (first + after) // 2
+            if await self._holds(stream, middle):
+                first = middle
+            else:
+                after = middle
+        return first
+
+    def _begin_after(self, seq: int, last_seq: int) -> None:
+        """What has come and is not taken in comes again: it may have been another stream's."""
+        with self._arrival:
+            self._waiting.clear()
+            self.arrived_seq, self._wrong = seq, None
+            self._needed = min(self._needed, last_seq)
 
     @property
     def damage(self) -> str | None:
         return self._wrong or self._link.damage or super().damage
+
+    @property
+    def remedy(self) -> str:
+        if super().damage is not None:
+            return super().remedy
+        return (
+            "Reads go on; nothing is written before kbproc cluster reseed, on the node that holds "
+            "most, has refilled the stream."
+        )
+
+    def refused(self) -> KbprocError:
+        node = f"{platform.node()}:{self._folder.parent}"
+        return KbprocError(
+            "store.corrupt",
+            f"{self.damage} So nothing is written.",
+            hint=self.remedy,
+            detail={"node": node, "seq": self.head.seq},
+        )
 
     @property
     def trouble(self) -> str | None:  # type: ignore[override]
@@ -189,7 +235,7 @@ class JetStreamLog(FileLog):
     def reach(self) -> None:
         """For a batch. Raises store.io if there is no server that could be written to."""
         if self.damage is not None:
-            raise KbprocError("store.corrupt", f"{self.damage} So nothing is written.")
+            raise self.refused()
         if not self._link.wait(_CONNECTS_S - self._link.down_s):
             raise _offline(self._link.problem)
 

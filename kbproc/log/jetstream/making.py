@@ -56,7 +56,7 @@ def fill(settings: StreamSettings, log: Log, *, tell: Callable[[int], None]) -> 
     Nobody writes to the log meanwhile. Raises store.io, store.corrupt for a stream that holds
     other records.
     """
-    ask(settings, partial(_fill, log=log, tell=tell))
+    ask(settings, partial(fill_stream, log=log, tell=tell))
 
 
 def compare(settings: StreamSettings, log: Log) -> None:
@@ -64,7 +64,10 @@ def compare(settings: StreamSettings, log: Log) -> None:
     ask(settings, partial(_compare, log=log, seq=log.head.seq))
 
 
-async def _fill(stream: Stream, log: Log, tell: Callable[[int], None]) -> None:
+async def fill_stream(
+    stream: Stream, log: Log, tell: Callable[[int], None], *, closed: bool = False
+) -> None:
+    """See `fill`; `closed`: see Stream.publish."""
     last = (await stream.state()).last_seq
     await _compare(stream, log, last)
     for records in _parcels(log.read(last, log.head.seq)):
@@ -72,7 +75,8 @@ async def _fill(stream: Stream, log: Log, tell: Callable[[int], None]) -> None:
         if records[-1].seq - after != len(records):
             raise _differs("A repaired log, which lacks records, can't be published")
         lines = [Line(record.hash, encode(record)) for record in records]
-        last = await stream.publish(lines, after_seq=after, batch=records[0].hash)
+        batch = records[0].hash
+        last = await stream.publish(lines, after_seq=after, batch=batch, closed=closed)
         tell(last)
     if last != log.head.seq:
         raise _differs(f"The stream holds {last} records, and the log {log.head.seq}")

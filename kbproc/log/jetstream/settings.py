@@ -44,6 +44,11 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def subject(self) -> str:
         return f"kb.{self.stream}.log"
 
+    @property
+    def closed_subject(self) -> str:
+        """While the stream is being refilled, so that nobody else writes to it."""
+        return f"kb.{self.stream}.refill"
+
 
 _decode = decoder(StreamSettings).decode
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.js.api import ObjectStoreConfig, StorageType
 from nats.js.errors import NotFoundError
 from nats.js.object_store import ObjectStore
+
+_READS_S = 60.0
 
 
 class Shelf:
@@ -33,6 +36,16 @@ class Shelf:
         async with self._one:
             if not await self.has(name):
                 await self._objects.put(name, data)
+
+    async def restore(self, name: str, data: bytes) -> bool:
+        """Whether it was not there whole."""
+        try:
+            if await asyncio.wait_for(self.get(name), _READS_S) == data:
+                return False
+        except (NatsError, ValueError, TimeoutError):  # its parts are not what they were
+            await self._objects.delete(name)
+        await self._objects.put(name, data)
+        return True
 
     async def has(self, name: str) -> bool:
         try:

@@ -17,6 +17,7 @@ import msgspec
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.shelf import Shelf
@@ -87,32 +88,34 @@ class Line(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a stream holds, and when it was made."""
+    """What a stream holds. `replicas`: so many servers keep it. `is_open`: nodes can write."""
 
     last_seq: int
-    created: str
+    replicas: int
+    is_open: bool
 
 
 class Stream:
     """Raises Refused, and whatever the connection raises."""
 
     def __init__(self, connection: Client, settings: StreamSettings) -> None:
-        self._connection = connection
+        self.connection = connection
         self._name = settings.name
         self._subject = settings.subject
+        self._closed_subject = settings.closed_subject
         self._heard = 0.0
         self.shelf = Shelf(connection, settings.name, _MAKING_S)
 
-    async def create(self, replicas: int, window_s: float = 600) -> None:
+    async def create(self, replicas: int, window_s: float = 600, *, is_open: bool = True) -> None:
         """Raises Refused for one that is there with other settings, too.
 
-        `window_s`: for how long the server knows a message again.
+        `window_s`: for how long the server knows a message again. `is_open`: see `admit`.
         """
         await self._ask(
             "STREAM.CREATE",
             {
                 "name": self._name,
-                "subjects": [self._subject],
+                "subjects": [self._subject if is_open else self._closed_subject],
                 "storage": "file",
                 "num_replicas": replicas,
                 "retention": "limits",
@@ -127,11 +130,24 @@ class Stream:
         await self.shelf.create(replicas)
 
     async def delete(self) -> None:
-        await self._ask("STREAM.DELETE")
+        try:
+            await self._ask("STREAM.DELETE", timeout_s=_MAKING_S)
+        except Refused as error:
+            if not error.is_no_stream:
+                raise
+
+    async def admit(self, *, writers: bool) -> None:
+        """Nodes read a stream that admits no writers, and `publish` may fill it `closed`."""
+        config = (await self._ask("STREAM.INFO"))["config"]
+        subject = self._subject if writers else self._closed_subject
+        if config["subjects"] != [subject]:
+            await self._ask("STREAM.UPDATE", {**config, "subjects": [subject]}, _MAKING_S)
 
     async def state(self) -> State:
         found = await self._ask("STREAM.INFO")
-        return State(found["state"]["last_seq"], found["created"])
+        config = found["config"]
+        is_open = config["subjects"] == [self._subject]
+        return State(found["state"]["last_seq"], config["num_replicas"], is_open)
 
     async def message(self, seq: int) -> bytes | None:
         """What the leader holds there."""
@@ -156,11 +172,15 @@ class Stream:
         """Its bytes, too."""
         await self._ask("STREAM.MSG.DELETE", {"seq": seq})
 
-    async def publish(self, lines: Sequence[Line], *, after_seq: int, batch: str) -> int:
+    async def publish(
+        self, lines: Sequence[Line], *, after_seq: int, batch: str, closed: bool = False
+    ) -> int:
         """All of them right after `after_seq`, or none; returns the last one's seq.
 
-        `batch` is a name that nothing was published under.
+        `batch` is a name that nothing was published under. `closed`: to a stream that admits no
+        writers.
         """
+        subject = self._closed_subject if closed else self._subject
         for line in lines:
             if self._is_long(line):
                 await self.shelf.put(line.key, line.data)
@@ -168,17 +188,20 @@ class Stream:
         for number, line in enumerate(rest, start=1):
             data, headers = self._message(line, after_seq if number == 1 else None)
             headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            await self._connection.publish(self._subject, data, headers=headers)
+            await self.connection.publish(subject, data, headers=headers)
         data, headers = self._message(last, None if rest else after_seq)
         if rest:
             headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(lines))}
             headers["Nats-Batch-Commit"] = "1"
-        request = self._connection.request(self._subject, data, timeout=ANSWERS_S, headers=headers)
-        seq: int = _told((await request).data)["seq"]
+        request = self.connection.request(subject, data, timeout=ANSWERS_S, headers=headers)
+        try:
+            seq: int = _told((await request).data)["seq"]
+        except NoRespondersError:
+            raise Refused(0, "the stream takes no writes now", 503) from None
         return seq
 
     def _is_long(self, line: Line) -> bool:
-        return len(line.data) > self._connection.max_payload - _SPARE
+        return len(line.data) > self.connection.max_payload - _SPARE
 
     def _message(self, line: Line, after_seq: int | None) -> tuple[bytes, dict[str, str]]:
         """What is sent, and its headers."""
@@ -212,17 +235,17 @@ class Stream:
             await take(seq, message.data if body is None else await self._body(body))
             expected += 1
 
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, cb=heard)
+        inbox = self.connection.new_inbox()
+        subscription = await self.connection.subscribe(inbox, cb=heard)
         try:
             await self._consume(inbox, expected)
             self._heard = loop.time()
-            while self._connection.is_connected and loop.time() - self._heard < _SILENT_S:
+            while self.connection.is_connected and loop.time() - self._heard < _SILENT_S:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(ended.wait(), _HEARTBEAT_S)
                     return
         finally:
-            if self._connection.is_connected:
+            if self.connection.is_connected:
                 await subscription.unsubscribe()
 
     async def _consume(self, inbox: str, first_seq: int) -> None:
@@ -249,7 +272,7 @@ class Stream:
         """The server waits until what it has sent is taken."""
         stalled = (message.headers or {}).get("Nats-Consumer-Stalled")
         if message.reply or stalled:
-            await self._connection.publish(message.reply or stalled or "")
+            await self.connection.publish(message.reply or stalled or "")
 
     async def _ask(
         self, what: str, said: dict[str, Any] | None = None, timeout_s: float = ANSWERS_S
@@ -257,7 +280,7 @@ class Stream:
         asked = b"" if said is None else msgspec.json.encode(said)
         subject = f"$JS.API.{what}.{self._name}"
         try:
-            answer = await self._connection.request(subject, asked, timeout=timeout_s)
+            answer = await self.connection.request(subject, asked, timeout=timeout_s)
         except TimeoutError:
             raise TimeoutError(f"{what} is not answered") from None
         return _told(answer.data)

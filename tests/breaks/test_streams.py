@@ -1,0 +1,334 @@
+"""Streams that are not what the nodes have seen of them: told by every node, and filled again.
+
+Servers lose what they have synced where their disks are put back, cut off or flipped: with one copy
+of the stream nobody can mend that but a node; with three the other two do, or the nodes tell.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.log import record as records
+from kbproc.log.file import FileLog
+from kbproc.log.interface import Behind
+from kbproc.log.jetstream import link
+from kbproc.log.jetstream import log as shared_log
+from kbproc.log.jetstream.log import JetStreamLog
+from kbproc.log.jetstream.making import ask
+from kbproc.log.jetstream.refill import compare, refill
+from kbproc.log.jetstream.stream import Stream
+from kbproc.log.record import START
+from tests.kit.nats import Server, Servers
+from tests.kit.patience import LONG, all_or, until
+from tests.kit.records import commit, draft, write
+
+COUNT = 24
+
+
+@pytest.fixture(autouse=True)
+def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_DOUBT_S", 0.2)
+    monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
+
+
+class Case:
+    """Servers with one stream, and the logs of its nodes."""
+
+    def __init__(self, folder: Path, servers: int = 1) -> None:
+        self.folder = folder
+        self.servers = Servers.make(folder / "nats", servers).start()
+        self.settings = self.servers.stream("team")
+        self.logs: list[JetStreamLog] = []
+
+    def join(self, name: str) -> JetStreamLog:
+        log = JetStreamLog.open(self.folder / name / "log")
+        log.join(self.settings)
+        self.logs.append(log)
+        return log
+
+    def leave(self, log: JetStreamLog) -> None:
+        log.close()
+        self.logs.remove(log)
+
+    def reseed(self, log: JetStreamLog) -> str:
+        """What was done."""
+        found = compare(self.settings, log)
+        refill(self.settings, log, found, None, lambda done: None)
+        return found.remedy
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close()
+        self.servers.kill()
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[Case]:
+    made = Case(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Case]:
+    made = Case(tmp_path, 3)
+    yield made
+    made.close()
+
+
+def lines(log: JetStreamLog) -> list[bytes]:
+    log.gather()
+    return [records.encode(record) for record in log.read(to_seq=log.head.seq)]
+
+
+def until_same(*logs: JetStreamLog) -> None:
+    until(
+        lambda: (
+            all(log.damage is None and log.trouble is None for log in logs)
+            and len({tuple(lines(log)) for log in logs}) == 1
+        ),
+        "equal logs",
+        lambda: str([(log.head.seq, log.damage, log.trouble) for log in logs]),
+    )
+
+
+def until_told(log: JetStreamLog, words: str) -> None:
+    def is_told() -> bool:
+        log.gather()
+        return words in (log.damage or "")
+
+    until(is_told, words, lambda: f"{log.damage} {log.trouble} {log.head}")
+    with pytest.raises(KbprocError) as found:
+        write(log, 1)
+    told = found.value
+    assert (told.type, told.retryable) == ("store.corrupt", False)
+    assert told.detail["seq"] == log.head.seq and str(log._folder.parent) in told.detail["node"]
+    assert told.hint is not None and "kbproc cluster reseed" in told.hint
+
+
+def write_some(log: JetStreamLog, first: int, count: int) -> None:
+    """Each until it is kept."""
+
+    def is_kept(number: int) -> bool:
+        log.gather()
+        try:
+            commit(log, [draft(number)])
+        except Behind:
+            return False
+        except KbprocError as error:
+            assert error.retryable, error
+            return False
+        return True
+
+    for number in range(first, first + count):
+        until(partial(is_kept, number), "a write")
+
+
+# ------------------------------------------------------------------ what disks do
+
+
+def block(server: Server) -> Path:
+    """The last file of the stream's messages."""
+    return max((server.folder / "data").glob("**/KB_team/msgs/*.blk"))
+
+
+def flip(server: Server) -> None:
+    data = bytearray(block(server).read_bytes())
+    data[len(data) // 2] ^= 1
+    block(server).write_bytes(data)
+
+
+def cut(server: Server) -> None:
+    data = block(server).read_bytes()
+    block(server).write_bytes(data[: len(data) // 2])
+
+
+def lose_tail(server: Server) -> None:
+    """What had not reached the disk: the file ends in the middle of its last message."""
+    data = block(server).read_bytes()
+    block(server).write_bytes(data[:-20])
+
+
+def wipe(server: Server) -> None:
+    shutil.rmtree(server.folder / "data")
+
+
+def keep(server: Server) -> None:
+    shutil.copytree(server.folder / "data", server.folder / "kept")
+
+
+def put_back(server: Server) -> None:
+    wipe(server)
+    (server.folder / "kept").rename(server.folder / "data")
+
+
+def restarted(case: Case, act: Callable[[Server], None], which: slice = slice(None)) -> None:
+    for server in case.servers[which]:
+        server.kill()
+    for server in case.servers[which]:
+        act(server)
+    for server in case.servers[which]:
+        server.start()
+    for server in case.servers[which]:
+        server.ready()
+
+
+class Fault(NamedTuple):
+    act: Callable[[Case], None]
+    told: str
+    remedy: str = "append"
+
+
+def delete(case: Case) -> None:
+    ask(case.settings, Stream.delete)
+
+
+def make_anew(case: Case) -> None:
+    delete(case)
+    ask(case.settings, partial(Stream.create, replicas=1))
+
+
+def fork(case: Case) -> None:
+    """Others go on from a stream that is put back."""
+    other = case.join("other")
+    write_some(other, 500, 3)
+    case.leave(other)
+
+
+FAULTS = {
+    "put back": Fault(lambda case: restarted(case, put_back), "The stream ends at record 12,"),
+    "flipped bit": Fault(lambda case: restarted(case, flip), "The stream ends at record "),
+    "cut off": Fault(lambda case: restarted(case, cut), "The stream ends at record "),
+    "tail": Fault(lambda case: restarted(case, lose_tail), f"ends at record {COUNT - 1},"),
+    "wiped": Fault(lambda case: restarted(case, wipe), "There is no stream", "replace"),
+    "deleted": Fault(delete, "There is no stream", "replace"),
+    "made anew": Fault(make_anew, "The stream ends at record 0,"),
+    "erased": Fault(
+        lambda case: ask(case.settings, partial(Stream.erase, seq=COUNT)),
+        f"does not hold record {COUNT}",
+        "replace",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", all_or(["put back", "flipped bit", "made anew"], FAULTS))
+def test_a_fault_is_told_and_mended_from_a_node(case: Case, name: str) -> None:
+    """Another node, which has the same records, goes on by itself."""
+    fault = FAULTS[name]
+    one, two = case.join("one"), case.join("two")
+    write(one, COUNT // 2)
+    restarted(case, keep)
+    until(lambda: one.trouble is None, "the connection")
+    write(one, COUNT - COUNT // 2)
+    until_same(one, two)
+    fault.act(case)
+    if name == "erased":
+        restarted(case, lambda server: None)
+    until_told(one, fault.told)
+    until_told(two, fault.told)
+    assert len(lines(one)) == COUNT, "it reads on"
+    assert case.reseed(one) == fault.remedy
+    until_same(one, two)
+    write_some(two, COUNT + 1, 2)
+    until_same(one, two, case.join("three"))
+    assert one.verify() == COUNT + 2
+
+
+def test_a_node_that_holds_what_a_refilled_stream_lacks_is_told(case: Case) -> None:
+    one, two = case.join("one"), case.join("two")
+    write(one, 6)
+    until_same(one, two)
+    case.leave(two)
+    restarted(case, keep)
+    until(lambda: one.trouble is None, "the connection")
+    write(one, 2)
+    restarted(case, put_back)
+    two = case.join("two")
+    write_some(two, 500, 3)
+    until_told(one, "does not hold record 7 as this node does, which holds 2 records after 6")
+    found = compare(case.settings, one)
+    assert (found.remedy, found.equal.seq, found.sound.seq) == ("replace", 6, 9)
+    assert compare(case.settings, two).remedy == "nothing"
+    assert case.reseed(one) == "replace"
+    until_told(two, "does not hold record 7 as this node does, which holds 3 records after 6")
+    until_same(one)
+    write_some(one, 600, 4)
+    assert len(lines(two)) == 9, "nothing of it is gone"
+
+
+def test_a_node_that_is_behind_refills_nothing(case: Case) -> None:
+    one, two = case.join("one"), case.join("two")
+    write(one, 3)
+    until_same(one, two)
+    case.leave(two)
+    write(one, 3)
+    behind = FileLog.open(case.folder / "two" / "log")
+    assert compare(case.settings, behind).remedy == "follow"
+    behind.close()
+
+
+def test_a_refill_that_is_cut_off_is_closed_to_writers_and_goes_on(case: Case) -> None:
+    one, two = case.join("one"), case.join("two")
+    write(one, COUNT)
+    until_same(one, two)
+    case.leave(two)
+    delete(case)
+    found = compare(case.settings, one)
+    assert (found.stream, found.equal) == (None, START)
+    ask(case.settings, partial(Stream.create, replicas=1, is_open=False))
+    fresh = case.join("fresh")
+    with pytest.raises(KbprocError) as refused:
+        write(fresh, 1)
+    assert (refused.value.type, refused.value.retryable) == ("store.io", True)
+    assert case.reseed(one) == "append"
+    until_same(one, fresh, case.join("two"))
+
+
+# ------------------------------------------------------------------ three copies
+
+
+THREE = "takes long: three servers agree anew on who leads; make test has the same of one"
+MENDED = {"wiped": wipe, "flipped bit": flip, "cut off": cut, "tail": lose_tail, "put back": None}
+
+
+@pytest.mark.skipif(not LONG, reason=THREE)
+@pytest.mark.parametrize("name", MENDED)
+def test_what_one_of_three_servers_has_lost_the_others_mend(three: Case, name: str) -> None:
+    """Whichever of them leads afterwards."""
+    one, two = three.join("one"), three.join("two")
+    write(one, COUNT)
+    if name == "put back":
+        restarted(three, keep, slice(1))
+        until(lambda: one.trouble is None, "the connection")
+        write(one, 3)
+    until_same(one, two)
+    restarted(three, MENDED[name] or put_back, slice(1))
+    for server in three.servers[1:]:  # the one that had lost something may have to lead
+        server.kill()
+        until(three.servers[0].is_well, "the other two")
+        write_some(one, 100, 2)
+        server.start().ready()
+    until_same(one, two, three.join("three"))
+    assert compare(three.settings, one).remedy == "nothing"
+
+
+@pytest.mark.skipif(not LONG, reason=THREE)
+def test_all_of_three_servers_put_back(three: Case) -> None:
+    one, two = three.join("one"), three.join("two")
+    write(one, COUNT)
+    until_same(one, two)
+    restarted(three, keep)
+    until(lambda: one.trouble is None, "the connection")
+    write(one, 5)
+    until_same(one, two)
+    restarted(three, put_back)
+    until_told(one, f"ends at record {COUNT}, and this node holds {COUNT + 5}")
+    assert three.reseed(two) == "append"
+    until_same(one, two, three.join("three"))
