@@ -230,6 +230,9 @@ class NodeStatus(TypedDict):
     stream_seq: int
     connected: bool
     problem: str | None
+    workers: int
+    dead_jobs: int
+    dead_why: str | None
 
 class ModelShown(TypedDict):
     name: str

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Gate
 from kbproc.base.threads import lower_priority
+from kbproc.embedding.claims import Claims
 from kbproc.embedding.model import StoredModel
 from kbproc.embedding.status import Statuses
 from kbproc.store.group import Unfolded
@@ -76,8 +77,8 @@ class Embedding(StoredModel, Statuses):
         self._store = store
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
-        self._claimed: set[int] = set()
         self._failed: dict[int, tuple[int, str]] = {}
+        self.claims = Claims(self._failed.keys)
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self.gate = Gate()
@@ -115,7 +116,8 @@ class Embedding(StoredModel, Statuses):
         if not self._failed or vectors is None:
             return {}
         waiting = set(vectors.pending())
-        self._failed = {id: why for id, why in self._failed.items() if id in waiting}
+        for gone in set(self._failed) - waiting:
+            self._failed.pop(gone, None)
         return dict(self._failed.values())
 
     def pending_documents(self) -> dict[int, int]:
@@ -168,27 +170,22 @@ class Embedding(StoredModel, Statuses):
                 self._embed_batch(ids)
 
     def _claim(self) -> list[int]:
-        """The newest pending chunks that no other thread has; waits if there are none."""
+        """The newest pending chunks that nobody else has; waits if there are none."""
         with self._changed:
-            vectors = self._store.vectors
-            taken = self._claimed | self._failed.keys()
-            most = _BATCH + len(taken)
-            pending = vectors.pending(limit=most) if vectors is not None else []
-            ids = [id for id in pending if id not in taken]
-            if not ids:
-                if not self._closing:  # else nobody would wake it
-                    self._changed.wait(_RETRY_SECONDS)
-                return []
-            self._claimed.update(ids[:_BATCH])
-            return ids[:_BATCH]
+            ids = self.claims.take(self._store.vectors, _BATCH)
+            if not ids and not self._closing:  # else nobody would wake it
+                self._changed.wait(_RETRY_SECONDS)
+            return ids
 
     def _embed_batch(self, ids: list[int]) -> None:
         try:
             with self.gate.inside():
-                rows = _rows(self._store, ids)
+                rows = rows_of(self._store, ids)
                 keys = self.keep(rows, self._embed_rows(rows))
             if self._store.vectors is not None:
                 self._store.vectors.embedded(keys)
+            if self.claims.others is not None:
+                self.claims.others.made(keys)
         except KbprocError as error:
             if len(ids) == 1 or error.type == "model.unavailable":
                 self._give_up(ids, error)
@@ -200,8 +197,7 @@ class Embedding(StoredModel, Statuses):
                 _logger.exception("embedding failed")
                 self._pause()
         finally:
-            with self._changed:
-                self._claimed.difference_update(ids)
+            self.claims.done(ids)
             self._store.changed()
 
     def _embed_rows(self, rows: Sequence[IndexRow]) -> list[NDArray[np.float32]]:
@@ -227,7 +223,7 @@ class Embedding(StoredModel, Statuses):
             _logger.warning("embedding has to wait: %s", error.message)
             self._pause()
             return
-        for row in _rows(self._store, ids):
+        for row in rows_of(self._store, ids):
             self._failed[row.chunk_id] = (row.document_id, error.message)
 
     def _pause(self) -> None:
@@ -279,7 +275,7 @@ def _left(embedding: Embedding, ids: Collection[int] | None) -> int:
     return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
 
-def _rows(store: Home, ids: Sequence[int]) -> list[IndexRow]:
+def rows_of(store: Home, ids: Sequence[int]) -> list[IndexRow]:
     """Those that are still there, at whatever position: what has just come is not read back."""
     fresh = store.unfolded.rows(ids)
     here = {row.chunk_id for row in fresh}

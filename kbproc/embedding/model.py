@@ -176,13 +176,18 @@ class StoredModel:
 
     def bring(self, vectors: Mapping[str, bytes]) -> None:
         """What another store of this model has made of these strings; raises store.io."""
+        if self.pack is not None:
+            self.fold({self.pack.key(string): half for string, half in vectors.items()})
+
+    def fold(self, vectors: Mapping[bytes, bytes]) -> None:
+        """The same by the pack's keys."""
         import numpy as np
 
         if not vectors or self.pack is None:
             return
         halves = np.frombuffer(b"".join(vectors.values()), "<f2").reshape(len(vectors), -1)
         with self._packing:
-            self.pack.append([self.pack.key(s) for s in vectors], halves.astype(np.float32))
+            self.pack.append(list(vectors), halves.astype(np.float32))
 
     def release(self) -> None:
         """Closes what it has open; nobody asks it any more."""

@@ -28,6 +28,7 @@ from kbproc.history import purge
 from kbproc.library.arrivals import Arrivals
 from kbproc.library.health import salvage
 from kbproc.library.past import Pasts
+from kbproc.library.together import Together
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
 from kbproc.models.answering.choice import Unusable, answerer_of
@@ -68,6 +69,7 @@ class Library:
         self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store, answerer.prepare)
         self._arrivals = Arrivals(store, self.answers.recover)
+        self.together = Together(store, lambda: self.embedding)
         self.closed = False
 
     @classmethod
@@ -115,6 +117,7 @@ class Library:
 
     def start(self) -> None:
         """Embeds, tidies and watches notes in the background, until `close`."""
+        self.together.follow()
         self.embedding.start()
         self._upkeep.start()
         self._arrivals.start()
@@ -123,6 +126,7 @@ class Library:
     def follow_others(self) -> None:
         """The store has another log now."""
         self._arrivals.follow()
+        self.together.follow()
 
     def rebuild(self, tell: rebuild.Tell = lambda stage: None) -> None:
         """Every view afresh, while reads and writes go on. Raises store.*."""
@@ -153,6 +157,7 @@ class Library:
         _whatever_happens(self.answers.close)
         _whatever_happens(self.notebooks.close)
         _whatever_happens(self._arrivals.close)
+        _whatever_happens(self.together.close)
         _whatever_happens(self._upkeep.close)
         save_vectors(self.store)
         _whatever_happens(self.parsers.close)

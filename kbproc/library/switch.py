@@ -92,6 +92,7 @@ def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int
     finally:
         if new is not library.embedding:
             new.close()
+    library.together.follow()
     old.close()
     new.start()
     if store.vectors is not None:

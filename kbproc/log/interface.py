@@ -8,7 +8,7 @@ One contract test runs over every implementation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -72,6 +72,10 @@ class Log(Protocol):
 
     is_shared: bool  # whether others write to it, too
     shelf: Shelf | None
+
+    @property
+    def wrote(self) -> Collection[int]:
+        """Where others write to it, too: the last that this process has written."""
 
     @property
     def trouble(self) -> str | None:
@@ -155,6 +159,7 @@ class Unshared:
 
     is_shared = False
     shelf: Shelf | None = None
+    wrote: Collection[int] = ()
     trouble: str | None = None
     head: Position
 

@@ -241,6 +241,17 @@ class Shell:
         self._output.result(None, {}, COMMANDS[name](parsed, options))
         return 0
 
+    def work(self, args: list[str]) -> int:
+        """`kbproc work SERVER…`."""
+        parsed, options = self._parsed("work", args)
+        if parsed.last("--help"):
+            return self.help(["work"])
+        from kbproc.embedding.cluster.command import work
+
+        found = work(parsed.positionals, parsed.last, options.config.cache, self._output.note)
+        self._output.result(None, {}, {"data": found, "meta": {"schema": "work/1"}})
+        return 0
+
     def evaluate(self, args: list[str]) -> int:
         """`kbproc eval DIR`."""
         parsed, options = self._parsed("eval", args)
@@ -367,6 +378,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "serve": Shell.serve,
     "mcp": Shell.mcp,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
+    "work": Shell.work,
     "eval": Shell.evaluate,
     **{name: _contract_command(name) for name in CONTRACT_COMMANDS},
     "docs": Shell.docs,

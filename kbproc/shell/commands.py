@@ -144,6 +144,19 @@ OWN_COMMANDS = {
             takes=(*_AROUND, "--yes"),
         ),
         Command(
+            name="work",
+            usage="SERVER… --stream NAME [FLAGS]",
+            summary="Embed for a cluster's nodes.",
+            examples=("kbproc work nats://10.0.0.1:4222 --stream team",),
+            flags=(
+                Flag(name="--stream", type="string", help="what the nodes call their store"),
+                Flag(name="--model", type="string", help="a name or a folder, as the nodes have"),
+                Flag(name="--parallel", type="integer", help="jobs at a time", default=2),
+                Flag(name="--credentials", type="string", help="a file of NATS"),
+            ),
+            takes=("--profile",),
+        ),
+        Command(
             name="profile save",
             usage="NAME FLAGS",
             summary="Keep the settings that the flags name.",
@@ -280,7 +293,7 @@ OWN_COMMANDS = {
         Command(
             name="docs",
             usage="[PAGE[#SECTION]]",
-            summary="Show a page of the docs, or the section that a doc_url names.",
+            summary="Show a page or a section of the docs.",
             examples=(
                 "kbproc docs",
                 "kbproc docs search",
@@ -291,7 +304,7 @@ OWN_COMMANDS = {
         Command(
             name="exit-codes",
             usage="",
-            summary="List the exit codes and the errors behind them.",
+            summary="List the exit codes and their errors.",
             examples=("kbproc exit-codes",),
             takes=("--jq", "--profile"),
         ),
@@ -304,7 +317,7 @@ OWN_COMMANDS = {
         Command(
             name="gen",
             usage="[--check]",
-            summary="Regenerate schemas and docs, inside the repository.",
+            summary="Regenerate schemas and docs.",
             examples=("kbproc gen --check",),
             flags=(Flag(name="--check", type="boolean", help="only tell what is out of date"),),
         ),

@@ -110,7 +110,7 @@ contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
 # These end in no answer of their own, or belong to the repository.
-WITHOUT = {"call", "serve", "mcp", "gen", "completion", "help"}
+WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help"}
 
 
 def in_format(format: str) -> list[list[str]]:

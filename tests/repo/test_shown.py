@@ -107,6 +107,7 @@ NOT_RUN = {
     "kbproc cluster init nats://127.0.0.1:4222 ": "needs a server; tests/sharing/test_demo.py",
     "printf 'http: 127.0.0.1:8222": "starts a server that nobody ends; tests/sharing/test_demo.py",
     "kbproc --store ~/kb store move ": "needs servers; tests/sharing/test_nodes.py has them",
+    "kbproc work nats://": "needs servers; tests/embedding/test_cluster.py has them",
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",

@@ -486,7 +486,7 @@ export interface ClusterReseedParams {
   replicas?: number | null;
 }
 
-/** `seq` and `hash`: of the last record that this node has; `stream_seq`: that it knows of. `connected`: it can write; else `problem` says why not. */
+/** `seq` and `hash`: of the last record that this node has; `stream_seq`: that it knows of. `connected`: it can write; else `problem` says why not. `workers`: that embed for the nodes; `dead_jobs`: what they have failed at lately, `dead_why` the last time. */
 export interface ClusterStatusData {
   shared: boolean;
   stream: string | null;
@@ -496,6 +496,9 @@ export interface ClusterStatusData {
   stream_seq: number;
   connected: boolean;
   problem: string | null;
+  workers: number;
+  dead_jobs: number;
+  dead_why: string | null;
 }
 
 export interface ClusterStatusParams {

@@ -49,6 +49,7 @@ _CONNECTS_S = 3.0
 _PAUSE_S = 0.05
 _MOST_WAITING = 20_000  # messages
 _AT_ONCE = 2_000
+_MOST_REMEMBERED = 10_000
 _LONGEST = 64 << 20
 _SLOWEST = 1 << 20  # bytes a second
 
@@ -71,6 +72,7 @@ class JetStreamLog(FileLog):
         self._wrong: str | None = None
         self._link: Link
         self.shelf = _Shelf(self)
+        self.wrote: deque[int] = deque(maxlen=_MOST_REMEMBERED)
 
     def join(self, settings: StreamSettings) -> None:
         """Follows the stream, and has taken in what it holds by now if a server is reached.
@@ -251,6 +253,7 @@ class JetStreamLog(FileLog):
             own.commit()
         except KbprocError as error:
             raise _kept(error) from error
+        self.wrote.extend(record.seq for record in self._pending)
         self._pending = []
 
     def _publish(self, sealed: Sequence[Record]) -> None:

@@ -18,7 +18,8 @@ class ClusterStatus(ReadParams, kw_only=True, frozen=True):
 class NodeStatus(Struct, kw_only=True, frozen=True):
     """`seq` and `hash`: of the last record that this node has; `stream_seq`: that it knows of.
 
-    `connected`: it can write; else `problem` says why not.
+    `connected`: it can write; else `problem` says why not. `workers`: that embed for the nodes;
+    `dead_jobs`: what they have failed at lately, `dead_why` the last time.
     """
 
     shared: bool
@@ -29,6 +30,9 @@ class NodeStatus(Struct, kw_only=True, frozen=True):
     stream_seq: int
     connected: bool
     problem: str | None
+    workers: int
+    dead_jobs: int
+    dead_why: str | None
 
 
 @method(
@@ -41,4 +45,6 @@ class NodeStatus(Struct, kw_only=True, frozen=True):
     examples=[Example(params={}, what="of a store that shares nothing")],
 )
 def status(call: Call, params: ClusterStatus) -> Reply:
-    return Reply(data=NodeStatus(**cluster.facts(call.library.store)))
+    return Reply(
+        data=NodeStatus(**cluster.facts(call.library.store), **call.library.together.facts())
+    )

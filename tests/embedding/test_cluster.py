@@ -1,0 +1,371 @@
+"""Nodes of a cluster embed each text once; workers help, and may be killed at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
+
+import numpy as np
+import pytest
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+
+from kbproc.base.errors import KbprocError
+from kbproc.embedding.cluster import messages, node
+from kbproc.embedding.cluster.connection import using
+from kbproc.embedding.cluster.messages import Names
+from kbproc.embedding.cluster.offers import KEPT
+from kbproc.embedding.cluster.worker import Worker
+from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.models.hashing import HashEmbedder
+from tests.kit.nats import Servers, put_settings, shared
+from tests.kit.patience import LONG, PATIENCE, until
+from tests.kit.shell import Run, in_process, refused
+from tests.kit.start import REPO, start
+from tests.kit.talk import Session
+from tests.kit.workers import worker
+
+OpenNode = Callable[..., Session]
+MODEL = HashEmbedder()
+
+
+@pytest.fixture
+def open_node(tmp_path: Path) -> Iterator[OpenNode]:
+    opened: list[Session] = []
+
+    def open(name: str, settings: StreamSettings, model: str = "hash") -> Session:
+        put_settings(tmp_path / name, settings, model)
+        opened.append(Session(tmp_path / name, cwd=tmp_path))
+        return opened[-1]
+
+    yield open
+    for session in opened:
+        session.close()
+
+
+@pytest.fixture
+def started() -> Iterator[list[Popen[Any]]]:
+    """Processes that end with the test."""
+    processes: list[Popen[Any]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class Embedded:
+    """What the nodes of this process have embedded; nothing goes on before `go`."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.go = threading.Event()
+        self.go.set()
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
+    found, embed = Embedded(), HashEmbedder.embed
+
+    def counted(self: HashEmbedder, text: str) -> Any:
+        found.texts.append(text)
+        assert found.go.wait(PATIENCE)
+        return embed(self, text)
+
+    monkeypatch.setattr(HashEmbedder, "embed", counted)
+    yield found
+    found.go.set()
+
+
+def write(session: Session, count: int, first: int = 0) -> int:
+    """Documents of one chunk each; the last one's seq."""
+    documents = [
+        {"title": f"Paper {n}", "text": f"Tea number {n}."} for n in range(first, first + count)
+    ]
+    answer = session.ask("doc.create", documents=documents)
+    seq: int = answer["result"]["meta"]["seq"]
+    return seq
+
+
+def asked(settings: StreamSettings, act: Callable[[JetStreamContext], Awaitable[Any]]) -> Any:
+    found: list[Any] = []
+
+    async def use(client: Client) -> None:
+        found.append(await act(client.jetstream()))
+
+    asyncio.run(using(settings.servers[0], None, use))
+    return found[0]
+
+
+def messages_in(settings: StreamSettings, stream: str) -> int:
+    async def count(context: JetStreamContext) -> int:
+        return (await context.stream_info(stream)).state.messages
+
+    found: int = asked(settings, count)
+    return found
+
+
+def offer(settings: StreamSettings, texts: list[str]) -> None:
+    """A job, as a node offers one."""
+
+    async def publish(context: JetStreamContext) -> None:
+        await messages.make_streams(context, settings)
+        job = messages.job(messages.model_of(MODEL), texts)
+        await context.publish(Names(settings.stream, MODEL.fingerprint).jobs, job)
+
+    asked(settings, publish)
+
+
+def work_of(settings: StreamSettings) -> int:
+    return messages_in(settings, messages.work_stream(settings.stream))
+
+
+def made_of(settings: StreamSettings) -> int:
+    return messages_in(settings, messages.vectors_stream(settings.stream))
+
+
+def asked_of_nodes(settings: StreamSettings) -> bool:
+    """Whether one of them says what it embeds with."""
+
+    async def use(client: Client) -> None:
+        await client.request(messages.model_subject(settings.stream), timeout=1)
+
+    try:
+        asyncio.run(using(settings.servers[0], None, use))
+    except NatsError:
+        return False
+    return True
+
+
+# ----------------------------------------------------------------------- shared vectors
+
+
+def test_a_text_is_embedded_once_in_the_cluster(open_node: OpenNode, embedded: Embedded) -> None:
+    settings = shared().stream()
+    one, two = open_node("one", settings), open_node("two", settings)
+    write(one, 20)
+    two.data("ping", min_seq=write(two, 20, first=100))
+    one.data("ping", min_seq=two.store.seq)
+    one.embedded(), two.embedded()
+    assert len(embedded.texts) == 40
+    three = open_node("three", settings)
+    three.embedded()
+    assert len(embedded.texts) == 40, "who joins takes what is there"
+    found = [node.data("search", query="tea number 7", limit=50) for node in (one, two, three)]
+    assert found[0] == found[1] == found[2] and found[0]["total_matches"] == 40
+
+
+def test_the_first_node_shares_what_it_has(
+    open_node: OpenNode, embedded: Embedded, tmp_path: Path
+) -> None:
+    servers, settings = shared(), shared().settings()
+    one = Session(tmp_path / "alone", cwd=tmp_path)
+    write(one, 10)
+    one.embedded()
+    where = {"servers": settings.servers, "stream": settings.stream, "monitor": settings.monitor}
+    one.data("cluster.init", **where)
+    until(lambda: one.library.together.facts() and made_of_if_there(settings), "the vectors")
+    two = open_node("two", settings)
+    two.embedded()
+    one.close()
+    assert len(embedded.texts) == 10 and len(servers) == 1
+
+
+def made_of_if_there(settings: StreamSettings) -> int:
+    from nats.js.errors import NotFoundError
+
+    try:
+        return made_of(settings)
+    except NotFoundError:
+        return 0
+
+
+def test_a_node_embeds_itself_what_nobody_else_does(
+    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "_WAITS_S", 0.2)
+    settings = shared().stream()
+    two, mute = open_node("two", settings), open_node("mute", settings, "none")
+    two.data("ping", min_seq=write(mute, 3))
+    two.embedded()
+    assert len(embedded.texts) == 3
+
+
+def test_without_a_server_nobody_is_waited_for(
+    open_node: OpenNode, tmp_path: Path, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "_WAITS_S", 1000.0)
+    servers = Servers.make(tmp_path / "nats").start()
+    settings = servers.stream()
+    two, mute = open_node("two", settings), open_node("mute", settings, "none")
+    until(lambda: made_of_if_there(settings) == 0 and two.library.together.facts(), "it listens")
+    two.data("ping", min_seq=write(mute, 3))
+    servers.kill()
+    two.embedded()
+    assert len(embedded.texts) == 3
+
+
+def test_what_is_erased_leaves_the_cluster(
+    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "_WAITS_S", 0.2)
+    settings = shared().stream()
+    one = open_node("one", settings)
+    write(one, 1)
+    one.embedded()
+    until(lambda: made_of(settings) == 1, "the first message")
+    write(one, 1, first=1)
+    one.embedded()
+    until(lambda: made_of(settings) == 2, "the second message")
+    pack = one.library.embedding.pack
+    assert pack is not None
+    one.library.together.forget([pack.key_at(0), bytes(32)])
+    assert made_of(settings) == 1
+    two = open_node("two", settings)
+    two.embedded()
+    assert len(embedded.texts) == 3, "two came from elsewhere, and what was erased is made anew"
+
+
+def test_vectors_of_another_model_or_none_are_passed_over() -> None:
+    vectors = {bytes([n]) * 32: np.full(4, n, "<f2").tobytes() for n in range(1, 4)}
+    [parcel] = messages.parcels(b"m" * 32, vectors)
+    assert messages.unpacked(b"m" * 32, 4, parcel) == vectors
+    assert messages.keys_in(parcel) == list(vectors)
+    for other in (
+        messages.unpacked(b"x" * 32, 4, parcel),
+        messages.unpacked(b"m" * 32, 5, parcel),
+        messages.unpacked(b"m" * 32, 4, parcel[:-1]),
+        messages.unpacked(b"m" * 32, 4, b"m" * 32),
+    ):
+        assert other == {}
+
+
+# ------------------------------------------------------------------------------ workers
+
+
+def test_a_worker_helps_a_node(
+    open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path, embedded: Embedded
+) -> None:
+    """As the command; it ends when it is told, and says what it has done."""
+    settings = shared().stream()
+    embedded.go.clear()
+    one = open_node("one", settings)
+    write(one, 2 * KEPT)
+    argv = ["-m", "kbproc", "work", *settings.servers, "--stream", settings.stream]
+    environment = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    process = start(
+        [*argv, "--model", "hash"], cwd=tmp_path, env=environment, stdout=PIPE, stderr=DEVNULL
+    )
+    started.append(process)
+    until(lambda: one.library.embedding.pending_count <= KEPT + 32, "help")
+    assert one.data("cluster.status")["workers"] == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    told = json.loads(process.stdout.read())["data"]
+    assert process.wait(PATIENCE) == 0 and told["texts"] >= KEPT - 32
+    until(lambda: work_of(settings) == 0, "no text stays there")
+    embedded.go.set()
+    one.embedded()
+    assert len(embedded.texts) + told["texts"] == 2 * KEPT
+
+
+def test_a_job_goes_to_another_when_its_worker_is_killed(
+    started: list[Popen[Any]], tmp_path: Path
+) -> None:
+    settings = shared().stream()
+    offer(settings, ["tea", "coffee"])
+    started.append(worker(tmp_path, settings, "blocks"))
+    assert started[0].stdout is not None and started[0].stdout.readline() == b"taken\n"
+    started[0].kill()
+    started.append(worker(tmp_path, settings, "0"))
+    until(lambda: made_of(settings) == 1, "its vectors")
+    until(lambda: work_of(settings) == 0, "its end")
+
+
+@pytest.mark.skipif(not LONG, reason="the node waits some seconds")
+def test_what_a_worker_that_died_had_is_embedded(
+    open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path, embedded: Embedded
+) -> None:
+    """By the node, where there is no other."""
+    settings = shared().stream()
+    embedded.go.clear()
+    one = open_node("one", settings)
+    write(one, 2 * KEPT)
+    started.append(worker(tmp_path, settings, "blocks"))
+    assert started[0].stdout is not None and started[0].stdout.readline() == b"taken\n"
+    started[0].kill()
+    embedded.go.set()
+    one.embedded()
+    assert len(embedded.texts) == 2 * KEPT
+    until(lambda: work_of(settings) == 0, "no text stays there")
+
+
+@pytest.mark.skipif(not LONG, reason="there are seconds between two tries")
+def test_a_job_that_fails_again_and_again_is_buried(
+    open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path
+) -> None:
+    settings = shared().stream()
+    one = open_node("one", settings)
+    offer(settings, ["a secret"])
+    started.append(worker(tmp_path, settings, "fails"))
+    until(lambda: one.data("cluster.status")["dead_jobs"] == 1, "the burial")
+    assert one.data("cluster.status")["dead_why"] == "It is out of order."
+    assert started[0].stdout is not None
+    assert [started[0].stdout.readline() for _ in range(messages.TRIES)] == [b"taken\n"] * 3
+
+    async def last(context: JetStreamContext) -> Any:
+        found = await context.get_msg(
+            messages.work_stream(settings.stream), subject=messages.dead_subject(settings.stream)
+        )
+        return json.loads(found.data or b"")
+
+    assert work_of(settings) == 1, "the job is gone, and what is told of it holds no text"
+    assert asked(settings, last) == {"texts": 1, "tries": 3, "why": "It is out of order."}
+
+
+def test_a_worker_with_another_model_is_refused(open_node: OpenNode) -> None:
+    settings = shared().stream()
+    open_node("one", settings)
+    until(lambda: asked_of_nodes(settings), "a node")
+    other = Worker(settings, HashEmbedder(dim=24), parallel=1, tell=lambda said: None)
+    with pytest.raises(KbprocError) as found:
+        other.run()
+    assert (found.value.type, found.value.retryable) == ("model.unavailable", False)
+    assert "64 dimensions" in found.value.message and "24 dimensions" in found.value.message
+
+
+@pytest.mark.parametrize(
+    ("argv", "field"),
+    [
+        ([], "servers"),
+        (["http://here", "--stream", "a"], "servers"),
+        (["nats://a:1"], "--stream"),
+        (["nats://a:1", "--stream", "a b"], "--stream"),
+        (["nats://a:1", "--stream", "a", "--parallel", "0"], "--parallel"),
+    ],
+)
+def test_what_work_can_not_be_given(
+    argv: list[str],
+    field: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run: Run = in_process(tmp_path, monkeypatch, capsys)
+    assert refused(run, "work", *argv)["field"] == field
+
+
+def test_work_says_that_no_server_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: Run = in_process(tmp_path, monkeypatch, capsys)
+    argv = ["work", "nats://127.0.0.1:1", "--stream", "a", "--model", "hash"]
+    assert refused(run, *argv)["type"] == "store.io"
