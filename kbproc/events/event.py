@@ -78,7 +78,8 @@ class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="ty
     def can_wait(self) -> bool:
         """Whether the catalog may take it in later, together with others.
 
-        Then it changes no agent, no knowledge base, no entry, and no moment at which one expires,
-        and `gives` tells all its ids. The first entry of a knowledge base can't wait all the same.
+        Then it changes no agent, no entry, and no moment at which one expires; it makes a knowledge
+        base at most, and `gives` tells all its ids. The first entry of a knowledge base can't wait
+        all the same.
         """
         return False

@@ -16,6 +16,10 @@ class KbCreated(Event, frozen=True, tag="kb.created"):
     def summary(self) -> str:
         return f"create knowledge base {self.slug}"
 
+    @property
+    def can_wait(self) -> bool:
+        return True
+
     def concerns(self) -> Concerned:
         return Concerned(kb=self.slug)
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from kbproc.events.document import ChunkText, DocWritten
 from kbproc.events.event import Event
+from kbproc.events.kb import KbCreated
 from kbproc.log.interface import Batch
 from kbproc.log.record import Draft, Position, Record
 from kbproc.sources.blobs import Blobs
@@ -159,6 +160,8 @@ class Group:
             ts=record.ts,
             **given._asdict(),
         )
+        if made := [event.slug for event in events if isinstance(event, KbCreated)]:
+            self._roster = replace(self.roster, kbs=tuple(sorted({*self.roster.kbs, *made})))
         if self._written is not None:
             self._written += written
 
@@ -206,7 +209,7 @@ class Group:
 
     @property
     def roster(self) -> Roster:
-        """Agents, knowledge bases and entries: no record that waits to be folded names any."""
+        """Agents, knowledge bases and entries, with those that records which wait have made."""
         if self._roster is None:
             self._roster = self._catalog.queries.roster()  # after a fold
         return self._roster

@@ -34,7 +34,6 @@ from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
-from kbproc.views.catalog.rows import Head
 from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
@@ -195,8 +194,8 @@ class Store(Front):
 
     # ------------------------------------------------------------------ reading
 
-    def publish(self, head: Head | None = None) -> None:
-        """Shows readers what the views hold now; `head`: where the catalog is behind, the log's."""
+    def publish(self, ahead: Group | None = None) -> None:
+        """Shows readers what the views hold now; `ahead`: what the catalog has yet to take in."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
         lags = self.fulltext.staged is not None
@@ -204,13 +203,13 @@ class Store(Front):
         if not lags:
             self.unindexed.clear()
         shown = Published(
-            head or self.catalog.queries.head(),
+            ahead.head if ahead else self.catalog.queries.head(),
             self.fulltext.snapshot(),
-            self._roster,
+            ahead.roster if ahead else self._roster,
             fulltext_seq=behind,
             recent=self.unindexed.shown,
         )
-        if head is None:
+        if ahead is None:
             self._folded = shown
         self.show(shown)
 
@@ -424,7 +423,7 @@ def _show(store: Store, group: Group) -> None:
     if group.unfolded:
         _, rows = group.rows() or ([], [])
         store.unfolded.add(group.unfolded, rows)
-        store.publish(group.head)
+        store.publish(group)
     else:
         store.catalog.commit()
         store.publish()

@@ -547,15 +547,17 @@ def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> No
 def test_an_apply_that_raises_leaves_neither_log_nor_views_changed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fold.FOLDS[KbCreated]
+    real = fold.FOLDS[KbDeleted]
 
     def broken(batch: Any, record: Any, event: Any) -> None:
         real(batch, record, event)
-        if event.slug == "bad":
-            batch.db.execute("select no_such_function()")
+        batch.db.execute("select no_such_function()")
 
-    monkeypatch.setitem(fold.FOLDS, KbCreated, broken)
-    unchanged(store, lambda: put(store, "bad"), duckdb.Error)
+    def decide(here: Here) -> Decision:
+        return Decision(events=[KbDeleted(slug="default")], data=None)
+
+    monkeypatch.setitem(fold.FOLDS, KbDeleted, broken)
+    unchanged(store, lambda: decided(store, Put(slug="bad"), decide), duckdb.Error)
     assert slugs(store) == ["zz"]
 
 

@@ -499,7 +499,7 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
     before = listed(one)
     with monkeypatch.context() as patch:
         patch.setattr(one.store.catalog, "commit", fail)
-        error = one.error("kb.create", slug="kept")
+        error = one.error("kb.update", slug="default", name="kept")
         assert error["type"] == "store.io"
         assert error["detail"] == {"kept": True}
         assert not error["retryable"], "it would be done twice"
@@ -510,7 +510,7 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
         assert listed(one) == before, "reads go on"
     one.close()
     two = open_session()
-    assert "kept" in {kb["slug"] for kb in two.data("kb.list")}
+    assert "kept" in {kb["name"] for kb in two.data("kb.list")}
 
 
 @pytest.mark.parametrize("step", ["apply", "commit"])
@@ -620,6 +620,26 @@ def test_once_a_view_that_failed_can_go_on_so_do_writes(
         assert session.data("search", query=word, mode="fts")["total_matches"] == found
 
 
+def test_knowledge_bases_are_made_without_the_catalog(session: Session) -> None:
+    """It takes them in later, in any order with documents and deletions, with the same outcome."""
+    folds = session.store.catalog.position.seq
+    for number in range(3):
+        session.data("kb.create", slug=f"kb-{number}")
+        session.data("doc.create", kb=f"kb-{number}", title="A", text="x")
+    assert session.store.catalog.position.seq == folds
+    assert session.error("kb.create", slug="kb-1")["type"] == "resource.already_exists"
+    error = session.error("doc.create", kb="kb-3", title="A", text="x")
+    assert {"kb-0", "kb-1", "kb-2"} <= set(error["valid_values"])
+    found = session.data("search", query="x", kb="kb-2")
+    assert [hit["source"]["kb"] for hit in found["results"]] == ["kb-2"]
+    assert session.store.catalog.position.seq == folds
+    plan = session.error("kb.delete", slug="kb-1")["plan"]["plan_hash"]
+    session.data("kb.delete", slug="kb-1", confirm=plan)
+    session.data("kb.create", slug="kb-1", name="Again")
+    assert {kb["slug"]: kb["name"] for kb in session.data("kb.list")}["kb-1"] == "Again"
+    assert session.data("kb.status", slug="kb-1")["documents"] == 0
+
+
 def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -627,7 +647,7 @@ def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
     with monkeypatch.context() as patch:
         patch.setattr(session.store.catalog, "apply", fail)
         patch.setattr(session.store.catalog, "rollback", fail)
-        assert session.error("kb.create", slug="refused")["type"] == "store.io"
+        assert session.error("kb.update", slug="default", name="no")["type"] == "store.io"
     assert session.store.log.head.seq == session.store.log.verify() == before
     session.data("doc.create", title="B", text="x")
     assert [doc["title"] for doc in session.data("doc.list")] == ["B"]

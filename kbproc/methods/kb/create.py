@@ -53,7 +53,7 @@ def create(call: Call, params: CreateKb) -> Decide:
 
     def decide(here: Here) -> Decision:
         _check_sight(call, params.slug)
-        if here.queries.kb(params.slug) is not None:
+        if params.slug in here.kbs:
             raise KbprocError(
                 "resource.already_exists",
                 f"The knowledge base {params.slug!r} exists already.",

@@ -79,9 +79,7 @@ class Batch:
     def __init__(self, db: Tables, order: Sequence[type[Gathered]]) -> None:
         self.db = db  # the tables, without what waits
         self._gathered: dict[type, Gathered] = {kind: kind() for kind in order}
-        self._events: list[Row] = []
-        self._tokens: list[Row] = []
-        self._pieces: list[Row] = []
+        self._added: dict[str, list[Row]] = {}
         self.given = Given()
         self.index = 0  # of the event that is folded in, in its record
         self.roster_changed = False  # see rows.Roster
@@ -101,26 +99,14 @@ class Batch:
         self.flush()
         return self.db
 
-    def event(self, row: Row) -> None:
-        """One row of the table of events."""
-        self._events.append(row)
-
-    def token(self, row: Row) -> None:
-        """One row of the table of what requests were answered."""
-        self._tokens.append(row)
-
-    def piece(self, row: Row) -> None:
-        """One row of the table of answers' pieces."""
-        self._pieces.append(row)
+    def add(self, table: str, row: Row) -> None:
+        """One row of a table that is not looked at before all is `settled`."""
+        self._added.setdefault(table, []).append(row)
 
     def flush(self) -> None:
         for gathered in self._gathered.values():
             if gathered:
                 gathered.flush(self.db)
-        for table, rows in (
-            ("events", self._events),
-            ("tokens", self._tokens),
-            ("pieces", self._pieces),
-        ):
+        for table, rows in self._added.items():
             self.db.insert(table, rows)
             rows.clear()

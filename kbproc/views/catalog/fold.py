@@ -91,7 +91,7 @@ def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
     about = event.concerns()
     first = (record.seq, index, record.ts, record.actor, record.method, event.tag(), about.within)
     for id in about.documents or (None,):
-        batch.event((*first, id, about.revision, about.session, about.message))
+        batch.add("events", (*first, id, about.revision, about.session, about.message))
 
 
 def _answered(batch: Batch, record: Record) -> None:
@@ -100,4 +100,4 @@ def _answered(batch: Batch, record: Record) -> None:
         return
     key = (record.actor, record.method, record.token, record.params_hash, record.salt)
     result = bytes(record.result).decode()
-    batch.token((*key, record.seq, None if result == "null" else result))
+    batch.add("tokens", (*key, record.seq, None if result == "null" else result))

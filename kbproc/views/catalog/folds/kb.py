@@ -12,10 +12,7 @@ from kbproc.views.catalog.batch import Batch
 
 
 def created(batch: Batch, record: Record, event: KbCreated) -> None:
-    batch.settled().execute(
-        "insert into kbs values (?, ?, ?, 1, ?, ?)",
-        [event.slug, event.name, event.description, record.ts, record.ts],
-    )
+    batch.add("kbs", (event.slug, event.name, event.description, 1, record.ts, record.ts))
     batch.roster_changed = True
 
 
