@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 2.0
 _JOIN_SECONDS = 10.0
+_GATHER_SECONDS = 0.2  # that what other nodes write is looked at together
 _logger = logging.getLogger(__name__)
 
 
@@ -182,6 +183,8 @@ class Notebooks:
     def _follow(self) -> None:
         """Called after every commit: agents and their folders may have changed."""
         roster = self._store.published.roster
+        if self._store.log.is_shared and self._started:  # others may have written notes
+            self._told()
         if self._closed or roster is self._roster:
             return
         live = {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
@@ -206,14 +209,14 @@ class Notebooks:
         if watcher is not None:
             watcher.watch({notes_folder(self._store, row) for row in live.values()})
 
-    def _told(self, folder: Path) -> None:
-        """Called by the watcher: every agent whose notes lie in `folder` is to be synced."""
+    def _told(self, folder: Path | None = None) -> None:
+        """Every agent whose notes lie in `folder`, or any agent, is to be synced."""
         with self._changed:
             agents = {} if self._roster is None else self._roster.agents
             self._pending |= {
                 slug
                 for slug, row in agents.items()
-                if row.deleted_at is None and notes_folder(self._store, row) == folder
+                if row.deleted_at is None and folder in {None, notes_folder(self._store, row)}
             }
             self._changed.notify_all()
 
@@ -222,6 +225,8 @@ class Notebooks:
             with self._changed:
                 patience = _RETRY_SECONDS if self._later else None
                 self._changed.wait_for(lambda: bool(self._pending) or self._closed, patience)
+                if self._store.log.is_shared:
+                    self._changed.wait_for(lambda: self._closed, _GATHER_SECONDS)
                 if self._closed:
                     return
                 due = self._pending or self._later

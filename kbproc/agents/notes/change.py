@@ -18,17 +18,16 @@ from kbproc.agents.notes.notebook import ACTOR, Notebook
 from kbproc.agents.notes.revision import note_written
 from kbproc.agents.quotas import check_quota
 from kbproc.base.errors import KbprocError
+from kbproc.documents.earlier import deleted
 from kbproc.documents.revision import Content, Ids
 from kbproc.events.document import DocDeleted, DocWritten
 from kbproc.store.decision import Decision, Here, Target
-from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, NOTES
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
 
 _ROUNDS = 5  # of looking at a file again that is being edited
 _TURNS = 100  # of waiting for what others write of the same note
 _WAIT_SECONDS = 1.0
-_EVERY = 1_000_000_000
 
 
 class NotDurableYet(KbprocError):
@@ -137,7 +136,7 @@ class _Change:
             data = error.data
             if data is None:
                 change(None)
-            elif not data.decode(errors="replace").strip("\ufeff \t\r\n\f\v"):
+            elif _is_blank(data) or self.book.is_behind(self.slug, digest(data)):
                 change(digest(data))
             else:
                 raise
@@ -251,7 +250,7 @@ class Delete(_Change):
         """The note that an earlier, interrupted run of this delete has removed already."""
         if not self._confirmed or self.book.has_file(self.slug):
             return None
-        return _deleted_by(ACTOR, here.queries, self.agent, self.slug)
+        return deleted(here.queries, NOTES + self.agent, self.slug, ACTOR)
 
     def _done(self, row: DocumentRow) -> DeletedNote:
         return DeletedNote(id=row.id, agent=self.agent, slug=self.slug)
@@ -268,14 +267,5 @@ class Delete(_Change):
                 raise
 
 
-def _deleted_by(actor: str, queries: Queries, agent: str, slug: str) -> DocumentRow | None:
-    """The newest note of that slug whose deletion is recorded of this actor."""
-    seqs = queries.matching_records(0, _EVERY, ["doc.deleted"], actor, None)
-    ids = [event.document_id for event in queries.events_of_records(seqs)]
-    rows = queries.documents_by_id([id for id in ids if id is not None]).values()
-    its = [
-        row
-        for row in rows
-        if (row.kb, row.source_id) == (NOTES + agent, slug) and row.deleted_at is not None
-    ]
-    return max(its, key=lambda row: row.touched, default=None)
+def _is_blank(data: bytes) -> bool:
+    return not data.decode(errors="replace").strip("\ufeff \t\r\n\f\v")

@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -37,11 +37,19 @@ class FileChange(Struct, frozen=True):
     row: DocumentRow | None = None
 
 
+class Behind(NamedTuple):
+    """A note whose file is missing or, with `sha256`, holds what others have changed since."""
+
+    row: DocumentRow
+    slug: str
+    sha256: str | None = None
+
+
 class Diff(Struct, frozen=True, kw_only=True):
     """`known`: how many notes the log has; `removed`: those of them that have no file.
 
     `unfinished`: hidden names, as in Scan. `held`: some notes without a file were held back
-    before, whatever their share is by now.
+    before, whatever their share is by now. `behind`: what other nodes have written since.
     """
 
     known: int
@@ -51,6 +59,7 @@ class Diff(Struct, frozen=True, kw_only=True):
     skipped: list[Skipped]
     unfinished: frozenset[str] = frozenset()
     held: bool = False
+    behind: list[Behind] = []
 
     @property
     def bulk(self) -> bool:

@@ -21,6 +21,7 @@ from kbproc.agents.notefiles import hidden
 from kbproc.agents.notefiles.file import digest
 from kbproc.agents.notefiles.folder import NoteFile, Unavailable
 from kbproc.agents.notes import diff as notediff
+from kbproc.agents.notes import others
 from kbproc.agents.notes.diff import Action, Diff, HeldBack
 from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, note_written
 from kbproc.base.errors import KbprocError
@@ -97,12 +98,13 @@ class Notebook:
             known = self._known()
             scan = notefolder.scan(self.folder, self._files)
             self._files = scan.files
-            return notediff.compare(known, scan, self.held_back.ids)
+            diff = notediff.compare(known, scan, self.held_back.ids)
+            return others.apart(self.store, self.agent, diff) if self.is_shared else diff
 
     def foresee_diff(self) -> Diff:
         """As `diff`, also before the store's own folder is made. Raises Unavailable."""
         if self._own_folder_is_missing():
-            if known := len(self._known()):
+            if (known := len(self._known())) and not self.is_shared:
                 raise notediff.folder_is_gone(self.folder, self.agent, known)
             return Diff(known=0, found=[], removed=[], unchanged=0, skipped=[])
         return self.diff()
@@ -114,6 +116,18 @@ class Notebook:
     def note(self, slug: str) -> DocumentRow | None:
         with self.store.reading() as snapshot:
             return snapshot.queries.note(self.agent, slug)
+
+    @property
+    def is_shared(self) -> bool:
+        """Other nodes write these notes, too."""
+        return self.store.log.is_shared
+
+    def is_behind(self, slug: str, sha256: str) -> bool:
+        """Whether that is a text of the note which others have replaced since."""
+        found = self.is_shared and others.note_before(
+            self.store, self.agent, slug, self.note(slug), sha256
+        )
+        return bool(found)
 
     def has_file(self, slug: str) -> bool:
         """Whether anything stands under the note's file name. Raises store.io, Unavailable."""
@@ -127,7 +141,7 @@ class Notebook:
         It waits for nobody, so that it may be called in the lane.
         """
         if self._own_folder_is_missing():
-            if known := queries.notes_count(self.agent):
+            if (known := queries.notes_count(self.agent)) and not self.is_shared:
                 raise notediff.folder_is_gone(self.folder, self.agent, known)
             self.make_folder()
 
@@ -225,4 +239,5 @@ class Notebook:
                 hint="Repair that file or move it away, then repeat the change.",
                 detail=error.detail,
             ) from None
-        return None if row is not None and row.sha256 == digest(data) else data
+        is_known = row is not None and row.sha256 == digest(data)
+        return None if is_known or self.is_behind(slug, digest(data)) else data

@@ -21,6 +21,7 @@ from kbproc.agents.notefiles.folder import Unavailable
 from kbproc.agents.notefiles.hidden import Leftover
 from kbproc.agents.notes.diff import (
     Action,
+    Behind,
     Diff,
     FileChange,
     NoteChange,
@@ -40,11 +41,6 @@ _ROUNDS = 5  # of looking again, while others write to the same notes
 _logger = logging.getLogger(__name__)
 
 Report = Callable[[int, int, str], None]
-
-
-_NOT_FOLLOWED = (
-    "Edits of notes' files are not followed where several nodes share the store: use note.put."
-)
 
 
 class Sync:
@@ -78,10 +74,6 @@ class Sync:
         Raises store.*; a folder that can't be looked at is a warning.
         """
         book, warnings = self.book, self.result.warnings
-        if book.store.log.is_shared:  # a file that is not here, or older, was never touched here
-            warnings.append(_NOT_FOLLOWED)
-            book.synced = True
-            return True
         with book.lock:
             settled = False
             try:
@@ -109,7 +101,7 @@ class Sync:
     def _round(self) -> tuple[Diff, bool]:
         """One look, and what follows from it; True if nothing was left out."""
         book = self.book
-        if self._restores and not notefolder.exists(book.folder):
+        if (self._restores or book.is_shared) and not notefolder.exists(book.folder):
             book.make_folder()
         with book.store.reading() as snapshot:
             book.require_folder(snapshot.queries)
@@ -120,6 +112,7 @@ class Sync:
             settled = self._record_leftovers()
             diff = book.diff()
             settled = settled and not self._has_leftovers(diff)
+        settled &= self._write_files(diff.behind)
         settled &= self._record_changes(diff.found)
         settled &= self._handle_removed(diff)
         self._describe(diff)
@@ -204,12 +197,17 @@ class Sync:
         return gone
 
     def restore(self, rows: list[DocumentRow]) -> bool:
+        return self._write_files([Behind(row, str(row.source_id)) for row in rows])
+
+    def _write_files(self, behind: list[Behind]) -> bool:
         """A file that can't be written is a warning; the others are written all the same."""
         settled = True
-        for row in rows:
-            slug = str(row.source_id)
+        for one in behind:
+            row, slug, _ = one
             try:
-                written = self.book.store.commit(partial(self._write_back, row))
+                if row.deleted_at is None:
+                    self.book.intake.blobs.get(row.sha256)  # not in the lane: it may be far away
+                written = self.book.store.commit(partial(self._write_back, one))
             except Unavailable:
                 raise
             except KbprocError as error:
@@ -217,19 +215,22 @@ class Sync:
                 continue
             settled &= written
             if written:
-                self._count(slug, "restored")
+                self._count(slug, "removed" if row.deleted_at else "restored")
         return settled
 
-    def _write_back(self, row: DocumentRow, lane: Lane) -> bool:
+    def _write_back(self, one: Behind, lane: Lane) -> bool:
         """Works in the lane, so that nobody deletes the note meanwhile."""
-        book = self.book
+        book, (row, slug, sha256) = self.book, one
         if not book.is_of(lane.queries.agent(book.agent)):
             return False
-        if not is_unchanged(lane.queries.document(row.id), row):
+        is_gone = row.deleted_at is not None and lane.queries.note(book.agent, slug) is None
+        if not is_gone and not is_unchanged(lane.queries.document(row.id), row):
             return False
         try:
-            data = book.intake.blobs.get(row.sha256)
-            edit.write(book.folder, str(row.source_id), data, None)
+            if not is_gone:
+                edit.write(book.folder, slug, book.intake.blobs.get(row.sha256), sha256)
+            elif sha256 is not None:
+                edit.remove(book.folder, slug, sha256)
         except edit.EditedMeanwhile:
             return False
         return True
@@ -252,7 +253,9 @@ class Sync:
         book = self.book
         key = leftover.name, digest(leftover.data)
         row = book.note(leftover.slug)
-        if key not in book.recorded_leftovers and (row is None or row.sha256 != key[1]):
+        is_known = row is not None and row.sha256 == key[1]
+        is_known = is_known or book.is_behind(leftover.slug, key[1])
+        if key not in book.recorded_leftovers and not is_known:
             content = content_of(book.intake, leftover.slug, leftover.data)
             action: Action = "added" if row is None else "changed"
             if not self._record([NewRevision(action, leftover.slug, row, content)]):
