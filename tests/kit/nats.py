@@ -94,6 +94,7 @@ class Server:
         name: str = "a",
         *,
         routes: str = "",
+        advertise: str = "",
         sync: bool = True,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +102,9 @@ class Server:
         self.port, self.monitor_port = ports[:2]
         self.name = name
         self._conf = folder / "server.conf"
-        cluster = f"cluster {{ name: tests, listen: 127.0.0.1:{ports[2]}, routes: [{routes}] }}"
+        told = f', advertise: "{advertise}"' if advertise else ""
+        listen = f"listen: 127.0.0.1:{ports[2]}{told}"
+        cluster = f"cluster {{ name: tests, {listen}, routes: [{routes}] }}"
         self._conf.write_text(
             f"server_name: {name}\nlisten: 127.0.0.1:{self.port}\n"
             f"http: 127.0.0.1:{self.monitor_port}\n"
