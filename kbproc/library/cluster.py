@@ -23,6 +23,7 @@ from kbproc.base.values import HTTP_URL, NATS_URL, Slug
 from kbproc.base.wording import plural
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
+from kbproc.library import joining
 from kbproc.library.library import Library
 from kbproc.log.choice import open_log
 from kbproc.log.file import FileLog
@@ -152,11 +153,13 @@ def join(library: Library, settings: Settings) -> Moved:
         beside = folder.with_name("log.joining")
         shutil.rmtree(beside, ignore_errors=True)
         open_log(beside, settings=settings).close()
+        joining.begin(store.folder)
         store.log.close()
         shutil.rmtree(folder)
         beside.rename(folder)
         _adopt(library, {**settings, "node": store.host.salt()})
         rebuild.rebuild(store)
+        joining.end(store.folder)
         return _moved(store)
 
 

@@ -25,6 +25,7 @@ from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.parsers import Parsers, pool_for
 from kbproc.history import purge
+from kbproc.library import joining
 from kbproc.library.arrivals import Arrivals
 from kbproc.library.health import salvage
 from kbproc.library.past import Pasts
@@ -95,7 +96,7 @@ class Library:
         place = Place.take(folder, host.pid()) if lease is None else Place(folder, folder, lease)
         with contextlib.ExitStack() as opened:
             opened.callback(place.leave)
-            place.prepare(mend=salvage.finish)
+            place.prepare(mend=_finish)
             opened.pop_all()
         store = Store.open(place, host=host, model=model, check_log=partial(_check_log, trust))
         with contextlib.ExitStack() as opened:
@@ -164,6 +165,12 @@ class Library:
         _whatever_happens(self.pasts.close)
         _whatever_happens(self.embedding.close)
         self.store.close()
+
+
+def _finish(folder: Path) -> None:
+    """What was cut off while the store's files were exchanged."""
+    salvage.finish(folder)
+    joining.finish(folder)
 
 
 def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.errors import KbprocError
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.stream import Stream
 from tests.kit.llm import endpoint, hang, say
 from tests.kit.nats import Servers, put_settings, shared
 from tests.kit.patience import until
-from tests.kit.talk import Process, as_bytes, request
+from tests.kit.talk import Process, Session, as_bytes, request
 
 MakeNode = Callable[..., Process]
 
@@ -105,6 +106,35 @@ def test_without_a_server_a_node_reads_on_and_catches_up(node: MakeNode, tmp_pat
         assert two.ask(4, "doc.list", min_seq=3)["result"]["meta"]["count"] == 2
     finally:
         servers.kill()
+
+
+@pytest.mark.parametrize("place", ["_adopt", "rebuild.rebuild"])
+def test_a_join_that_is_cut_off_is_repeated(
+    node: MakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Where the log is the stream's already, and the views are not."""
+    settings = shared().stream()
+    where = {name: getattr(settings, name) for name in ("servers", "stream", "monitor")}
+    one = node("one", settings)
+    create(one, 1, "kept")
+    two = Session(tmp_path / "two", cwd=tmp_path)
+
+    def die(*args: object) -> None:
+        raise KbprocError("store.io", "Cut off.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kbproc.library.cluster.{place}", die)
+        assert two.ask("cluster.join", **where)["error"]["message"] == "Cut off."
+    two.close()
+    again = Process(tmp_path / "two", cwd=tmp_path, real="1").ready()
+    try:
+        if not told(again.ask(1, "cluster.status"))["shared"]:
+            told(again.ask(2, "cluster.join", **where))
+        assert again.ask(3, "doc.list", min_seq=2)["result"]["meta"]["count"] == 1
+        heads = [told(process.ask(4, "cluster.status")) for process in (one, again)]
+        assert heads[0]["hash"] == heads[1]["hash"]
+    finally:
+        again.stop()
 
 
 def told(answer: Any) -> Any:
