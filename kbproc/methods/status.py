@@ -46,7 +46,7 @@ def _size(call: Call, queries: Queries) -> int:
     "status",
     params=Status,
     result=StoreStatus,
-    summary="Count what the store holds and tell how far its indexes are; cheap.",
+    summary="Count what the store holds; cheap.",
     when_to_use="To see whether there is anything to search, and whether it is all indexed.",
     scope="store:read",
     examples=[Example(params={}, what="counts and freshness")],

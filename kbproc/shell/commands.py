@@ -138,7 +138,7 @@ OWN_COMMANDS = {
         Command(
             name="mcp",
             usage="[FLAGS] | install CLIENT [--yes]",
-            summary="Offer the methods as tools of the Model Context Protocol.",
+            summary="Offer the methods as MCP tools.",
             examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,
             takes=(*_AROUND, "--yes"),
@@ -191,7 +191,7 @@ OWN_COMMANDS = {
         Command(
             name="profile delete",
             usage="NAME",
-            summary="Delete a profile; the store that it names stays.",
+            summary="Delete a profile; its store stays.",
             examples=("kbproc profile delete work",),
             takes=_CHANGES,
         ),
@@ -225,7 +225,7 @@ OWN_COMMANDS = {
         Command(
             name="eval",
             usage="DIR [FLAGS]",
-            summary="Measure how well searches find what answers, in a collection of your own.",
+            summary="Measure how well searches find what answers.",
             examples=(
                 "kbproc eval ~/collections/handbook",
                 "kbproc eval ~/collections/handbook --compare fusion=rrf",
@@ -269,7 +269,7 @@ OWN_COMMANDS = {
         Command(
             name="contract client",
             usage='--exec "CMD …" [FLAGS]',
-            summary="Judge a client by what it does with a lawful, awkward server.",
+            summary="Judge a client of the wire.",
             examples=('kbproc contract client --exec "./my-driver"',),
             flags=(
                 _exec("what takes tasks; {server} is the server to start, else KBPROC_SERVER"),
@@ -286,7 +286,7 @@ OWN_COMMANDS = {
         Command(
             name="contract export",
             usage="DIR",
-            summary="Write the kit to a folder: rules, conversations, schemas, tables.",
+            summary="Write the contract kit to a folder.",
             examples=("kbproc contract export contract-kit",),
             flags=(_KIT,),
         ),

@@ -3187,7 +3187,7 @@ export interface Api {
   describe: Ask<"describe">;
   /** Return one JSON Schema by name, or list the names. */
   schema: Ask<"schema">;
-  /** Count what the store holds and tell how far its indexes are; cheap. */
+  /** Count what the store holds; cheap. */
   status: Ask<"status">;
   /** Check libraries, store, log, views, model, disk and permissions. */
   doctor: Ask<"doctor">;
@@ -3196,7 +3196,7 @@ export interface Api {
   /** Ask a question in a new conversation; the answer comes as a stream. */
   chat: Ask<"chat">;
   store: {
-    /** Copy the whole store to a new folder, while writes go on. */
+    /** Copy the whole store to a new folder. */
     backup: Ask<"store.backup">;
     /** Write all that the store holds as portable NDJSON. */
     export: Ask<"store.export">;
@@ -3228,7 +3228,7 @@ export interface Api {
   model: {
     /** List the embedding models that can be used here. */
     list: Ask<"model.list">;
-    /** Embed everything with another model and search with it from then on. */
+    /** Switch to another embedding model. */
     use: Ask<"model.use">;
   };
   sql: {

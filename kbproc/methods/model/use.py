@@ -98,7 +98,7 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     params=UseModel,
     result=Used,
     plan=plan,
-    summary="Embed everything with another model and search with it from then on.",
+    summary="Switch to another embedding model.",
     when_to_use="To change models. Searches go on with the old one until the new one is ready; "
     "chunks stay as they were cut: doc.reparse cuts them to the new model's length.",
     errors=["model.unavailable"],

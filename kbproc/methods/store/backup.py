@@ -61,7 +61,7 @@ def _target(call: Call, params: BackUp) -> Path:
     result=BackedUp,
     plan=plan,
     elsewhere=True,
-    summary="Copy the whole store to a new folder, while writes go on.",
+    summary="Copy the whole store to a new folder.",
     when_to_use="Before an upgrade, and at regular times. Restoring is opening the copy; to move "
     "documents into another store use store.export.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
