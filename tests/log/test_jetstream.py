@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ from kbproc.log import record as records
 from kbproc.log.interface import Behind
 from kbproc.log.jetstream import link
 from kbproc.log.jetstream import log as shared_log
+from kbproc.log.jetstream.link import Link
 from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings, read
@@ -25,7 +28,7 @@ from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Stream
 from kbproc.log.record import START
 from tests.kit import nats
 from tests.kit.deaf import Proxy
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 from tests.kit.records import commit, draft, write
 from tests.kit.talk import REPO
 
@@ -277,3 +280,25 @@ def test_a_folder_has_nothing_of_nats(tmp_path: Path) -> None:
     )
     environment = {"PYTHONPATH": str(REPO)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+
+
+def test_a_node_that_is_closed_while_it_connects_leaves_no_socket(tmp_path: Path) -> None:
+    """What is left would be told by the collector, as an error of whichever test runs then."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = StreamSettings(
+            kind="jetstream",
+            servers=[f"nats://127.0.0.1:{silent.getsockname()[1]}"],
+            stream="team",
+            unsafe_sync=True,
+        )
+        node = Link(settings, JetStreamLog.open(tmp_path))
+        node.start()
+        connection, _ = silent.accept()
+        connection.settimeout(PATIENCE)
+        connection.sendall(b'INFO {"server_id":"x","version":"2.12.1","max_payload":1048576}\r\n')
+        assert connection.recv(8) == b"CONNECT "
+        node.close()
+        while connection.recv(1 << 16):
+            pass
+        connection.close()
+    gc.collect()

@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import connected
+from kbproc.log.jetstream.stream import close, connected, end_all
 
 LOST = (NatsError, OSError, asyncio.TimeoutError)
 _PAUSE_S = 0.25
@@ -60,9 +59,7 @@ class Line:
         self._keeping = self._loop.create_task(self._keep())
         with contextlib.suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._keeping)
-        self._loop.run_until_complete(_ended(asyncio.all_tasks(self._loop)))
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+        end_all(self._loop)
 
     def _end(self) -> None:
         if self._keeping is not None:
@@ -84,18 +81,10 @@ class Line:
             self._told = why
 
 
-async def _ended(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """A subscription leaves some of its own behind."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def using(server: str, credentials: str | None, use: Use) -> None:
     """One connection. Raises what `use` raises, and LOST."""
     connection = await connected(server, credentials)
     try:
         await use(connection)
     finally:
-        with contextlib.suppress(*LOST):
-            await connection.close()
+        await close(connection)

@@ -27,7 +27,15 @@ from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import ANSWERS_S, Refused, State, Stream, connected
+from kbproc.log.jetstream.stream import (
+    ANSWERS_S,
+    Refused,
+    State,
+    Stream,
+    close,
+    connected,
+    end_all,
+)
 
 OLDEST = (2, 12, 1)
 _PAUSE_S = 0.1
@@ -128,8 +136,7 @@ class Link:
         self._keeping = self._loop.create_task(self._keep())
         with contextlib.suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._keeping)
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+        end_all(self._loop)
 
     def _end(self) -> None:
         if self._keeping is not None:
@@ -192,8 +199,7 @@ class Link:
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*_LOST):
-                await connection.close()
+            await close(connection)
 
     def _show(self, stream: Stream) -> None:
         with self._changed:

@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, Stream, connected
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, Stream, close, connected
 from kbproc.log.record import Record, decode, encode
 
 _PARCEL_BYTES = 8 << 20
@@ -42,7 +42,7 @@ async def _ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]])
         except (TimeoutError, NatsError, OSError, Refused) as error:
             why = error
         finally:
-            await connection.close()
+            await close(connection)
     raise KbprocError(
         "store.io",
         f"None of {', '.join(settings.servers)} can be used: {str(why) or type(why).__name__}.",

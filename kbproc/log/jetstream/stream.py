@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from kbproc.log.jetstream.settings import StreamSettings
@@ -66,7 +66,8 @@ async def connected(server: str, credentials: str | None) -> Client:
     async def ignore(error: Exception) -> None:
         """It is raised, too, or ends the connection."""
 
-    connecting = nats.connect(
+    connection = Client()
+    connecting = connection.connect(
         [server],
         error_cb=ignore,
         allow_reconnect=False,
@@ -77,7 +78,34 @@ async def connected(server: str, credentials: str | None) -> Client:
         max_outstanding_pings=2,
         user_credentials=credentials,
     )
-    return await asyncio.wait_for(connecting, 2 * ANSWERS_S)
+    try:
+        await asyncio.wait_for(connecting, 2 * ANSWERS_S)
+    except BaseException:
+        await close(connection)
+        raise
+    return connection
+
+
+async def close(connection: Client) -> None:
+    """Its socket is closed whatever happens: a client that is closing already returns at once, and
+    one whose own task is cut off while it closes leaves the socket to the loop, which ends.
+    """
+    try:
+        with contextlib.suppress(NatsError, OSError, TimeoutError):
+            await connection.close()
+    finally:
+        if connection._transport is not None:
+            connection._transport.close()  # type: ignore[no-untyped-call]
+
+
+def end_all(loop: asyncio.AbstractEventLoop) -> None:
+    """What is left when a loop ends: a client's subscriptions leave tasks behind."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 class Line(NamedTuple):
