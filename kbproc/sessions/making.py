@@ -102,6 +102,7 @@ class Answers:
         started: list[Live] = []
 
         def decide(here: Here) -> Decision:
+            self._drop(started)  # another node's write came first, and this is decided again
             decision = self._asked_before(here, write.request, started)
             if decision is None:
                 events, session, message = new(here)
@@ -116,10 +117,16 @@ class Answers:
                 for live in started:
                     self._start(live, work(begun))
         except BaseException:
-            for live in started:
-                self._live.pop(live.asked.message, None)
+            self._drop(started)
             raise
         return begun, self.live(begun.message)
+
+    def _drop(self, started: list[Live]) -> None:
+        """Nobody has heard of these."""
+        for live in started:
+            self._live.pop(live.asked.message, None)
+            self._known.pop(live.asked.message, None)
+        started.clear()
 
     def _asked_before(self, here: Here, request: Request, started: list[Live]) -> Decision | None:
         """What the same token means; None if it is new."""

@@ -14,6 +14,8 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.events.session import Detail, Reference
+from kbproc.log.file import FileBatch
+from kbproc.log.interface import Behind
 from kbproc.models.answering.interface import Part, Passage, Prompt, Turn
 from kbproc.models.answering.openai import LlmSpec, OpenAi
 from kbproc.sessions.retrieval import Wanted, find, resolved
@@ -359,6 +361,27 @@ def test_references_cost_little(session: Session, language: str) -> None:
 def found(session: Session, detail: Detail) -> list[Reference]:
     wanted = Wanted(question="backup", kbs=None, detail=detail)
     return find(session.store, wanted, now="2026-01-01T00:00:00.000Z").references
+
+
+def test_a_question_that_another_nodes_write_came_before_is_answered_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is decided again, under the next number; the one that it had at first is the other's."""
+    fill(session)
+    real, refused = FileBatch.commit, [Behind()]
+
+    def commit(batch: FileBatch) -> None:
+        if refused:
+            raise refused.pop()
+        real(batch)
+
+    monkeypatch.setattr(FileBatch, "commit", commit)
+    events, end = stream(session, "chat", question=QUESTIONS[0])
+    assert refused == [] and end["result"]["data"]["status"] == "finished"
+    session.library.answers.forget()
+    assert stream(session, "session.resume", **of(events)) == (events, end)
+    kinds = [event["type"] for record in session.data("events.read") for event in record["events"]]
+    assert kinds.count("answer.ended") == 1
 
 
 def test_a_lost_pipe_stops_nothing(ask_model: Callable[..., Session]) -> None:
