@@ -22,9 +22,9 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.connection import using
 from kbproc.embedding.cluster.messages import Names
 from kbproc.embedding.cluster.offers import TEXTS_IN_A_JOB
+from kbproc.log.jetstream.connection import using
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.models import catalogue
 from kbproc.models.hashing import HashEmbedder

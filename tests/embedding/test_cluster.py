@@ -19,10 +19,10 @@ from nats.js import JetStreamContext
 
 from kbproc.base.errors import KbprocError
 from kbproc.embedding.cluster import messages, node
-from kbproc.embedding.cluster.connection import using
 from kbproc.embedding.cluster.messages import Names
 from kbproc.embedding.cluster.offers import KEPT
 from kbproc.embedding.cluster.worker import Worker
+from kbproc.log.jetstream.connection import using
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.models.hashing import HashEmbedder
 from tests.kit.nats import Servers, put_settings, shared
@@ -96,13 +96,10 @@ def write(session: Session, count: int, first: int = 0) -> int:
 
 
 def asked(settings: StreamSettings, act: Callable[[JetStreamContext], Awaitable[Any]]) -> Any:
-    found: list[Any] = []
+    async def use(client: Client) -> Any:
+        return await act(client.jetstream())
 
-    async def use(client: Client) -> None:
-        found.append(await act(client.jetstream()))
-
-    asyncio.run(using(settings.servers[0], None, use))
-    return found[0]
+    return asyncio.run(using(settings.servers[0], None, use))
 
 
 def messages_in(settings: StreamSettings, stream: str) -> int:
@@ -186,6 +183,28 @@ def made_of_if_there(settings: StreamSettings) -> int:
         return made_of(settings)
     except NotFoundError:
         return 0
+
+
+def test_what_is_made_before_there_is_a_stream_is_told_once(
+    open_node: OpenNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, embedded = messages.make_streams, threading.Event()
+
+    async def late(context: JetStreamContext, settings: StreamSettings) -> bool:
+        await asyncio.to_thread(embedded.wait, PATIENCE)
+        return await make(context, settings)
+
+    monkeypatch.setattr(messages, "make_streams", late)
+    settings = shared().stream()
+    one = open_node("one", settings)
+    write(one, 1)
+    one.embedded()
+    embedded.set()
+    until(lambda: made_of_if_there(settings), "the vectors")
+    write(one, 1, first=1)
+    one.embedded()
+    until(lambda: made_of(settings) > 1, "what came after them")
+    assert made_of(settings) == 2
 
 
 def test_a_node_embeds_itself_what_nobody_else_does(

@@ -16,8 +16,8 @@ from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster.connection import LOST, using
 from kbproc.embedding.cluster.messages import keys_in, vectors_stream, work_stream
+from kbproc.log.jetstream.connection import LOST, using, words
 from kbproc.log.jetstream.settings import StreamSettings
 
 _ANSWERS_S = 10.0
@@ -37,7 +37,7 @@ def erase(settings: StreamSettings, keys: Collection[bytes]) -> int:
         try:
             asyncio.run(using(server, settings.credentials, act))
         except LOST as error:
-            why = str(error) or type(error).__name__
+            why = words(error)
             continue
         return len(found)
     raise KbprocError("store.io", f"The cluster's vectors were not erased: {why}.")

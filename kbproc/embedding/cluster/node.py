@@ -11,6 +11,7 @@ themselves when none comes: nothing here is needed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections import OrderedDict, deque
@@ -26,11 +27,12 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import Error as JetStreamError
 
+from kbproc.base.errors import KbprocError
 from kbproc.embedding.background import Embedding, rows_of
 from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.connection import Line
 from kbproc.embedding.cluster.messages import Model, Names
 from kbproc.embedding.cluster.offers import KEPT, TEXTS_IN_A_JOB, Offer, Offers
+from kbproc.log.jetstream.connection import LOST, Connecting, using, words
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.store.store import Store
 
@@ -46,6 +48,9 @@ _WAITS_IN_ALL_S = 600.0
 _MOST_EARLY = 20_000  # vectors that nothing waits for yet
 _MOST_UNTOLD = 2_000  # batches
 _COUNTS_S = 2.0
+_PAUSE_S = 0.25
+_ENDS_S = 10.0
+_logger = logging.getLogger(__name__)
 
 
 class Buried(NamedTuple):
@@ -64,7 +69,8 @@ class Sharing:
         self._settings = settings
         self._id = os.urandom(8).hex()
         self._patience_s = _WAITS_S * (1 + int(self._id[:2], 16) / 255)  # not all at once
-        self._line = Line(settings, self._use, self._alone)
+        self._connecting = Connecting(settings, self._attend, name="cluster", pause_s=_PAUSE_S)
+        self._told = ""
         self._wake = asyncio.Event()
         self._early: OrderedDict[bytes, bytes] = OrderedDict()
         self._untold: deque[Sequence[bytes]] = deque(maxlen=_MOST_UNTOLD)
@@ -79,11 +85,11 @@ class Sharing:
 
     def start(self) -> None:
         self.embedding.claims.others = self
-        self._line.start()
+        self._connecting.start()
 
     def close(self) -> None:
         self.embedding.claims.others = None
-        self._line.close()
+        self._connecting.close(_ENDS_S)
         self._take_back(self._offers.abandon())
 
     # --------------------------------------------------------- asked by the threads that embed
@@ -95,9 +101,19 @@ class Sharing:
 
     def made(self, keys: Sequence[bytes]) -> None:
         self._untold.append(keys)
-        self._line.call(self._wake.set)
+        self._connecting.call(self._wake.set)
 
     # --------------------------------------------------------------- in the connection's thread
+
+    async def _attend(self, server: str) -> None:
+        try:
+            await using(server, self._settings.credentials, self._use)
+        except (*LOST, KbprocError) as error:
+            why = f"{server}: {words(error)}"
+            if why != self._told:
+                _logger.info("vectors are not shared now: %s", why)
+                self._told = why
+        self._alone()
 
     def _alone(self) -> None:
         """Nobody is heard: nobody is waited for."""
@@ -123,6 +139,7 @@ class Sharing:
         await self._listen(client, context, names, model)
         self._hopeful_until = float("inf")
         if is_new:
+            self._untold.clear()  # it is told with all the rest
             await self._tell_all(context, names)
         while client.is_connected:
             await self._tell(context, names)

@@ -25,8 +25,8 @@ from nats.js import JetStreamContext
 
 from kbproc.base.errors import KbprocError
 from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.connection import LOST, using
 from kbproc.embedding.cluster.messages import ACK_WAIT_S, TRIES, Beat, Dead, Names
+from kbproc.log.jetstream.connection import LOST, using, words
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.models.interface import Embedder
 
@@ -100,7 +100,7 @@ class Worker:
             refusals = [one for one in errors.exceptions if isinstance(one, KbprocError)]
         for refusal in refusals:
             raise refusal
-        return f"{server}: {error or type(error).__name__}"
+        return f"{server}: {words(error)}"
 
     async def _use(self, client: Client) -> None:
         await self._check(client)

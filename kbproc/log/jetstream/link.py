@@ -1,10 +1,10 @@
 """A node's connection to its stream, kept up in a thread of its own.
 
-Owns: the thread and its event loop, trying one server after the other, what a server and a stream
-must be before they are used, and following the stream from where the node is.
+Owns: what a server and a stream must be before they are used, what is told while there is none, and
+following the stream from where the node is.
 Refuses to know: what a record is, and what becomes of what arrives.
 
-Nothing of the loop is used by another thread but `run`.
+Nothing of the thread's loop is used by another thread but `run`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,21 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from itertools import count
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
+from kbproc.log.jetstream.connection import ANSWERS_S, LOST, Connecting, close, connected, words
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import (
-    ANSWERS_S,
-    Refused,
-    State,
-    Stream,
-    close,
-    connected,
-    end_all,
-)
+from kbproc.log.jetstream.stream import Refused, State, Stream
 
 OLDEST = (2, 12, 1)
 _PAUSE_S = 0.1
 # A new leader may not know yet what the old one has acknowledged.
 _DOUBT_S = 5.0
-_LOST = (NatsError, OSError, asyncio.TimeoutError)
 _SILENT = (None, None)
 _logger = logging.getLogger(__name__)
 
@@ -83,18 +72,13 @@ class Link:
         self._down_since = time.monotonic()
         self._changed = threading.Condition()
         self._connection: Client | None = None
-        self._loop = asyncio.new_event_loop()
-        self._keeping: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._live, name="jetstream", daemon=True)
+        self._connecting = Connecting(settings, self._attend, name="jetstream", pause_s=_PAUSE_S)
 
     def start(self) -> None:
-        self._thread.start()
+        self._connecting.start()
 
     def close(self) -> None:
-        if not self._thread.is_alive():
-            return
-        self._loop.call_soon_threadsafe(self._end)
-        self._thread.join(2 * ANSWERS_S)
+        self._connecting.close(2 * ANSWERS_S)
 
     def wait(self, patience_s: float) -> bool:
         """Until there is a connection, or it is clear that there will be none."""
@@ -119,42 +103,26 @@ class Link:
         async def act() -> T:
             try:
                 return await asyncio.wait_for(work(stream), timeout_s)
-            except _LOST as error:
+            except LOST as error:
                 await self._drop()
-                raise Unreachable(_words(error)) from error
+                raise Unreachable(words(error)) from error
 
-        future: Future[T] = asyncio.run_coroutine_threadsafe(act(), self._loop)
         try:
-            return future.result(2 * timeout_s)
+            return self._connecting.submit(act()).result(2 * timeout_s)
         except TimeoutError as error:
-            raise Unreachable(_words(error)) from error
+            raise Unreachable(words(error)) from error
 
     # ------------------------------------------------------------------ in the loop's thread
 
-    def _live(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._keeping = self._loop.create_task(self._keep())
-        with contextlib.suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._keeping)
-        end_all(self._loop)
-
-    def _end(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-
-    async def _keep(self) -> None:
-        """Until it is cancelled."""
-        for turn in count():
-            server = self._settings.servers[turn % len(self._settings.servers)]
-            try:
-                await self._use(server)
-            except Refused as error:
-                self._fail(f"{server}: {error}")
-            except _LOST as error:
-                self._fail(f"{server}: {_words(error)}")
-            except KbprocError as error:
-                self._fail(error.message, error)
-            await asyncio.sleep(_PAUSE_S)
+    async def _attend(self, server: str) -> None:
+        try:
+            await self._use(server)
+        except Refused as error:
+            self._fail(f"{server}: {error}")
+        except LOST as error:
+            self._fail(f"{server}: {words(error)}")
+        except KbprocError as error:
+            self._fail(error.message, error)
 
     async def _use(self, server: str) -> None:
         """As long as it can be used."""
@@ -266,10 +234,6 @@ def _sync_of(url: str) -> tuple[str | None, bool | None]:
         return found["server_id"], bool(found["jetstream"]["config"].get("sync_always"))
     except (OSError, http.client.HTTPException, msgspec.DecodeError, KeyError, TypeError):
         return _SILENT
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def _unfit(why: str, hint: str) -> KbprocError:

@@ -30,17 +30,11 @@ from kbproc.base.wording import plural
 from kbproc.log import record as records
 from kbproc.log.file import FileBatch, FileLog
 from kbproc.log.interface import Batch, Behind
+from kbproc.log.jetstream.connection import ANSWERS_S
 from kbproc.log.jetstream.link import Link, Unreachable
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.shelf import Shelf
-from kbproc.log.jetstream.stream import (
-    ANSWERS_S,
-    MOST_IN_A_BATCH,
-    Line,
-    Refused,
-    State,
-    Stream,
-)
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, State, Stream
 from kbproc.log.record import Draft, Record
 
 # A cluster whose leader has died has another one by then.

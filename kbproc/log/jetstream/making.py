@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from nats.errors import Error as NatsError
+from nats.aio.client import Client
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
+from kbproc.log.jetstream.connection import LOST, using, words
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, Stream, close, connected
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, Stream
 from kbproc.log.record import Record, decode, encode
 
 _PARCEL_BYTES = 8 << 20
@@ -30,22 +31,18 @@ def ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]]) -> T:
 
 
 async def _ask(settings: StreamSettings, work: Callable[[Stream], Awaitable[T]]) -> T:
-    why: Exception | None = None
+    async def use(connection: Client) -> T:
+        return await work(Stream(connection, settings))
+
+    why: Exception = ConnectionError("no server is named")
     for server in settings.servers:
         try:
-            connection = await connected(server, settings.credentials)
-        except (TimeoutError, NatsError, OSError) as error:
+            return await using(server, settings.credentials, use)
+        except (*LOST, Refused) as error:
             why = error
-            continue
-        try:
-            return await work(Stream(connection, settings))
-        except (TimeoutError, NatsError, OSError, Refused) as error:
-            why = error
-        finally:
-            await close(connection)
     raise KbprocError(
         "store.io",
-        f"None of {', '.join(settings.servers)} can be used: {str(why) or type(why).__name__}.",
+        f"None of {', '.join(settings.servers)} can be used: {words(why)}.",
         hint="Check the addresses, and that the servers run with JetStream.",
     )
 

@@ -16,16 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from kbproc.log.jetstream.connection import ANSWERS_S
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.shelf import Shelf
 
 MOST_IN_A_BATCH = 1000
-ANSWERS_S = 2.0
 _MAKING_S = 15.0  # several servers agree on who leads
-_PING_S = 2
 _HEARTBEAT_S = 0.5
 _SILENT_S = 2.0
 _NO_MESSAGE, _NO_STREAM = 10037, 10059
@@ -58,54 +56,6 @@ class Refused(Exception):
     @property
     def is_no_stream(self) -> bool:
         return self.code == _NO_STREAM
-
-
-async def connected(server: str, credentials: str | None) -> Client:
-    """Raises what nats raises, OSError, TimeoutError. It never connects again by itself."""
-
-    async def ignore(error: Exception) -> None:
-        """It is raised, too, or ends the connection."""
-
-    connection = Client()
-    connecting = connection.connect(
-        [server],
-        error_cb=ignore,
-        allow_reconnect=False,
-        max_reconnect_attempts=1,  # 0 would be without end
-        reconnect_time_wait=0,
-        connect_timeout=int(ANSWERS_S),
-        ping_interval=_PING_S,
-        max_outstanding_pings=2,
-        user_credentials=credentials,
-    )
-    try:
-        await asyncio.wait_for(connecting, 2 * ANSWERS_S)
-    except BaseException:
-        await close(connection)
-        raise
-    return connection
-
-
-async def close(connection: Client) -> None:
-    """Its socket is closed whatever happens: a client that is closing already returns at once, and
-    one whose own task is cut off while it closes leaves the socket to the loop, which ends.
-    """
-    try:
-        with contextlib.suppress(NatsError, OSError, TimeoutError):
-            await connection.close()
-    finally:
-        if connection._transport is not None:
-            connection._transport.close()  # type: ignore[no-untyped-call]
-
-
-def end_all(loop: asyncio.AbstractEventLoop) -> None:
-    """What is left when a loop ends: a client's subscriptions leave tasks behind."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 class Line(NamedTuple):
