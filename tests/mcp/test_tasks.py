@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
 
 import pytest
 
+from kbproc.mcp.tasks.handle import Handle, Handles
 from tests.kit import llm
 from tests.kit.mcp import Client, Message, client
 from tests.kit.patience import LIVES, LONG
@@ -16,6 +18,7 @@ from tests.kit.patience import LIVES, LONG
 TASKS = "io.modelcontextprotocol/tasks"
 KNOWS = {"extensions": {TASKS: {}}}
 STREAM = "io.modelcontextprotocol/subscriptionId"
+DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"  # of an id, in order
 QUESTION = "How is git installed with apt?"
 FILES = 200 if LONG else 60
 
@@ -174,6 +177,20 @@ def test_cancelled_is_cancelled_for_ever(tmp_path: Path, slow: Slow) -> None:
     with client(tmp_path, **slow.options()) as one:
         found = state(one, id)
         assert found["status"] == "cancelled" and "result" not in found
+
+
+def test_a_task_has_one_id(tmp_path: Path) -> None:
+    """Another that was read as the same would not be known as cancelled."""
+    handles = Handles(tmp_path, "store")
+    for began in range(60):
+        handle = Handle("tool", "doc.ingest", {}, began, "5a")
+        id = handles.id_of(handle)
+        assert handles.read(id) == handle
+        last = DIGITS.index(id[-1])
+        others = [id + "=", id + "==", id.replace("-", "+"), id.replace("_", "/")]
+        others += [id[:-1] + DIGITS[last ^ bit] for bit in (1, 2, 4, 8)]
+        for other in others:
+            assert other == id or handles.read(other) is None, other
 
 
 def test_whoever_listens_is_told(tmp_path: Path, slow: Slow) -> None:

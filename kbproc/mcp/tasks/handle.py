@@ -53,14 +53,15 @@ class Handles:
 
     def id_of(self, handle: Handle) -> str:
         said = zlib.compress(msgspec.json.encode(handle), 9)
-        return base64.urlsafe_b64encode(self._digest(said) + said).decode().rstrip("=")
+        return _text(self._digest(said) + said)
 
     def read(self, id: str) -> Handle | None:
         """None for what is no id of a task here."""
         try:
             given = base64.b64decode(id + "=" * (-len(id) % 4), b"-_", validate=True)
             said = given[_SALT:]
-            if self._digest(said) != given[:_SALT]:
+            # The same bytes written otherwise would not be known as cancelled.
+            if self._digest(said) != given[:_SALT] or _text(given) != id:
                 return None
             return _decode(zlib.decompressobj().decompress(said, _MOST_BYTES))
         except (binascii.Error, ValueError, zlib.error, msgspec.DecodeError):
@@ -88,3 +89,7 @@ class Handles:
 
     def _line(self, id: str) -> bytes:
         return blake2b(id.encode(), digest_size=_SALT).hexdigest().encode() + b"\n"
+
+
+def _text(given: bytes) -> str:
+    return base64.urlsafe_b64encode(given).decode().rstrip("=")
