@@ -21,6 +21,7 @@ from typing import Any
 from kbproc.agents.notes.background import Notebooks
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.threads import share_heaps
 from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
 from kbproc.embedding.parsers import Parsers, pool_for
@@ -93,6 +94,7 @@ class Library:
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
+        share_heaps()
         place = Place.take(folder, host.pid()) if lease is None else Place(folder, folder, lease)
         with contextlib.ExitStack() as opened:
             opened.callback(place.leave)

@@ -65,6 +65,34 @@ def test_memory_that_was_freed_goes_back() -> None:
     assert int(given.stdout) > 100 << 20
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_threads_share_heaps() -> None:
+    code = (
+        "import ctypes, os, sys, threading\n"
+        "from kbproc.base.threads import share_heaps\n"
+        "if sys.argv[1] == 'shared': share_heaps()\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.malloc.restype = ctypes.c_void_p\n"
+        "meet = threading.Barrier(8)\n"
+        "def allocate(): meet.wait(); libc.malloc(5000); meet.wait()\n"
+        "threads = [threading.Thread(target=allocate) for _ in range(8)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "libc.fdopen.restype = ctypes.c_void_p\n"
+        "out = ctypes.c_void_p(libc.fdopen(1, b'w'))\n"
+        "libc.malloc_info(0, out)\n"
+        "libc.fflush(out)\n"
+    )
+
+    def heaps(how: str) -> int:
+        argv = [sys.executable, "-c", code, how]
+        return subprocess.run(
+            argv, check=True, capture_output=True, text=True, timeout=PATIENCE
+        ).stdout.count("<heap ")
+
+    assert heaps("shared") <= 2 < heaps("each its own")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_pages_that_are_mapped_go_back_and_come_again(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -24,6 +24,7 @@ from kbproc.library.library import Library
 from kbproc.log import file, record
 from kbproc.log.marks import Marks
 from kbproc.views import soundness
+from kbproc.views.catalog.catalog import Catalog
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
@@ -310,6 +311,14 @@ def files_of(views: Path, view: str) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith("."))
 
 
+def reads_all(catalog: Path) -> bool:
+    try:
+        with contextlib.closing(Catalog(catalog)) as opened:
+            return opened.damaged() == []
+    except duckdb.Error:
+        return False
+
+
 @given(data=st.data())
 def test_any_harm_to_a_file_of_the_views(
     sound: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -323,9 +332,13 @@ def test_any_harm_to_a_file_of_the_views(
     before = path.read_bytes()
     path.write_bytes(HARMS[harm](before, where))
     told, same = soundness.damaged_files(views), path.read_bytes() == before
+    # What else meta.json says, tantivy needs to write, and says so when it does not fit. Free
+    # blocks at the end of the catalog are missing, too, where DuckDB has cut them off.
+    harmless = same or path.name == "meta.json"
+    if view == "catalog" and harm == "cut" and not told:
+        harmless = reads_all(path)
     shutil.rmtree(views.parent)
-    # What else meta.json says, tantivy needs to write, and says so when it does not fit.
-    assert told == ([] if same else [view]) or (path.name == "meta.json" and not told)
+    assert told == [view] or (harmless and not told)
 
 
 @pytest.mark.parametrize("harm", [*HARMS, "gone"])
