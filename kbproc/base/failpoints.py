@@ -41,6 +41,8 @@ FAILPOINTS = {
     "purge.segment": "a segment without the erased text is written, not renamed",
     "purge.log": "the log is rewritten, the views still hold the text",
     "purge.views": "the views are made afresh, the purge is not marked as ended",
+    "shared.shelved": "purged records lie on the shelf, the stream still holds the text",
+    "shared.erased": "the stream holds nothing of a purge, which is not marked as ended",
     "model.embedded": "every chunk has its vector under the new model, the old one in use",
     "model.settings": "store.toml names the new model, the old one in use",
     "salvage.written": "a repaired log is written beside the damaged one",

@@ -26,7 +26,7 @@ from kbproc.events.document import (
 from kbproc.events.entry import EntryRevived, EntrySuperseded
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.session import OfSession
+from kbproc.events.session import OfSession, SessionPurged
 from kbproc.events.upkeep import (
     ContentForgotten,
     DocPurged,
@@ -95,3 +95,15 @@ def upcast(item: dict[str, Any]) -> dict[str, Any]:
     while step := UPCASTS.get(item["type"]):
         item = step(item)
     return item
+
+
+_PURGES = (ContentForgotten, DocPurged, SessionPurged)
+_MARKS = [f'"{kind.tag()}"'.encode() for kind in _PURGES]
+
+
+def purges(raw: bytes | msgspec.Raw) -> bool:
+    """Whether a record takes away what earlier ones hold."""
+    said = bytes(raw)
+    return any(mark in said for mark in _MARKS) and any(
+        isinstance(event, _PURGES) for event in decode(raw)
+    )

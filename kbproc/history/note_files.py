@@ -7,7 +7,7 @@ Refuses to know: what else a purge erases (purge.py), and how a plan is approved
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +19,38 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.document import DocWritten
 from kbproc.history.timeline import PastRecords
 from kbproc.store.state import SeenStore
+from kbproc.store.store import Store
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import NOTES
 from kbproc.views.catalog.rows import AgentRow, DocumentRow
+
+
+def remove_left(
+    store: Store, texts: Mapping[tuple[str, str], Collection[str]], purged: Collection[int]
+) -> None:
+    """What another node has purged, and this one's folders hold: by kb and slug, sha256s.
+
+    Works in the lane. A file that holds anything else stays. Raises store.io.
+    """
+    with store.reading() as snapshot:
+        for (kb, slug), known in texts.items():
+            agent = store.published.roster.agents.get(kb.removeprefix(NOTES))
+            if agent is None:
+                continue
+            live = snapshot.queries.note(agent.slug, slug)
+            home = notes_folder(store, agent)
+            held = _text_of(home, slug)
+            is_others = live is not None and live.id not in purged and live.sha256 == held
+            if held in known and not is_others:
+                edit.remove(home, slug, str(held))
+
+
+def _text_of(home: Path, slug: str) -> str | None:
+    """By its sha256; None where no note can be read."""
+    try:
+        return digest(folder.read(home, slug))
+    except (KbprocError, folder.Unavailable):
+        return None
 
 
 class NoteFile(NamedTuple):

@@ -8,12 +8,16 @@ Refuses to know: who may purge, and the plan that a person approves.
 First a record says what is purged; then everything is erased, in steps that can
 be repeated; then a record says that it is done. A store that finds the first
 record without the second ends the work before it answers anything.
+
+Where several nodes share the log each erases its own folder (`forget_here`), and marks there how
+far it has come; one or more of them erase what the servers hold (`forget_elsewhere`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
@@ -30,13 +34,17 @@ from kbproc.events.document import DocChanged, DocWritten, FileCleared, FileFail
 from kbproc.events.event import Event
 from kbproc.events.session import AnswerReferred, AnswerSaid, OfSession, SessionPurged
 from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
+from kbproc.history import forgotten, note_files
 from kbproc.log import record as records
 from kbproc.log.record import Record
 from kbproc.store import rebuild
+from kbproc.store.lane import Lane
 from kbproc.store.sql import query
 from kbproc.store.store import Store
+from kbproc.views.catalog.queries.all import Queries
 
 Tell = Callable[[str], None]
+_ALL = 1 << 31
 _STAGES = ("trace", "sources", "vectors", "log", "views")
 _TokenKey = tuple[str, str, str | None]
 _Embedded = tuple[str, str | None, str]  # title, section, text
@@ -89,6 +97,8 @@ class Trace:
         self.askers: set[_TokenKey] = set()  # tokens of requests whose params may tell of them
         self.names: set[bytes] = set()
         self.notes: dict[bytes, int] = {}  # what outcomes of note.* may call them
+        self.texts: dict[tuple[str, str], set[str]] = {}  # kb and slug of a note → what it held
+        self.kept: set[int] = set()  # records that are not changed
         self._written: dict[int, DocWritten] = {}
 
     def follow(self, record: Record) -> None:
@@ -105,6 +115,11 @@ class Trace:
                 self._note_content(event)
             elif isinstance(event, DocWritten):
                 self.other_sources.add(event.source_sha256)
+
+    @property
+    def gone(self) -> list[str]:
+        """Sources that nothing else holds."""
+        return [sha256 for sha256 in sorted(self.sources - self.other_sources) if sha256]
 
     def _note_content(self, event: DocWritten | DocChanged) -> None:
         if isinstance(event, DocWritten):
@@ -134,6 +149,8 @@ class Trace:
                 self.names.add(_inside(event.source_id))
                 if event.doc_type == "note":
                     self.notes[_inside(event.source_id)] = self.purges[event.id]
+                    held = self.texts.setdefault((event.kb, event.source_id), set())
+                    held.add(event.source_sha256)
             if event.path is not None:
                 self.files[event.kb, event.path] = self.purges[event.id]
                 self.names.add(_inside(event.path))
@@ -211,12 +228,14 @@ class Reach(Struct, frozen=True, kw_only=True):
 
     `past_closed`: while it is entered, nothing of the past is open or on disk.
     `forget_answers`: what is kept in memory of answers that have ended goes.
+    `forget_vectors`: those under these keys of the pack leave the cluster.
     """
 
     store: Store
     embedding: Embedding
     past_closed: Callable[[], AbstractContextManager[None]]
     forget_answers: Callable[[], object]
+    forget_vectors: Callable[[Collection[bytes]], object]
 
 
 def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
@@ -225,41 +244,117 @@ def finish(reached: Reach, tell: Tell = lambda stage: None) -> Erasure:
     Raises store.io; then the store, opened again, begins anew.
     """
     store = reached.store
-    begun = _begun(store)
-    found = Erasure()
-    if not begun:
-        return found
-    reach("purge.recorded")
-    try:
-        _erase(reached, _trace_of(begun), found, tell)
-    except OSError as error:
-        raise KbprocError(
-            "store.io",
-            f"The purge could not be brought to its end: {error.strerror}.",
-            hint="Nothing of it is shown any more. Make room, then restart kbproc: it goes on.",
-        ) from error
-    ended = PurgeEnded(purge=begun[-1].seq)
-    store.commit(lambda lane: lane.append([ended], actor=begun[-1].actor, method="store.purge"))
+    begun, found = forget_here(reached, tell)
+    if store.log.is_shared:
+        forget_elsewhere(reached)
+    elif begun:
+        _end(store, begun[-1].seq)
     return found
 
 
-def check_alone(store: Store) -> None:
-    """Raises store.io for a store whose other nodes would keep what is erased here."""
-    if store.log.is_shared:
-        raise KbprocError(
-            "store.io",
-            "Nothing can be erased for good from a store that several nodes share.",
-            hint="Hide it: kbproc doc delete. To erase it, leave the cluster on one node "
-            "(kbproc cluster leave), purge there, then delete the stream and the other nodes.",
-            lasting=True,
-        )
+def forget_here(reached: Reach, tell: Tell = lambda stage: None) -> tuple[list[Record], Erasure]:
+    """What this folder holds; and the records that purge it. Raises store.io."""
+    store = reached.store
+    with store.exclusive():
+        begun, found = _begun(store), Erasure()
+        try:
+            if begun:
+                reach("purge.recorded")
+                _erase(reached, begun, found, tell)
+                store.changed()  # whoever waits for what others wrote has it now
+            if (done := forgotten.read(store.folder)) is not None:
+                store.log.erased_seq = done.seq
+        except OSError as error:
+            raise KbprocError(
+                "store.io",
+                f"The purge could not be brought to its end: {error.strerror}.",
+                hint="Nothing of it is shown any more. Make room, then restart kbproc: it goes on.",
+            ) from error
+    return begun, found
+
+
+def forget_elsewhere(reached: Reach) -> None:
+    """What the stream and its shelves hold, and the mark in the log that it has gone.
+
+    Several nodes may do it, each what it knows of. Raises store.io.
+    """
+    store = reached.store
+    with store.exclusive():
+        left = forgotten.read(store.folder)
+        if left is None or not left.due or left.seq < left.due or not store.log.is_shared:
+            return
+        keys = [bytes.fromhex(key) for key in left.keys]
+        try:
+            reached.forget_vectors(keys)
+            store.log.forget(_unnamed(store, left.sources), left.seq)
+            reached.forget_vectors(keys)  # what was being embedded meanwhile
+            _end(store, left.due)
+        except KbprocError as error:
+            raise KbprocError(
+                error.type,
+                f"This node has forgotten it, the cluster may not have yet: {error.message}",
+                hint="It goes on by itself once the servers can be reached.",
+            ) from error
+        _settled(store, left.due)
+
+
+def has_ended(store: Store, purge: int) -> bool:
+    """Whether some node has recorded that the cluster has forgotten it."""
+    with store.reading() as snapshot:
+        return _is_ended(snapshot.queries, store, purge)
+
+
+def _is_ended(queries: Queries, store: Store, purge: int) -> bool:
+    """Purges may be decided while another is not at its end: so its mark names it."""
+    return any(
+        isinstance(event, PurgeEnded) and event.purge >= purge
+        for seq in queries.matching_records(purge, _ALL, [PurgeEnded.tag()], None, None)
+        for record in store.log.read(seq - 1, seq)
+        for event in codec.decode(record.events)
+    )
+
+
+def _end(store: Store, purge: int) -> None:
+    [record] = store.log.read(purge - 1, purge)
+
+    def turn(lane: Lane) -> None:
+        if not _is_ended(lane.queries, store, purge):
+            lane.append([PurgeEnded(purge=purge)], actor=record.actor, method="store.purge")
+
+    store.commit(turn)
+
+
+def _settled(store: Store, due: int) -> None:
+    left = forgotten.read(store.folder)
+    if left is not None and left.due == due:
+        forgotten.keep(store.folder, forgotten.Forgotten(seq=left.seq))
+
+
+def _unnamed(store: Store, sources: list[str]) -> list[str]:
+    """Those of them that no document has come to hold again."""
+    if not sources:
+        return []
+    named = {
+        event.source_sha256
+        for record in store.log.read(to_seq=store.log.head.seq)
+        for event in codec.decode(record.events)
+        if isinstance(event, DocWritten)
+    }
+    return [sha256 for sha256 in sources if sha256 not in named]
 
 
 def _begun(store: Store) -> list[Record]:
-    """The records of purges that have not come to their end."""
+    """The records of purges that have not come to their end, in this folder."""
+    done = forgotten.read(store.folder)
+    after = 0 if done is None else done.seq
     with store.reading() as snapshot:
-        seqs = snapshot.queries.unfinished_purges()
-    return [next(store.log.read(seq - 1, seq)) for seq in seqs]
+        if done is None and not store.log.is_shared:
+            seqs = set(snapshot.queries.unfinished_purges())
+        else:
+            seqs = set(snapshot.queries.purges_after(after))
+    unseen = store.log.read(max(after, store.seq), store.log.head.seq)
+    seqs |= {record.seq for record in unseen if codec.purges(record.events)}
+    return [next(store.log.read(seq - 1, seq)) for seq in sorted(seqs)]
 
 
 def _trace_of(begun: list[Record]) -> Trace:
@@ -277,10 +372,13 @@ def _trace_of(begun: list[Record]) -> Trace:
     return Trace(purges, forgets, sessions)
 
 
-def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
-    store = reached.store
+def _erase(reached: Reach, begun: list[Record], found: Erasure, tell: Tell) -> None:
+    store, trace = reached.store, _trace_of(begun)
     tell("trace")
     last = store.log.head.seq  # nobody sees the documents now, so later records hold none of them
+    if store.log.is_shared:  # every node makes the same of every record
+        last = begun[-1].seq - 1
+        trace.kept = {record.seq for record in begun}
     for record in store.log.read(to_seq=last):
         trace.follow(record)
     # The log comes last: until then it tells what belongs to the documents.
@@ -289,6 +387,7 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
         with store.lane():
             for record in store.log.read(last, store.log.head.seq):
                 trace.follow(record)  # another document may have come to hold the same source
+            _remember(reached, trace, begun[-1].seq)
             _erase_sources(store, trace, found)
         reach("purge.sources")
         tell("vectors")
@@ -299,9 +398,13 @@ def _erase(reached: Reach, trace: Trace, found: Erasure, tell: Tell) -> None:
         store.log.rewrite(partial(_rewritten, trace=trace, found=found), to_seq=last)
         reach("purge.log")
     tell("views")
-    _erase_views(store)
+    _erase_views(store, trace, begun[-1].seq)
     reached.forget_answers()
+    _erase_sources(store, trace, Erasure())  # whoever saw the past may have fetched one again
+    store.blobs.going = frozenset()
     reach("purge.views")
+    if (done := forgotten.read(store.folder)) is not None:
+        forgotten.keep(store.folder, replace(done, seq=begun[-1].seq))
 
 
 def _rewritten(record: Record, trace: Trace, found: Erasure) -> Record:
@@ -310,7 +413,8 @@ def _rewritten(record: Record, trace: Trace, found: Erasure) -> Record:
     if left is not record:
         found.records += 1
         found.bytes += len(records.encode(record)) - len(records.encode(left))
-    return records.salt_params(records.unsalted(left) if trace.asks(left) else left)
+    bare = trace.asks(left) and left.seq not in trace.kept
+    return records.salt_params(records.unsalted(left) if bare else left)
 
 
 def _without(record: Record, trace: Trace) -> Record:
@@ -355,8 +459,26 @@ def _outcome(purge: int) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
+def _remember(reached: Reach, trace: Trace, due: int) -> None:
+    """What is to leave the cluster, too: once the log is rewritten nobody here could tell."""
+    store = reached.store
+    done = forgotten.read(store.folder)
+    if not store.log.is_shared:
+        return
+    before = done or forgotten.Forgotten()
+    keys = {key.hex() for key in _keys(reached, trace)}
+    left = forgotten.Forgotten(
+        seq=before.seq,
+        due=due,
+        sources=sorted({*before.sources, *trace.gone}),
+        keys=sorted({*before.keys, *keys}),
+    )
+    forgotten.keep(store.folder, left)
+
+
 def _erase_sources(store: Store, trace: Trace, found: Erasure) -> None:
-    gone = [sha256 for sha256 in sorted(trace.sources - trace.other_sources) if sha256]
+    gone = trace.gone
+    store.blobs.going = frozenset(gone)
     for sha256 in gone:
         found.bytes += store.blobs.erase(sha256)
     found.sources = len(gone)
@@ -371,25 +493,35 @@ def _erase_vectors(reached: Reach, trace: Trace) -> int:
         for path in (reached.store.folder / "vectors").glob("*"):
             if pack is None or path != pack.path:
                 path.unlink()
-    if pack is None:
-        return 0
-    string = reached.embedding.string_of
+    return 0 if pack is None else pack.erase(_keys(reached, trace))
+
+
+def _keys(reached: Reach, trace: Trace) -> list[bytes]:
+    """Of the pack in use."""
+    pack, string = reached.embedding.pack, reached.embedding.string_of
     gone = trace.strings - trace.other_strings
-    return pack.erase([pack.key(string(*parts)) for parts in sorted(gone, key=repr)])
+    return [] if pack is None else [pack.key(string(*parts)) for parts in sorted(gone, key=repr)]
 
 
-def _erase_views(store: Store) -> None:
-    rebuild.rebuild(store)
+def _erase_views(store: Store, trace: Trace, purge: int) -> None:
+    """Nobody takes a note's file for a new one: in the lane none is read, nor written back."""
+    with store.lane() if store.log.is_shared and trace.texts else contextlib.nullcontext():
+        if store.log.is_shared:
+            store.log.erased_seq = purge
+            note_files.remove_left(store, trace.texts, trace.purges)
+        rebuild.rebuild(store)
     query.remove_copies(store.folder)  # of the old catalog; nobody can copy that any more
 
 
 def resume(reached: Reach) -> None:
-    """Brings to its end what was cut off. Raises store.*.
+    """Brings to its end what was cut off, in this folder. Raises store.*.
 
     Of a read-only store the overlay's log alone: so the past does not tell of it either.
     """
     store = reached.store
-    if not store.read_only:
+    if not store.read_only and store.log.is_shared:
+        forget_here(reached)
+    elif not store.read_only:
         finish(reached)
     elif begun := _begun(store):
         trace = _trace_of(begun)

@@ -1,7 +1,7 @@
 """What other nodes write, taken in while nobody here writes.
 
-Owns: a thread that waits for it, where others write to the log, too; and what this node has to
-say first, once it can.
+Owns: a thread that waits for it, where others write to the log, too; what this node has to say
+first, once it can; and what it has left undone.
 Refuses to know: where it comes from, and how it is taken in.
 """
 
@@ -21,10 +21,16 @@ _logger = logging.getLogger(__name__)
 class Arrivals:
     """A thread of its own, from `start` to `close`; none for a log that is not shared."""
 
-    def __init__(self, store: Store, begin: Callable[[], None]) -> None:
-        """`begin` is called once, after the first news; again if it raises KbprocError."""
+    def __init__(
+        self, store: Store, begin: Callable[[], None], rest: Callable[[], float | None]
+    ) -> None:
+        """`begin` is called once, after the first news; again if it raises KbprocError.
+
+        `rest` is called after that whenever there are news, and again when it says so.
+        """
         self._store = store
         self._begin = begin
+        self._rest = rest
         self._has_begun = False
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -51,13 +57,19 @@ class Arrivals:
             self._thread.join(5)
 
     def _run(self) -> None:
-        while self._news.wait() and not self._closed.is_set():
+        again: float | None = None
+        while not self._closed.is_set():
+            has_news = self._news.wait(again)
             self._news.clear()
+            if self._closed.is_set():
+                return
             try:
-                self._store.commit(lambda lane: None)  # whoever has the lane sees them first
+                if has_news:
+                    self._store.commit(lambda lane: None)  # whoever has the lane sees them first
                 if not self._has_begun:
                     self._begin()
                     self._has_begun = True
+                again = self._rest()
             except KbprocError as error:
                 _logger.warning("what other nodes have written is not shown yet: %s", error)
                 self._closed.wait(_RETRY_S)

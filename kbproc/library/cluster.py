@@ -23,6 +23,7 @@ from kbproc.base.values import HTTP_URL, NATS_URL, Slug
 from kbproc.base.wording import plural
 from kbproc.events import codec
 from kbproc.events.document import DocWritten
+from kbproc.history import forgotten, purge
 from kbproc.library import joining
 from kbproc.library.library import Library
 from kbproc.log.choice import open_log
@@ -135,8 +136,10 @@ def found(
     from kbproc.log.jetstream.settings import read
     from kbproc.log.jetstream.stream import Stream
 
+    purge.finish(library.reach())
     with _held(library) as store:
         chosen = read(settings)
+        forgotten.keep(store.folder, forgotten.Forgotten(seq=store.log.head.seq))
         ask(chosen, partial(Stream.create, replicas=replicas))
         store.blobs.sync()
         ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
@@ -154,11 +157,13 @@ def join(library: Library, settings: Settings) -> Moved:
         shutil.rmtree(beside, ignore_errors=True)
         open_log(beside, settings=settings).close()
         joining.begin(store.folder)
+        forgotten.drop(store.folder)
         store.log.close()
         shutil.rmtree(folder)
         beside.rename(folder)
         _adopt(library, {**settings, "node": store.host.salt()})
-        rebuild.rebuild(store)
+        if not purge.forget_here(library.reach())[0]:
+            rebuild.rebuild(store)
         joining.end(store.folder)
         return _moved(store)
 
@@ -223,10 +228,12 @@ def reseed(
 
     Raises resource.plan_stale where the stream is not what was approved, store.io.
     """
+    from kbproc.log.jetstream.erasing import erase
     from kbproc.log.jetstream.making import ask
     from kbproc.log.jetstream.refill import put_sources, refill
     from kbproc.log.jetstream.settings import read
 
+    purge.forget_here(library.reach())
     with _held(library, shared=True) as store:
         settings = store.settings["log"]
         chosen = read(settings)
@@ -235,6 +242,8 @@ def reseed(
         with _own(store) as own:
             if approved.remedy != "nothing":
                 refill(chosen, own, approved, replicas, tell)
+            to_seq = store.log.erased_seq
+            ask(chosen, partial(erase, log=own, sources=(), to_seq=to_seq))
         store.blobs.sync()
         count = ask(chosen, partial(put_sources, paths=store.blobs.paths()))
         _adopt(library, settings)
@@ -343,6 +352,7 @@ def _adopt(library: Library, settings: Settings) -> None:
     """Raises store.io, and what opening the log raises; then the old one stays in use."""
     store, old = library.store, library.store.log
     new = _opened(store, settings)
+    new.erased_seq = old.erased_seq
     try:
         write_settings(store.folder / "store.toml", settings, "log")
     except OSError as error:

@@ -31,6 +31,7 @@ from kbproc.library.arrivals import Arrivals
 from kbproc.library.health import salvage
 from kbproc.library.past import Pasts
 from kbproc.library.together import Together
+from kbproc.library.unended import Unended
 from kbproc.library.upkeep import Upkeep
 from kbproc.log.lease import Lease
 from kbproc.models.answering.choice import Unusable, answerer_of
@@ -70,8 +71,10 @@ class Library:
         self.notebooks = Notebooks(store, self.intake)
         self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store, answerer.prepare)
-        self._arrivals = Arrivals(store, self.answers.recover)
         self.together = Together(store, lambda: self.embedding)
+        rest = Unended(self.reach).turn
+        self._arrivals = Arrivals(store, self.answers.recover, rest)
+        store.turns.purge = lambda: purge.forget_here(self.reach())
         self.closed = False
 
     @classmethod
@@ -152,6 +155,7 @@ class Library:
             embedding=self.embedding,
             past_closed=self.pasts.closed,
             forget_answers=self.answers.forget,
+            forget_vectors=self.together.forget,
         )
 
     def close(self) -> None:

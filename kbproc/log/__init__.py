@@ -2,8 +2,8 @@
 
 Refuses to know: what events mean.
 
-Offers: choice · file · interface · jetstream.connection · jetstream.making · jetstream.refill ·
-    jetstream.settings · jetstream.stream · lease · record
+Offers: choice · file · interface · jetstream.connection · jetstream.erasing · jetstream.making ·
+    jetstream.refill · jetstream.settings · jetstream.stream · lease · record
 May import: base
 Light: yes
 """

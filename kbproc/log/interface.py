@@ -71,6 +71,7 @@ class Log(Protocol):
     """The records of one store. One thread at a time has a batch; any number read meanwhile."""
 
     is_shared: bool  # whether others write to it, too
+    erased_seq: int  # what records up to this one purge, this copy does not hold any more
     shelf: Shelf | None
 
     @property
@@ -141,6 +142,13 @@ class Log(Protocol):
         store.io; what has been changed by then stays so.
         """
 
+    def forget(self, sources: Collection[str], to_seq: int) -> None:
+        """Where others find it, too, nobody finds what was rewritten here, or these sources.
+
+        `to_seq`: what records up to there purge is rewritten. It may be done again, and by others
+        at the same time. Raises store.io, store.corrupt.
+        """
+
     def as_files(self, to_seq: int) -> list[LogFile]:
         """What a copy of the log up to the committed record `to_seq` consists of.
 
@@ -158,6 +166,7 @@ class Unshared:
     """What is true of a log that nobody else writes to."""
 
     is_shared = False
+    erased_seq = 0
     shelf: Shelf | None = None
     wrote: Collection[int] = ()
     trouble: str | None = None
@@ -186,6 +195,9 @@ class Unshared:
 
     def gather(self) -> int:
         return 0
+
+    def forget(self, sources: Collection[str], to_seq: int) -> None:
+        """Nobody else has it."""
 
 
 # ---------------------------------------------------------------------------- damage

@@ -154,6 +154,7 @@ class Blobs:
         self._journal = Journal(folder.with_name(f"{folder.name}.journal"))
         self._unsynced: set[str] = set()  # what the journal holds
         self._is_new = True
+        self.going: frozenset[str] = frozenset()  # being purged: nobody fetches them here again
 
     def path(self, sha256: str) -> Path:
         """Where it is, or will be."""
@@ -286,7 +287,8 @@ class Blobs:
         self.named([sha256])
         if not self.path(sha256).exists():
             with self._holding.turn():
-                self._store({sha256: data})
+                if sha256 not in self.going:
+                    self._store({sha256: data})
 
     def erase(self, sha256: str) -> int:
         """Removes the bytes for good, and returns how many there were; raises OSError."""
@@ -328,6 +330,8 @@ class Blobs:
         try:
             data = _read(self.path(sha256))
         except FileNotFoundError as error:
+            if sha256 in self.going:
+                raise forgotten() from error
             data = b"" if self.elsewhere is None else self.elsewhere.get(sha256) or b""
             if digest(data) != sha256:
                 raise KbprocError(

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.events.codec import purges
 from kbproc.log.interface import Log
 from kbproc.log.record import Position, Record
 from kbproc.views.catalog.queries.all import Queries
@@ -85,19 +87,26 @@ def remove_catalog(path: Path) -> None:
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
     """Folds in what the catalog has not applied yet, and commits."""
-    fold(log, catalog, to_seq)
+    _fold(log.read(catalog.position.seq, to_seq), catalog)
     catalog.commit()
 
 
-def fold(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
-    """Like `replay`; readers do not see it yet."""
-    batch: list[Record] = []
-    for record in log.read(catalog.position.seq, to_seq):
-        batch.append(record)
-        if len(batch) >= _BATCH:
-            catalog.apply(batch)
-            batch = []
-    catalog.apply(batch)
+def fold(log: Log, catalog: Catalog) -> int | None:
+    """Like `replay`, up to a record whose purge is due here first, which it returns; not shown."""
+    due: list[int] = []
+
+    def may_be_shown(record: Record) -> bool:
+        if log.is_shared and record.seq > log.erased_seq and purges(record.events):
+            due.append(record.seq)
+        return not due
+
+    _fold(takewhile(may_be_shown, log.read(catalog.position.seq, log.head.seq)), catalog)
+    return due[0] if due else None
+
+
+def _fold(found: Iterator[Record], catalog: Catalog) -> None:
+    while batch := list(islice(found, _BATCH)):
+        catalog.apply(batch)
 
 
 def may_go_on(log: Log, position: Position) -> bool:

@@ -87,6 +87,10 @@ class Lane:
         return self.group.append(draft, events).seq
 
 
+class PurgeDue(Exception):
+    """Others have written a record that purges: first this node forgets what it names."""
+
+
 class Ticket(Generic[T]):
     """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all.
 
@@ -134,6 +138,7 @@ class Turns:
     def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
         """`run` gives each ticket its turn, and makes what they appended durable."""
         self.lane = Hold()
+        self.purge: Callable[[], object] | None = None
         self._run = run
         self._queue: list[Ticket[Any]] = []
         self._is_led = False
@@ -163,6 +168,9 @@ class Turns:
     def _outcome(self, ticket: Ticket[T]) -> T:
         if not ticket.done:
             self._wait(ticket)
+        if isinstance(ticket.error, PurgeDue) and self.purge is not None:
+            self.purge()  # outside of the lane
+            return self.enter(ticket.work)()
         ticket.work = _done  # what it was decided from is let go of before anybody is answered
         if ticket.error is not None:
             raise bare(ticket.error) if isinstance(ticket.error, KbprocError) else ticket.error

@@ -57,9 +57,10 @@ def _rebuild(store: Store, tell: Tell) -> None:
         tell("vectors")
         vectors = _fresh_vectors(store, catalog)
         with store.lane():
-            follow.replay(store.log, catalog, store.log.head.seq)
-            old = store.readers
+            due, old = follow.fold(store.log, catalog), store.readers
+            catalog.commit()
             _swap(store, catalog, built, vectors)
+            store.due = due
     except BaseException:
         if store.catalog is not catalog:
             catalog.close()

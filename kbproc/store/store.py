@@ -30,7 +30,7 @@ from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
 from kbproc.store.group import Group, Unfolded, Unindexed
-from kbproc.store.lane import Lane, T, Ticket, Turns, ahead, birth, take_turn
+from kbproc.store.lane import Lane, PurgeDue, T, Ticket, Turns, ahead, birth, take_turn
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
@@ -84,7 +84,8 @@ class Store(Front):
         self.model: StoreModel = NoModel()
         self._place = place
         self.turns = Turns(partial(_until_first, self._run, host))
-        self._exclusive = threading.Lock()
+        self._exclusive = threading.RLock()
+        self.due: int | None = None  # the record of a purge that is not shown before it is done
         self._is_exposed = is_exposed(self.origin)
         self._roster = catalog.queries.roster()
         self.unfolded = Unfolded()
@@ -108,6 +109,8 @@ class Store(Front):
         `check_log` raises for a log elsewhere that may not be used. Whatever happens, `place` is
         let go of at the end. Raises store.incompatible, store.corrupt, store.io.
         """
+        from kbproc.views.fulltext.index import FullText
+
         with contextlib.ExitStack() as opened:
             opened.callback(place.leave)
             settings = read_settings(place.origin / "store.toml", model)
@@ -125,7 +128,7 @@ class Store(Front):
             opened.callback(log.close)
             log.look(_LOOK_BYTES)
             follow.replay(log, catalog)
-            fulltext = _fulltext(views)
+            fulltext = FullText.open(views / "fulltext")
             opened.callback(fulltext.close)
             store = cls(
                 place, host=host, settings=settings, log=log, catalog=catalog, fulltext=fulltext
@@ -157,7 +160,7 @@ class Store(Front):
 
     @contextlib.contextmanager
     def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """For upkeep of the whole store: one at a time; `check` may raise while it waits."""
+        """For upkeep of the whole store: one thread at a time; `check` may raise while it waits."""
         while not self._exclusive.acquire(timeout=0.1):
             check()
         try:
@@ -333,6 +336,8 @@ class Store(Front):
         self.mend()
         if self.log.gather():
             _follow_others(self)
+        if self.due is not None:
+            raise PurgeDue
         with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
             for ticket in tickets:
                 take_turn(ticket, Lane(self.host, group, looked))
@@ -366,7 +371,7 @@ class Store(Front):
             _forget(self)
             try:
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
-                follow.fold(self.log, self.catalog, self.log.head.seq)
+                self.due = follow.fold(self.log, self.catalog)
                 follow.tell(self.followers, self.catalog, since)
                 self.fulltext.commit()
                 self.catalog.commit()
@@ -434,7 +439,7 @@ def _follow_others(store: Store) -> None:
     try:
         with store.still():
             since = store.catalog.position.seq
-            follow.fold(store.log, store.catalog, store.log.head.seq)
+            store.due = follow.fold(store.log, store.catalog)
             store.unindexed.add(*follow.tell(store.followers, store.catalog, since))
             if store.fulltext.gathered > _MOST_GATHERED:
                 store.fulltext.commit()
@@ -515,12 +520,6 @@ def _lagging(error: Exception) -> KbprocError:
         hint="Make room or check the disk, then send the request again.",
         detail={"kept": False},
     )
-
-
-def _fulltext(views: Path) -> FullText:
-    from kbproc.views.fulltext.index import FullText
-
-    return FullText.open(views / "fulltext")
 
 
 def _whatever_happens(act: Callable[[], object]) -> None:

@@ -85,8 +85,8 @@ def write_until_dead(process: Process) -> list[int]:
     return acknowledged
 
 
-# Those of a repair have a test of their own: no scenario of requests comes by them.
-POINTS = [point for point in failpoints.FAILPOINTS if not point.startswith("salvage.")]
+# Those of a repair, and of several nodes, have tests of their own: no scenario comes by them.
+POINTS = [p for p in failpoints.FAILPOINTS if not p.startswith(("salvage.", "shared."))]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -271,8 +271,6 @@ def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
     assert told(two.ask(4, "note.sync", agent="ann"))["warnings"] == []
     note = told(two.ask(5, "note.get", agent="ann", slug="plan"))
     assert note["text"] == "Buy tea."
-    refused = two.ask(3, "store.purge", document_ids=[1], dry_run=True)["error"]["data"]
-    assert (refused["type"], refused["retryable"]) == ("store.io", False)
 
 
 def test_notes_folders_follow_and_no_edit_is_lost(node: MakeNode, tmp_path: Path) -> None:

@@ -17,23 +17,25 @@ import platform
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from nats.errors import Error as NatsError
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
 from kbproc.log import record as records
 from kbproc.log.file import FileBatch, FileLog
-from kbproc.log.interface import Batch, Behind
+from kbproc.log.interface import Batch, Behind, Change
 from kbproc.log.jetstream.connection import ANSWERS_S
+from kbproc.log.jetstream.erasing import erase
 from kbproc.log.jetstream.link import Link, Unreachable
+from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.shelf import Shelf
 from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Refused, State, Stream
 from kbproc.log.record import Draft, Record
 
@@ -62,8 +64,11 @@ class JetStreamLog(FileLog):
         self._news: Callable[[], None] = lambda: None
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._arrival = threading.Condition()
-        self._needed = 0
+        self.needed = 0
         self._wrong: str | None = None
+        self._purged: dict[int, bytes] = {}
+        self._purged_to = 0
+        self._settings: StreamSettings
         self._link: Link
         self.shelf = _Shelf(self)
         self.wrote: deque[int] = deque(maxlen=_MOST_REMEMBERED)
@@ -74,13 +79,13 @@ class JetStreamLog(FileLog):
         Raises store.incompatible, store.corrupt, store.io.
         """
         self.arrived_seq = self.head.seq
-        self._link = Link(settings, self)
+        self._settings, self._link = settings, Link(settings, self)
         self._link.start()
         self._link.wait(_CONNECTS_S)
         if self._link.refusal is not None and self._link.damage is None:
             self._link.close()
             raise self._link.refusal
-        self._needed = self._link.last_seq
+        self.needed = self._link.last_seq
         self.gather()
 
     # ------------------------------------------------------------------ what others write
@@ -98,7 +103,7 @@ class JetStreamLog(FileLog):
                         own.put(found)
                         own.commit()
                     until = time.monotonic() + PATIENCE_S
-            if self.head.seq >= self._needed or self.damage or time.monotonic() > until:
+            if self.head.seq >= self.needed or self.damage or time.monotonic() > until:
                 return self.head.seq - before
             with self._arrival:
                 self._arrival.wait_for(lambda: bool(self._waiting), _PAUSE_S)
@@ -139,6 +144,10 @@ class JetStreamLog(FileLog):
     async def fork(self, stream: Stream, state: State) -> str | None:
         """See link.Node."""
         head, last = self.head.seq, min(self.head.seq, state.last_seq)
+        if state.has_gaps:
+            with contextlib.suppress(NatsError, TimeoutError):  # it is asked for again
+                await asyncio.wait_for(stream.purged.refresh(), _CONNECTS_S)
+            self._purged, self._purged_to = stream.purged.lines, stream.purged.to_seq
         if not await self._holds(stream, last):
             common = await self._common(stream, last)
             return (
@@ -149,7 +158,10 @@ class JetStreamLog(FileLog):
             return f"The stream ends at record {last}, and this node holds {head}"
         if state.last_seq > head and await stream.message(head + 1) is None:
             return f"The stream has lost record {head + 1}"
-        self._begin_after(head, state.last_seq)
+        with self._arrival:  # what is not taken in comes again: it may be another stream's
+            self._waiting.clear()
+            self.arrived_seq, self._wrong = head, None
+            self.needed = min(self.needed, state.last_seq)
         return None
 
     async def _holds(self, stream: Stream, seq: int) -> bool:
@@ -169,13 +181,6 @@ class JetStreamLog(FileLog):
             else:
                 after = middle
         return first
-
-    def _begin_after(self, seq: int, last_seq: int) -> None:
-        """What has come and is not taken in comes again: it may have been another stream's."""
-        with self._arrival:
-            self._waiting.clear()
-            self.arrived_seq, self._wrong = seq, None
-            self._needed = min(self._needed, last_seq)
 
     @property
     def damage(self) -> str | None:
@@ -205,7 +210,7 @@ class JetStreamLog(FileLog):
 
     @property
     def known_seq(self) -> int:
-        return max(self.head.seq, self.arrived_seq, self._needed)
+        return max(self.head.seq, self.arrived_seq, self.needed)
 
     # ------------------------------------------------------------------ writing
 
@@ -258,10 +263,10 @@ class JetStreamLog(FileLog):
             batch = f"{sealed[0].hash}-{attempt}"
             try:
                 publish = partial(Stream.publish, lines=lines, after_seq=after, batch=batch)
-                self._link.run(publish, _time_for(sum(len(line.data) for line in lines)))
+                self.run(publish, sum(len(line.data) for line in lines))
                 return
             except Refused as error:
-                if error.is_taken and self._is_there(sealed[0]):
+                if error.is_taken and _is_there(self, sealed[0]):
                     return
                 if not error.is_passing:
                     raise _unknown(error) if lost else _refused(error) from error
@@ -274,32 +279,26 @@ class JetStreamLog(FileLog):
             with self._arrival:
                 self._arrival.wait(_PAUSE_S)
 
-    def _is_there(self, record: Record) -> bool:
-        """Whether the stream holds it; raises Behind if it holds another one there."""
-        try:
-            line = self._link.run(partial(Stream.message, seq=record.seq))
-        except (Unreachable, Refused) as error:
-            raise _unknown(error) from error
-        if line is None:
-            return False
-        found = _decoded(line)
-        if found is not None and found.position == record.position:
-            return True
-        self._needed = record.seq
-        raise Behind
+    def run(self, work: Callable[[Stream], Awaitable[T]], size: int = 0) -> T:
+        """Raises Unreachable, Refused."""
+        return self._link.run(work, _time_for(size))
 
-    def on_shelf(self, work: Callable[[Shelf], Awaitable[T]], size: int) -> T:
-        """What may be done twice, however often that takes. Raises store.io."""
-        began = time.monotonic()
-        while True:
-            self.reach()
-            try:
-                return self._link.run(lambda stream: work(stream.shelf), _time_for(size))
-            except (Unreachable, Refused) as error:
-                if time.monotonic() - began > PATIENCE_S:
-                    raise _offline(str(error)) from error
-            with self._arrival:
-                self._arrival.wait(_PAUSE_S)
+    # ------------------------------------------------------------------ forgetting
+
+    def rewrite(self, change: Change, *, to_seq: int) -> int:
+        """What another node has made of a record comes first: it may have known more."""
+        known = self._purged if self._purged_to > self.erased_seq else {}
+
+        def changed(record: Record) -> Record:
+            line = known.get(record.seq)
+            other = None if line in {None, records.encode(record)} else _decoded(line or b"")
+            fits = other is not None and other.position == record.position
+            return change(other if other is not None and fits else record)
+
+        return super().rewrite(changed, to_seq=to_seq)
+
+    def forget(self, sources: Collection[str], to_seq: int) -> None:
+        ask(self._settings, partial(erase, log=self, sources=sources, to_seq=to_seq))
 
     def close(self) -> None:
         self._link.close()
@@ -313,10 +312,37 @@ class _Shelf:
         self._log = log
 
     def put(self, name: str, data: bytes) -> None:
-        self._log.on_shelf(lambda shelf: shelf.put(name, data), len(data))
+        self._ask(lambda stream: stream.shelf.put(name, data), len(data))
 
     def get(self, name: str) -> bytes | None:
-        return self._log.on_shelf(lambda shelf: shelf.get(name), _LONGEST)
+        return self._ask(lambda stream: stream.shelf.get(name), _LONGEST)
+
+    def _ask(self, work: Callable[[Stream], Awaitable[T]], size: int) -> T:
+        """What may be done twice, however often that takes. Raises store.io."""
+        log, began = self._log, time.monotonic()
+        while True:
+            log.reach()
+            try:
+                return log.run(work, size)
+            except (Unreachable, Refused) as error:
+                if time.monotonic() - began > PATIENCE_S:
+                    raise _offline(str(error)) from error
+            time.sleep(_PAUSE_S)
+
+
+def _is_there(log: JetStreamLog, record: Record) -> bool:
+    """Whether the stream holds it; raises Behind if it holds another one there."""
+    try:
+        line = log.run(partial(Stream.message, seq=record.seq))
+    except (Unreachable, Refused) as error:
+        raise _unknown(error) from error
+    if line is None:
+        return False
+    found = _decoded(line)
+    if found is not None and found.position == record.position:
+        return True
+    log.needed = record.seq
+    raise Behind
 
 
 def _time_for(size: int) -> float:

@@ -7,6 +7,7 @@ Refuses to know: what the bytes are. It lives in the thread of its loop.
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -23,7 +24,8 @@ class Shelf:
     def __init__(self, connection: Client, bucket: str, answers_s: float) -> None:
         self._bucket = bucket
         self._context = connection.jetstream(timeout=answers_s)
-        self._objects = ObjectStore(bucket, f"OBJ_{bucket}", self._context)
+        self._stream = f"OBJ_{bucket}"
+        self._objects = ObjectStore(bucket, self._stream, self._context)
         self._one = asyncio.Lock()  # uploads side by side hit the server's limits
 
     async def create(self, replicas: int) -> None:
@@ -59,3 +61,36 @@ class Shelf:
             return (await self._objects.get(name)).data or b""
         except NotFoundError:
             return None
+
+    async def names(self) -> list[str]:
+        """Sorted; none where there is no such shelf. For a shelf that holds few."""
+        filter = f"$O.{self._bucket}.M.*"
+        try:
+            found = await self._context.stream_info(self._stream, subjects_filter=filter)
+        except NotFoundError:
+            return []
+        subjects = found.state.subjects or {}
+        return sorted(urlsafe_b64decode(one.rpartition(".")[2]).decode() for one in subjects)
+
+    async def erase(self, name: str) -> None:
+        """Its bytes are overwritten: what the library deletes stays in the server's files."""
+        async with self._one:
+            try:
+                found = await self._objects.get_info(name)
+            except NotFoundError:
+                return
+            await self._erase_all(f"$O.{self._bucket}.C.{found.nuid}")
+            named = urlsafe_b64encode(name.encode()).decode()
+            await self._erase_all(f"$O.{self._bucket}.M.{named}")
+
+    async def _erase_all(self, subject: str) -> None:
+        seq = 0
+        while True:
+            try:
+                found = await self._context.get_msg(
+                    self._stream, seq=seq + 1, subject=subject, next=True
+                )
+                seq = found.seq or 0
+                await self._context.delete_msg(self._stream, seq)
+            except NotFoundError:
+                return

@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from kbproc.log.jetstream.connection import ANSWERS_S
+from kbproc.log.jetstream.purged import Purged
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.shelf import Shelf
 
@@ -65,12 +66,20 @@ class Line(NamedTuple):
     data: bytes
 
 
+class Original(NamedTuple):
+    """A message. `line`: its bytes; None if the shelf is to have them under `body`, and has not."""
+
+    line: bytes | None
+    body: str | None = None
+
+
 class State(NamedTuple):
-    """What a stream holds. `replicas`: so many servers keep it. `is_open`: nodes can write."""
+    """`replicas`: so many servers keep it. `is_open`: nodes can write. `has_gaps`: some went."""
 
     last_seq: int
     replicas: int
     is_open: bool
+    has_gaps: bool = False
 
 
 class Stream:
@@ -83,6 +92,7 @@ class Stream:
         self._closed_subject = settings.closed_subject
         self._heard = 0.0
         self.shelf = Shelf(connection, settings.name, _MAKING_S)
+        self.purged = Purged(Shelf(connection, f"{settings.name}_purged", _MAKING_S))
 
     async def create(self, replicas: int, window_s: float = 600, *, is_open: bool = True) -> None:
         """Raises Refused for one that is there with other settings, too.
@@ -124,10 +134,23 @@ class Stream:
     async def state(self) -> State:
         found = await self._ask("STREAM.INFO")
         config = found["config"]
-        is_open = config["subjects"] == [self._subject]
-        return State(found["state"]["last_seq"], config["num_replicas"], is_open)
+        is_open, state = config["subjects"] == [self._subject], found["state"]
+        has_gaps = state["messages"] < state["last_seq"]
+        return State(state["last_seq"], config["num_replicas"], is_open, has_gaps)
+
+    async def gaps(self) -> set[int]:
+        """Numbers of messages that are not there any more."""
+        found = await self._ask("STREAM.INFO", {"deleted_details": True}, _MAKING_S)
+        first = found["state"]["first_seq"]
+        return {*range(1, first), *(found["state"].get("deleted") or ())}
 
     async def message(self, seq: int) -> bytes | None:
+        """What the leader holds there, or what stands in its place."""
+        found = await self.original(seq)
+        line = None if found is None else found.line
+        return line if line is not None else await self.purged.line(seq)
+
+    async def original(self, seq: int) -> Original | None:
         """What the leader holds there."""
         import base64
 
@@ -140,15 +163,20 @@ class Stream:
         said = base64.b64decode(found["message"].get("hdrs", "")).decode()
         body = next((line for line in said.splitlines() if line.startswith(_ELSEWHERE)), None)
         if body is not None:
-            return await self._body(body.partition(":")[2].strip())
-        return base64.b64decode(found["message"].get("data", ""))
+            name = body.partition(":")[2].strip()
+            return Original(await self.shelf.get(name), name)
+        return Original(base64.b64decode(found["message"].get("data", "")))
 
-    async def _body(self, name: str) -> bytes:
-        return await self.shelf.get(name) or b""
+    async def _body(self, name: str, seq: int) -> bytes:
+        return await self.shelf.get(name) or await self.purged.line(seq) or b""
 
     async def erase(self, seq: int) -> None:
-        """Its bytes, too."""
-        await self._ask("STREAM.MSG.DELETE", {"seq": seq})
+        """Its bytes, too; however often it is called."""
+        try:
+            await self._ask("STREAM.MSG.DELETE", {"seq": seq})
+        except Refused:
+            if await self.original(seq) is not None:
+                raise
 
     async def publish(
         self, lines: Sequence[Line], *, after_seq: int, batch: str, closed: bool = False
@@ -191,8 +219,9 @@ class Stream:
         return b"", {**headers, _ELSEWHERE: line.key}
 
     async def follow(self, after_seq: int, take: Take) -> None:
-        """Every message after `after_seq`, in order, as it comes. Ends once one is missing, the
-        server is silent or the connection is lost: then whoever follows begins anew.
+        """Every message after `after_seq`, in order, as it comes, or what stands in its place. Ends
+        once one is missing, the server is silent or the connection is lost: then whoever follows
+        begins anew.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -205,12 +234,19 @@ class Stream:
                 await self._keep_flowing(message)
                 return
             seq = _place(message.reply)
+            while expected < seq and not ended.is_set():
+                line = await self.purged.line(expected)
+                if line is None:
+                    ended.set()
+                else:
+                    await take(expected, line)
+                    expected += 1
             if seq != expected:
                 ended.set()
             if ended.is_set():
                 return
             body = (message.headers or {}).get(_ELSEWHERE)
-            await take(seq, message.data if body is None else await self._body(body))
+            await take(seq, message.data if body is None else await self._body(body, seq))
             expected += 1
 
         inbox = self.connection.new_inbox()

@@ -35,7 +35,6 @@ class Compacted(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Compact) -> Decide:
-    purge.check_alone(call.library.store)
     return lambda here: compaction(
         here, call.store.log, instant(params.before, field="$.params.before")
     )

@@ -61,7 +61,6 @@ class Purged(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Purge) -> Decide:
-    service.check_alone(call.library.store)
     return lambda here: _decide(call, params, here)
 
 
@@ -104,13 +103,17 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
 
 
-def _hint(left: list[Path]) -> str:
+_AWAY = " Nodes that are away forget it when they open."
+
+
+def _hint(left: list[Path], *, shared: bool) -> str:
+    told = BACKUPS + _AWAY * shared
     if not left:
-        return BACKUPS
+        return told
     more = len(left) - _MOST_NAMED
     names = ", ".join(paths.printable(path) for path in left[:_MOST_NAMED])
     named = names + (f" and {more} more" if more > 0 else "")
-    return f"{BACKUPS} Look at {named}: that could hold some of it, and was left as it is."
+    return f"{told} Look at {named}: that could hold some of it, and was left as it is."
 
 
 def _decide(call: Call, params: Purge, here: Here) -> Decision:
@@ -184,7 +187,7 @@ def _documents(call: Call, wanted: list[int], here: Here) -> Decision:
     hidden = [row for row in remaining if row.deleted_at]
     files = NoteFiles(call.store, here.queries, remaining)
     freed = list(here.queries.documents_by_id(chains.changed).values())
-    hint = _hint(files.left)
+    hint = _hint(files.left, shared=call.library.store.log.is_shared)
     return Decision(
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),

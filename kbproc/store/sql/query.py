@@ -71,10 +71,11 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
 
 
 def current_catalog(store: Store) -> CatalogSource:
-    """What readers see now: in the lane nothing is committed, and a turn appends nothing."""
+    """What readers see now: in the lane nothing is committed."""
 
     def still(copy: Callable[[], None]) -> None:
-        store.commit(lambda lane: copy())
+        with store.lane():
+            copy()
 
     def catalog() -> Path:
         store.folded()

@@ -71,6 +71,14 @@ class EventQueries(Reader):
         )
         return [row[0] for row in self._rows(sql)]
 
+    def purges_after(self, seq: int) -> list[int]:
+        """Records that erase something, brought to their end or not."""
+        sql = (
+            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
+            "'session.purged') and seq > ? order by seq"
+        )
+        return [row[0] for row in self._rows(sql, [seq])]
+
     def contents_before(self, ts: str) -> list[tuple[int, bool, list[int]]]:
         """document id, whether it was deleted by then, the revisions that wrote it by then."""
         sql = (
