@@ -399,6 +399,8 @@ def _erase(reached: Reach, begun: list[Record], found: Erasure, tell: Tell) -> N
         reach("purge.log")
     tell("views")
     _erase_views(store, trace, begun[-1].seq)
+    if reached.embedding.pack is not None:
+        reached.embedding.pack.release()
     reached.forget_answers()
     _erase_sources(store, trace, Erasure())  # whoever saw the past may have fetched one again
     store.blobs.going = frozenset()

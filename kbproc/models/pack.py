@@ -1,4 +1,4 @@
-"""The cache of embeddings: one append-only file of fixed-size records.
+"""The cache of embeddings: one file of fixed-size records, which grows at its end.
 
 Owns: the file `STORE/vectors/<model>.pack` and its index by key. A record is
 key (sha256 of fingerprint ‖ text) ‖ dim × f16 ‖ crc32, little-endian.
@@ -65,6 +65,7 @@ class VectorPack:
         )
         self._count = 0
         self._unusable: set[int] = set()
+        self._free: list[int] = []  # rows that were erased, and nobody refers to
         self.damaged = 0
         self._rows_by_key: dict[bytes, int] | None = None
         self._finding = threading.Lock()
@@ -105,7 +106,8 @@ class VectorPack:
         bad = _unsound(self.path, self._records)
         self.damaged = len(bad)
         erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
-        self._unusable = bad | set(np.flatnonzero(self._records()["key"] == erased).tolist())
+        self._free = np.flatnonzero(self._records()["key"] == erased).tolist()
+        self._unusable = bad | set(self._free)
 
     @property
     def _row_of(self) -> dict[bytes, int]:
@@ -174,19 +176,25 @@ class VectorPack:
             records["key"] = np.frombuffer(b"".join(new), f"V{KEY_BYTES}")
             records["vector"] = vectors[list(new.values())]
             records["crc"] = _checksums(records)
+            taken = self._free[: len(new)]
+            added = range(self._count, self._count + len(new) - len(taken))
             with _disk("write", self.path):
                 reach("pack.write")
-                self._write(self._count, records.tobytes())
+                for row, record in zip(taken, records, strict=False):
+                    self._write(row, record.tobytes())
+                self._write(self._count, records[len(taken) :].tobytes())
             reach("pack.written")
-            first = self._count
-            self._count += len(new)
-            self._row_of.update(zip(new, range(first, self._count), strict=True))
+            self._count += len(added)
+            del self._free[: len(taken)]
+            self._unusable.difference_update(taken)
+            self._row_of.update(zip(new, [*taken, *added], strict=True))
         return self.rows(keys)
 
     def erase(self, keys: Sequence[bytes]) -> int:
         """Overwrite these vectors for good; how many records that was.
 
-        Other rows keep their numbers. Raises store.io.
+        Other rows keep their numbers; those of the erased hold nothing until `release`. Raises
+        store.io.
         """
         wanted = set(keys) - {ERASED}
         blank = np.zeros(1, self._record)
@@ -201,6 +209,12 @@ class VectorPack:
                 self._write(row, blank.tobytes())
             os.fsync(self._fd)
         return len(found)
+
+    def release(self) -> None:
+        """Nobody refers to what was erased until now: other vectors may take its rows."""
+        with self._writing:
+            erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
+            self._free = np.flatnonzero(self._records()["key"] == erased).tolist()
 
     def check(self) -> list[str]:
         """Read every record again; what is wrong, in words."""

@@ -160,6 +160,28 @@ def test_what_is_erased_is_gone_from_the_disk(path: Path) -> None:
     assert not pack.has(bytes(32))
 
 
+def test_the_place_of_what_was_erased_is_used_again(path: Path) -> None:
+    """Once nobody refers to its row any more."""
+    keys, values = filled(path, 4)
+    size = path.stat().st_size
+    pack = opened(path)
+    new, more = [pack.key(f"new {n}") for n in range(3)], vectors(7)[4:]
+    pack.erase([keys[1], keys[2]])
+    assert pack.append(new[:1], more[:1]).tolist() == [4]
+    pack.release()
+    assert pack.append([*new, keys[0]], np.concatenate([more, values[:1]])).tolist() == [4, 1, 2, 0]
+    assert path.stat().st_size == size * 5 // 4 - HEADER_BYTES // 4
+    pack.erase([keys[3]])
+    pack.close()
+    pack = opened(path)
+    assert (pack.damaged, pack.check()) == (0, [])
+    assert pack.rows([*keys, *new]).tolist() == [0, -1, -1, -1, 4, 1, 2]
+    assert np.array_equal(pack.vectors(pack.rows(new)), more.astype("<f2").astype(np.float32))
+    assert pack.append([keys[3]], values[3:4]).tolist() == [3]
+    assert pack.usable(np.arange(6)).tolist() == [True] * 5 + [False]
+    pack.close()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_vectors_must_be_finite_and_fit(path: Path, bad: float) -> None:
     pack = opened(path)

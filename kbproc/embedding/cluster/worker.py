@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from nats.aio.client import Client
@@ -165,25 +165,32 @@ class Worker:
             return
         progress = asyncio.create_task(_in_progress(message))
         try:
-            loop = asyncio.get_running_loop()
-            made = await loop.run_in_executor(self._threads, self._embed, message.data)
-            for parcel in messages.parcels(self._embedder.fingerprint, made):
-                await context.publish(
-                    self._names.vectors, parcel, headers={messages.MAKER: self._id}
-                )
-            await message.ack_sync()
-            self.done = Done(self.done.jobs + 1, self.done.texts + len(made))
+            made = await self._made(message)
+            await _to_its_end(self._hand_in(context, message, made))
         except (KbprocError, msgspec.DecodeError) as error:
             self._tell(f"a job failed: {error}")
             if tries == TRIES:
                 await self._bury(context, message, tries, str(error))
             else:
                 await message.nak(delay=_AGAIN_S)
+        finally:
+            progress.cancel()
+
+    async def _made(self, message: Msg) -> dict[bytes, bytes]:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._embed, message.data)
         except asyncio.CancelledError:
             await message.nak()  # another takes it at once
             raise
-        finally:
-            progress.cancel()
+
+    async def _hand_in(
+        self, context: JetStreamContext, message: Msg, made: dict[bytes, bytes]
+    ) -> None:
+        for parcel in messages.parcels(self._embedder.fingerprint, made):
+            await context.publish(self._names.vectors, parcel, headers={messages.MAKER: self._id})
+        await message.ack_sync()
+        self.done = Done(self.done.jobs + 1, self.done.texts + len(made))
 
     async def _bury(self, context: JetStreamContext, message: Msg, tries: int, why: str) -> None:
         """The texts go; how many there were, and why, is told for a while."""
@@ -209,6 +216,16 @@ class Worker:
 def _cancel(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         task.cancel()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Whoever is told to end meanwhile ends after it: what was handed in is counted."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await working
+        raise
 
 
 async def _in_progress(message: Msg) -> None:
