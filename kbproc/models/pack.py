@@ -180,9 +180,9 @@ class VectorPack:
             added = range(self._count, self._count + len(new) - len(taken))
             with _disk("write", self.path):
                 reach("pack.write")
-                for row, record in zip(taken, records, strict=False):
-                    self._write(row, record.tobytes())
-                self._write(self._count, records[len(taken) :].tobytes())
+                for n, row in enumerate(taken):
+                    _write(self._fd, row, records[n : n + 1])
+                _write(self._fd, self._count, records[len(taken) :])
             reach("pack.written")
             self._count += len(added)
             del self._free[: len(taken)]
@@ -206,7 +206,7 @@ class VectorPack:
                 self._row_of.pop(key, None)
             for row in found:
                 reach("pack.erase")
-                self._write(row, blank.tobytes())
+                _write(self._fd, row, blank)
             os.fsync(self._fd)
         return len(found)
 
@@ -234,10 +234,6 @@ class VectorPack:
             os.close(self._fd)
             self._fd = -1
 
-    def _write(self, row: int, data: bytes) -> None:
-        offset = HEADER_BYTES + row * self._record.itemsize
-        write_all_at(self._fd, data, offset)
-
     def _records(self) -> NDArray[np.void]:
         """All records as a read-only array over the mapped file.
 
@@ -251,6 +247,11 @@ class VectorPack:
             mapped = np.frombuffer(file, self._record, count, HEADER_BYTES)
             self._mapped, self._map = mapped, file
         return mapped
+
+
+def _write(fd: int, first: int, records: NDArray[np.void]) -> None:
+    """From row `first` on."""
+    write_all_at(fd, records.tobytes(), HEADER_BYTES + first * records.dtype.itemsize)
 
 
 def _bad_rows(records: NDArray[np.void]) -> set[int]:
