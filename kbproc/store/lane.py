@@ -140,14 +140,9 @@ class Turns:
         self.lane = Hold()
         self.purge: Callable[[], object] | None = None
         self._run = run
-        self._queue: list[Ticket[Any]] = []
+        self.queue: list[Ticket[Any]] = []
         self._is_led = False
         self._changing = threading.Lock()
-
-    @property
-    def queued(self) -> int:
-        """How many writes wait for the lane."""
-        return len(self._queue)
 
     def take(self, work: Callable[[Lane], T]) -> T:
         """Its turn, once it comes. Raises whatever `work` raised, or what `run` raised."""
@@ -162,7 +157,7 @@ class Turns:
             self._work([ticket])
         else:
             with self._changing:
-                self._queue.append(ticket)
+                self.queue.append(ticket)
         return partial(self._outcome, ticket)
 
     def _outcome(self, ticket: Ticket[T]) -> T:
@@ -198,25 +193,25 @@ class Turns:
         try:
             with self.lane:
                 with self._changing:
-                    tickets, self._queue = self._queue, []
+                    tickets, self.queue = self.queue, []
                 self._work(tickets)
         finally:
             with self._changing:
-                if ticket in self._queue:  # Ctrl-C while it waited for the lane
-                    self._queue.remove(ticket)
+                if ticket in self.queue:  # Ctrl-C while it waited for the lane
+                    self.queue.remove(ticket)
                 self._pass_on()
 
     def _pass_on(self) -> None:
         """Where nobody waits yet, whoever is the first to wait works for all."""
-        first = next((one.woken for one in self._queue if one.woken is not None), None)
+        first = next((one.woken for one in self.queue if one.woken is not None), None)
         self._is_led = first is not None
         if first is not None:
             first.set()
 
     def _withdraw(self, ticket: Ticket[Any]) -> None:
         with self._changing:
-            if ticket in self._queue:
-                self._queue.remove(ticket)
+            if ticket in self.queue:
+                self.queue.remove(ticket)
                 if ticket.woken is not None and ticket.woken.is_set():
                     self._pass_on()
 
@@ -266,7 +261,6 @@ def ahead(ts: str, now: str) -> str | None:
 
 
 def birth(lane: Lane) -> None:
-    if lane.head.seq:
-        return  # another node was first
+    """The first record of a store."""
     event = KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
     lane.append([event], actor="kbproc", method="store.create")

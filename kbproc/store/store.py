@@ -136,7 +136,11 @@ class Store(Front):
             follow.catch_up(fulltext, log, catalog)
             store.publish()
             if log.head.seq == 0:
-                store.commit(birth)
+                # A node that reaches no server opens empty, and its first write begins the store.
+                with (
+                    contextlib.suppress(KbprocError) if log.is_shared else contextlib.nullcontext()
+                ):
+                    store.commit(lambda lane: None)
             opened.pop_all()
         return store
 
@@ -339,6 +343,8 @@ class Store(Front):
         if self.due is not None:
             raise PurgeDue
         with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
+            if batch.head.seq == 0:
+                birth(Lane(self.host, group, looked))
             for ticket in tickets:
                 take_turn(ticket, Lane(self.host, group, looked))
             if batch.head == self.log.head:

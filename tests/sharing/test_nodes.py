@@ -108,6 +108,28 @@ def test_without_a_server_a_node_reads_on_and_catches_up(node: MakeNode, tmp_pat
         servers.kill()
 
 
+def test_a_node_that_begins_without_a_server_is_empty_until_one_can_be_reached(
+    node: MakeNode, tmp_path: Path
+) -> None:
+    servers = Servers.make(tmp_path / "nats").start()
+    try:
+        settings = servers.stream()
+        one = node("one", settings)
+        assert create(one, 1, "before")["result"]["meta"]["seq"] == 2
+        servers.kill()
+        two = node("two", settings)
+        alone = told(two.ask(1, "cluster.status"))
+        assert (alone["seq"], alone["connected"]) == (0, False)
+        assert told(two.ask(2, "doc.list")) == []
+        refused = create(two, 3, "meanwhile")["error"]["data"]
+        assert (refused["type"], refused["retryable"]) == ("store.io", True)
+        servers.start()
+        until(lambda: told(two.ask(4, "cluster.status"))["seq"] == 2, "what the stream holds")
+        assert create(two, 5, "after")["result"]["meta"]["seq"] == 3
+    finally:
+        servers.kill()
+
+
 @pytest.mark.parametrize("place", ["_adopt", "rebuild.rebuild"])
 def test_a_join_that_is_cut_off_is_repeated(
     node: MakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

@@ -43,9 +43,9 @@ def begin(turns: Turns, numbers: range) -> list[Writer]:
     """In this order."""
     writers = []
     for number in numbers:
-        waiting = turns.queued
+        waiting = len(turns.queue)
         writers.append(Writer(turns, number))
-        until(lambda before=waiting: turns.queued > before, "a writer in the queue")
+        until(lambda before=waiting: len(turns.queue) > before, "a writer in the queue")
     return writers
 
 
@@ -115,7 +115,7 @@ def test_a_commit_that_fails_fails_for_all_of_it_and_nobody_else() -> None:
     with pytest.raises(OSError, match="no room"):
         turns.take(lambda lane: 1)
     assert turns.take(lambda lane: 1) == 1
-    assert turns.queued == 0
+    assert len(turns.queue) == 0
 
 
 def test_a_writer_that_was_interrupted_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_one_that_is_interrupted_while_it_takes_the_lane_holds_up_nobody() -> No
     with pytest.raises(KeyboardInterrupt):
         turns.take(lambda lane: 1)
     turns.lane = lane
-    assert turns.queued == 0
+    assert len(turns.queue) == 0
     writer = Writer(turns, 2)
     until(lambda: writer.result == 2, "the next writer's turn")
 

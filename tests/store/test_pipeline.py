@@ -612,7 +612,7 @@ class Holding:
             thread.start()
             threads.append(thread)
             until(
-                lambda n=number, t=thread: self._store.turns.queued > n or not t.is_alive(),
+                lambda n=number, t=thread: len(self._store.turns.queue) > n or not t.is_alive(),
                 "its turn",
             )
 
