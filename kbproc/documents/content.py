@@ -116,10 +116,9 @@ def _parsed(
 
     while True:
         try:
-            pool = intake.parsers.get()
             if plain is not None:
-                return pool.read_here(plain, name, title)
-            return pool.parse(data, doc_type, name, title)
+                return intake.parsers.get().read_here(plain, name, title)
+            return intake.parsers.parse(data, doc_type, name, title)
         except Retired:  # another model has come meanwhile, and another length of chunks
             continue
 

@@ -71,7 +71,7 @@ class Library:
         self.notebooks = Notebooks(store, self.intake)
         self.answers = Answers(store, answerer)
         self._upkeep = Upkeep(store, answerer.prepare)
-        self.together = Together(store, lambda: self.embedding)
+        self.together = Together(store, lambda: self.embedding, self.parsers)
         rest = Unended(self.reach).turn
         self._arrivals = Arrivals(store, self.answers.recover, rest)
         store.turns.purge = lambda: purge.forget_here(self.reach())

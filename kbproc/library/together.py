@@ -1,4 +1,4 @@
-"""This store's part in embedding for its cluster, while its log is shared.
+"""This store's part in embedding and parsing for its cluster, while its log is shared.
 
 Owns: beginning it, ending it, and beginning anew with another log or model.
 Refuses to know: what that part is.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from kbproc.embedding.background import Embedding
+from kbproc.embedding.parsers import Parsers
 from kbproc.store.store import Store
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class Together:
     """From `follow` to `close`; nothing for a log that is not shared."""
 
-    def __init__(self, store: Store, embedding: Callable[[], Embedding]) -> None:
+    def __init__(self, store: Store, embedding: Callable[[], Embedding], parsers: Parsers) -> None:
         self._store = store
+        self._parsers = parsers
         self._embedding = embedding
         self._changing = threading.Lock()
         self._sharing: Sharing | None = None
@@ -43,6 +45,7 @@ class Together:
                 self._log = store.log
                 self._sharing = Sharing(store, embedding, read(store.settings["log"]))
                 self._sharing.start()
+                self._parsers.others = self._sharing.lending
 
     def facts(self) -> dict[str, Any]:
         """See methods/cluster/status.py."""
@@ -65,6 +68,7 @@ class Together:
             self._end()
 
     def _end(self) -> None:
+        self._parsers.others = None
         if self._sharing is not None:
             self._sharing.close()
         self._sharing = self._log = None

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
@@ -25,41 +25,15 @@ from kbproc.embedding.cluster.worker import Worker
 from kbproc.log.jetstream.connection import using
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.models.hashing import HashEmbedder
-from tests.kit.nats import Servers, put_settings, shared
+from tests.kit.nats import Servers, shared
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.shell import Run, in_process, refused
 from tests.kit.start import REPO, start
 from tests.kit.talk import Session
-from tests.kit.workers import worker
+from tests.kit.workers import asked, messages_in, work_of, worker
 
 OpenNode = Callable[..., Session]
 MODEL = HashEmbedder()
-
-
-@pytest.fixture
-def open_node(tmp_path: Path) -> Iterator[OpenNode]:
-    opened: list[Session] = []
-
-    def open(name: str, settings: StreamSettings, model: str = "hash") -> Session:
-        put_settings(tmp_path / name, settings, model)
-        opened.append(Session(tmp_path / name, cwd=tmp_path))
-        return opened[-1]
-
-    yield open
-    for session in opened:
-        session.close()
-
-
-@pytest.fixture
-def started() -> Iterator[list[Popen[Any]]]:
-    """Processes that end with the test."""
-    processes: list[Popen[Any]] = []
-    yield processes
-    for process in processes:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 class Embedded:
@@ -95,21 +69,6 @@ def write(session: Session, count: int, first: int = 0) -> int:
     return seq
 
 
-def asked(settings: StreamSettings, act: Callable[[JetStreamContext], Awaitable[Any]]) -> Any:
-    async def use(client: Client) -> Any:
-        return await act(client.jetstream())
-
-    return asyncio.run(using(settings.servers[0], None, use))
-
-
-def messages_in(settings: StreamSettings, stream: str) -> int:
-    async def count(context: JetStreamContext) -> int:
-        return (await context.stream_info(stream)).state.messages
-
-    found: int = asked(settings, count)
-    return found
-
-
 def offer(settings: StreamSettings, texts: list[str]) -> None:
     """A job, as a node offers one."""
 
@@ -119,10 +78,6 @@ def offer(settings: StreamSettings, texts: list[str]) -> None:
         await context.publish(Names(settings.stream, MODEL.fingerprint).jobs, job)
 
     asked(settings, publish)
-
-
-def work_of(settings: StreamSettings) -> int:
-    return messages_in(settings, messages.work_stream(settings.stream))
 
 
 def made_of(settings: StreamSettings) -> int:

@@ -7,18 +7,24 @@ for each job that it has begun.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
+from nats.aio.client import Client
+from nats.js import JetStreamContext
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
+from kbproc.embedding.cluster import messages
 from kbproc.embedding.cluster.worker import Worker
+from kbproc.log.jetstream.connection import using
 from kbproc.log.jetstream.settings import KIND, StreamSettings
 from kbproc.models.hashing import HashEmbedder
 from tests.kit.start import REPO, start
@@ -38,6 +44,26 @@ class OddEmbedder(HashEmbedder):
             raise KbprocError("model.unavailable", "It is out of order.")
         time.sleep(float(self._how) * len(texts))
         return super().embed_many(texts)
+
+
+def asked(settings: StreamSettings, act: Callable[[JetStreamContext], Awaitable[Any]]) -> Any:
+    async def use(client: Client) -> Any:
+        return await act(client.jetstream())
+
+    return asyncio.run(using(settings.servers[0], None, use))
+
+
+def messages_in(settings: StreamSettings, stream: str) -> int:
+    async def count(context: JetStreamContext) -> int:
+        return (await context.stream_info(stream)).state.messages
+
+    found: int = asked(settings, count)
+    return found
+
+
+def work_of(settings: StreamSettings) -> int:
+    """Jobs that nobody has done yet."""
+    return messages_in(settings, messages.work_stream(settings.stream))
 
 
 def main() -> int:

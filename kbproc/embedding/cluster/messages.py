@@ -1,7 +1,7 @@
-"""What nodes and workers of a cluster say to one another about embedding.
+"""What nodes and workers of a cluster say to one another about embedding and parsing.
 
-Owns: the names of streams and subjects, what the streams are like, and vectors, jobs and what a
-model is as bytes.
+Owns: the names of streams and subjects, what the streams are like, and vectors, jobs, documents and
+what a model is as bytes.
 Refuses to know: connections, and when anything is said.
 
 Two streams stand beside the log: one of vectors, which is a cache that any message may be missing
@@ -29,6 +29,7 @@ from nats.js.api import (
 )
 from nats.js.errors import BadRequestError, NotFoundError
 
+from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder, packed_decoder
 from kbproc.log.jetstream.settings import StreamSettings
@@ -58,10 +59,14 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 class Beat(Struct, frozen=True, kw_only=True):
-    """A worker is listening. `parallel`: jobs that it does at the same time."""
+    """A worker is listening. `parallel`: jobs of each kind that it does at the same time.
+
+    `parser`: as `Names.parser` tells it.
+    """
 
     worker: str
     parallel: int
+    parser: str = ""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -69,6 +74,44 @@ class Job(Struct, frozen=True, kw_only=True):
 
     fingerprint: str
     texts: list[bytes]
+
+
+class Unread(Struct, frozen=True, kw_only=True):
+    """A job: a document that is to be parsed. Whoever takes the job asks for it at `reply`.
+
+    Nothing of the document is in the job, so nothing of it lies on a server's disk.
+    """
+
+    id: str
+    reply: str
+
+
+class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
+    """For the piece of a document that begins at this byte. The answer is a Piece, or nothing where
+    the document is not wanted any more.
+    """
+
+    id: str
+    at: int
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """`size`: of the whole document, in bytes."""
+
+    type: str
+    name: str
+    title: str | None
+    size: int
+    data: bytes
+
+
+class Hand(Struct, frozen=True, kw_only=True, tag="hand"):
+    """A piece of what was read in a document: of an `Answer`, of `size` bytes in all."""
+
+    id: str
+    at: int
+    size: int
+    data: bytes
 
 
 class Dead(Struct, frozen=True, kw_only=True):
@@ -83,6 +126,9 @@ decode_model = decoder(Model).decode
 decode_beat = decoder(Beat).decode
 decode_dead = decoder(Dead).decode
 decode_job = packed_decoder(Job).decode
+decode_unread = packed_decoder(Unread).decode
+decode_piece = packed_decoder(Piece).decode
+decode_said = packed_decoder(Ask | Hand).decode  # type: ignore[arg-type]
 
 
 class Names(NamedTuple):
@@ -110,6 +156,22 @@ class Names(NamedTuple):
     @property
     def consumer(self) -> str:
         return f"work-{self._model}"
+
+    @property
+    def parser(self) -> str:
+        """Documents come out alike where this is the same: chunks are as long as the model reads,
+        and another version may parse otherwise.
+        """
+        return hashlib.sha256(self.fingerprint + __version__.encode()).hexdigest()[:16]
+
+    @property
+    def documents(self) -> str:
+        return f"kb.{self.store}.work.parse-{self.parser}"
+
+    @property
+    def parsers(self) -> str:
+        """The consumer of `documents`."""
+        return f"parse-{self.parser}"
 
 
 def vectors_stream(store: str) -> str:
@@ -184,11 +246,11 @@ def _of_jobs(store: str, replicas: int) -> StreamConfig:
     )
 
 
-def consumer_of(names: Names) -> ConsumerConfig:
+def consumer_of(subject: str, durable: str) -> ConsumerConfig:
     """Whoever takes a job more often than `TRIES` buries it: so the server gives it once more."""
     return ConsumerConfig(
-        durable_name=names.consumer,
-        filter_subject=names.jobs,
+        durable_name=durable,
+        filter_subject=subject,
         ack_policy=AckPolicy.EXPLICIT,
         ack_wait=ACK_WAIT_S,
         max_deliver=TRIES + 2,

@@ -1,4 +1,5 @@
-"""A node that embeds for its cluster, and takes what the others have embedded.
+"""A node that embeds for its cluster, takes what the others have embedded, and has documents parsed
+by workers.
 
 Owns: which chunks this node leaves to others and for how long, telling others what it has made,
 taking in what they made, and offering jobs to workers that listen.
@@ -30,6 +31,7 @@ from nats.js.errors import Error as JetStreamError
 from kbproc.base.errors import KbprocError
 from kbproc.embedding.background import Embedding, rows_of
 from kbproc.embedding.cluster import messages
+from kbproc.embedding.cluster.lending import Lending
 from kbproc.embedding.cluster.messages import Model, Names
 from kbproc.embedding.cluster.offers import KEPT, TEXTS_IN_A_JOB, Offer, Offers
 from kbproc.log.jetstream.connection import LOST, Connecting, using, words
@@ -75,6 +77,7 @@ class Sharing:
         self._early: OrderedDict[bytes, bytes] = OrderedDict()
         self._untold: deque[Sequence[bytes]] = deque(maxlen=_MOST_UNTOLD)
         self._offers = Offers()
+        self.lending = Lending(self._connecting)
         self._hopeful_until = time.monotonic() + _CONNECTS_S
         self._heard = 0.0
         self._after: tuple[int, str] = (0, "")
@@ -89,6 +92,7 @@ class Sharing:
 
     def close(self) -> None:
         self.embedding.claims.others = None
+        self.lending.end()
         self._connecting.close(_ENDS_S)
         self._take_back(self._offers.abandon())
 
@@ -118,6 +122,7 @@ class Sharing:
     def _alone(self) -> None:
         """Nobody is heard: nobody is waited for."""
         self.workers = 0
+        self.lending.end()
         self._hopeful_until = 0.0
         self._take_back(self._offers.abandon())
         self.embedding.wake()
@@ -136,6 +141,7 @@ class Sharing:
         )
         context = client.jetstream(timeout=_ANSWERS_S)
         is_new = await messages.make_streams(context, self._settings)
+        await self.lending.begin(client, context, names)
         await self._listen(client, context, names, model)
         self._hopeful_until = float("inf")
         if is_new:
@@ -162,7 +168,10 @@ class Sharing:
 
         async def beat(message: Msg) -> None:
             with suppress(msgspec.DecodeError):
-                self._offers.hear(messages.decode_beat(message.data))
+                found = messages.decode_beat(message.data)
+                self._offers.listeners.hear(found.worker, found.parallel)
+                if found.parser == names.parser:
+                    self.lending.listeners.hear(found.worker, found.parallel)
 
         async def asked(message: Msg) -> None:
             if message.reply:
@@ -260,7 +269,7 @@ class Sharing:
             self._take_back([lost])
             with suppress(JetStreamError):  # it is done, or somebody has it
                 await context.delete_msg(stream, lost.seq)
-        self.workers = self._offers.workers
+        self.workers = len(self._offers.listeners)
         while self._offers.room:
             left = await asyncio.to_thread(self._lent)
             if not left:

@@ -1,4 +1,4 @@
-"""The jobs that a node has offered to workers.
+"""The workers that a node hears, and the jobs that it has offered to them.
 
 Owns: who is listening, how much is offered at a time, and giving up on what does not come back.
 Refuses to know: how a job is sent, and what is embedded here meanwhile.
@@ -9,13 +9,34 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
-from kbproc.embedding.cluster.messages import Beat
-
 KEPT = 64  # chunks: fewer are embedded here faster than there
 TEXTS_IN_A_JOB = 16
 _AHEAD = 2  # jobs for each that is worked on
 _SILENT_S = 3.0
 _PATIENCE_S = 60.0
+
+
+class Listeners:
+    """Workers that say now and then that they are there. Used in one thread."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[float, int]] = {}
+
+    def hear(self, worker: str, parallel: int) -> None:
+        self._heard[worker] = (time.monotonic(), parallel)
+
+    def __len__(self) -> int:
+        oldest = time.monotonic() - _SILENT_S
+        self._heard = {name: told for name, told in self._heard.items() if told[0] > oldest}
+        return len(self._heard)
+
+    @property
+    def places(self) -> int:
+        """Jobs that they do at the same time."""
+        return sum(parallel for _, parallel in self._heard.values()) if len(self) else 0
+
+    def forget(self) -> None:
+        self._heard = {}
 
 
 class Offer:
@@ -35,24 +56,13 @@ class Offers:
     """Used in one thread."""
 
     def __init__(self) -> None:
+        self.listeners = Listeners()
         self._open: list[Offer] = []
-        self._heard: dict[str, tuple[float, int]] = {}
-
-    def hear(self, beat: Beat) -> None:
-        self._heard[beat.worker] = (time.monotonic(), beat.parallel)
-
-    @property
-    def workers(self) -> int:
-        """That are listening."""
-        oldest = time.monotonic() - _SILENT_S
-        self._heard = {name: told for name, told in self._heard.items() if told[0] > oldest}
-        return len(self._heard)
 
     @property
     def room(self) -> int:
         """Jobs that may be offered now."""
-        at_once = sum(parallel for _, parallel in self._heard.values()) if self.workers else 0
-        return max(0, _AHEAD * at_once - len(self._open))
+        return max(0, _AHEAD * self.listeners.places - len(self._open))
 
     def add(self, offer: Offer) -> None:
         self._open.append(offer)
@@ -68,12 +78,12 @@ class Offers:
     def abandon(self) -> Collection[Offer]:
         """All of them."""
         all, self._open = self._open, []
-        self._heard = {}
+        self.listeners.forget()
         return all
 
     def give_up(self) -> Collection[Offer]:
         """What is not waited for any longer: nobody listens, or it takes too long."""
         oldest = time.monotonic() - _PATIENCE_S
-        lost = [o for o in self._open if not self.workers or o.since < oldest]
+        lost = [o for o in self._open if not self.listeners or o.since < oldest]
         self._open = [offer for offer in self._open if offer not in lost]
         return lost

@@ -1,8 +1,9 @@
-"""A process without a store that embeds for the nodes of a cluster.
+"""A process without a store that embeds and parses for the nodes of a cluster.
 
 Owns: taking jobs, saying that one is in progress, handing its vectors to the nodes, and burying a
 job that fails again and again.
-Refuses to know: models, the command line, and who offers jobs.
+Refuses to know: models, how a document is parsed (reading.py), the command line, and who offers
+jobs.
 
 A worker may end at any moment: a job that it has not acknowledged is given to another.
 """
@@ -13,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,10 +23,12 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig
 
 from kbproc.base.errors import KbprocError
 from kbproc.embedding.cluster import messages
 from kbproc.embedding.cluster.messages import ACK_WAIT_S, TRIES, Beat, Dead, Names
+from kbproc.embedding.cluster.reading import Reading
 from kbproc.log.jetstream.connection import LOST, using, words
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.models.interface import Embedder
@@ -40,11 +43,15 @@ _CHECKS_S = 10.0
 _SHORT = 16  # digits of a fingerprint that tell it from others
 
 Tell = Callable[[str], None]
+Act = Callable[[Client, JetStreamContext, Msg], Awaitable[None]]
 
 
 class Done(NamedTuple):
+    """`texts` that were embedded in `jobs`, and `documents` that were parsed."""
+
     jobs: int
     texts: int
+    documents: int
 
 
 class Worker:
@@ -54,7 +61,7 @@ class Worker:
         self, settings: StreamSettings, embedder: Embedder, *, parallel: int, tell: Tell
     ) -> None:
         """`parallel`: so many jobs at the same time. `tell`: what a person may want to know."""
-        self.done = Done(0, 0)
+        self.done = Done(0, 0, 0)
         self._settings = settings
         self._embedder = embedder
         self._parallel = parallel
@@ -62,14 +69,18 @@ class Worker:
         self._names = Names(settings.stream, embedder.fingerprint)
         self._id = os.urandom(8).hex()
         self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="work")
+        self._reading = Reading(embedder, parallel)
         self._was_connected = False
 
     def run(self) -> Done:
         """Raises store.io if no server is there at first, model.unavailable for another model
         than the nodes'.
         """
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(self._keep())
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                asyncio.run(self._keep())
+        finally:
+            self._reading.close()
         self._threads.shutdown()
         return self.done
 
@@ -112,8 +123,14 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._beat(client))
             group.create_task(self._keep_checking(client))
+            names = self._names
             for _ in range(self._parallel):
-                group.create_task(self._work(client, context))
+                for subject, durable, act in (
+                    (names.jobs, names.consumer, self._embed_one),
+                    (names.documents, names.parsers, self._read_one),
+                ):
+                    config = messages.consumer_of(subject, durable)
+                    group.create_task(self._work(client, context, config, act))
 
     async def _check(self, client: Client) -> None:
         """Raises model.unavailable if nodes are there, and all of them have another model."""
@@ -138,35 +155,37 @@ class Worker:
             await self._check(client)
 
     async def _beat(self, client: Client) -> None:
-        data = msgspec.json.encode(Beat(worker=self._id, parallel=self._parallel))
+        beat = Beat(worker=self._id, parallel=self._parallel, parser=self._names.parser)
+        data = msgspec.json.encode(beat)
         while client.is_connected:
             await client.publish(self._names.beats, data)
             await asyncio.sleep(_BEAT_S)
         raise ConnectionError("the connection was lost")
 
-    async def _work(self, client: Client, context: JetStreamContext) -> None:
+    async def _work(
+        self, client: Client, context: JetStreamContext, config: ConsumerConfig, act: Act
+    ) -> None:
         subscription = await context.pull_subscribe(
-            self._names.jobs,
-            durable=self._names.consumer,
+            str(config.filter_subject),
+            durable=config.durable_name,
             stream=messages.work_stream(self._names.store),
-            config=messages.consumer_of(self._names),
+            config=config,
         )
         while client.is_connected:
             try:
                 [message] = await subscription.fetch(1, timeout=_FETCH_S)
             except TimeoutError:
                 continue
-            await self._do(context, message)
+            await self._do(client, context, message, act)
 
-    async def _do(self, context: JetStreamContext, message: Msg) -> None:
+    async def _do(self, client: Client, context: JetStreamContext, message: Msg, act: Act) -> None:
         tries = message.metadata.num_delivered
         if tries > TRIES:
             await self._bury(context, message, tries - 1, "the workers that took it have ended")
             return
         progress = asyncio.create_task(_in_progress(message))
         try:
-            made = await self._made(message)
-            await _to_its_end(self._hand_in(context, message, made))
+            await act(client, context, message)
         except (KbprocError, msgspec.DecodeError) as error:
             self._tell(f"a job failed: {error}")
             if tries == TRIES:
@@ -176,13 +195,18 @@ class Worker:
         finally:
             progress.cancel()
 
-    async def _made(self, message: Msg) -> dict[bytes, bytes]:
+    async def _read_one(self, client: Client, context: JetStreamContext, message: Msg) -> None:
+        job = messages.decode_unread(message.data)
+        async with _given_up_at_once(message):
+            has_it = await self._reading.read(client, job)
+        await message.ack_sync()
+        self.done = self.done._replace(documents=self.done.documents + has_it)
+
+    async def _embed_one(self, client: Client, context: JetStreamContext, message: Msg) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, self._embed, message.data)
-        except asyncio.CancelledError:
-            await message.nak()  # another takes it at once
-            raise
+        async with _given_up_at_once(message):
+            made = await loop.run_in_executor(self._threads, self._embed, message.data)
+        await _to_its_end(self._hand_in(context, message, made))
 
     async def _hand_in(
         self, context: JetStreamContext, message: Msg, made: dict[bytes, bytes]
@@ -190,14 +214,16 @@ class Worker:
         for parcel in messages.parcels(self._embedder.fingerprint, made):
             await context.publish(self._names.vectors, parcel, headers={messages.MAKER: self._id})
         await message.ack_sync()
-        self.done = Done(self.done.jobs + 1, self.done.texts + len(made))
+        jobs, texts, documents = self.done
+        self.done = Done(jobs + 1, texts + len(made), documents)
 
     async def _bury(self, context: JetStreamContext, message: Msg, tries: int, why: str) -> None:
         """The texts go; how many there were, and why, is told for a while."""
+        count = 1  # a document
         with contextlib.suppress(msgspec.DecodeError):
             count = len(messages.decode_job(message.data).texts)
-            dead = msgspec.json.encode(Dead(texts=count, tries=tries, why=why))
-            await context.publish(messages.dead_subject(self._names.store), dead)
+        dead = msgspec.json.encode(Dead(texts=count, tries=tries, why=why))
+        await context.publish(messages.dead_subject(self._names.store), dead)
         await message.ack_sync()
 
     def _embed(self, data: bytes) -> dict[bytes, bytes]:
@@ -216,6 +242,16 @@ class Worker:
 def _cancel(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _given_up_at_once(message: Msg) -> AsyncIterator[None]:
+    """A job of a worker that is told to end: another takes it at once."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        await message.nak()
+        raise
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
