@@ -25,6 +25,7 @@ from kbproc.base.pipes import leave
 RESULTS = Path(__file__).parent / "large.json"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _ASKED = 200
+_WARM = 400  # searches before: files of gigabytes come into memory page by page
 _WRITTEN = 40
 _OPENED = 3
 
@@ -67,6 +68,7 @@ def _size(store: Path, chunks: int) -> Figures:
     with serve(store) as child:
         figures |= _searched(child)
         figures["memory_mib"] = child.memory_mib()
+        figures["own_memory_mib"] = child.own_memory_mib()
         figures |= _written(child)
         seq = answer(child.ask(request("ping")))["data"]["seq"]
         figures["first_look_back_s"] = _took(child, "search", query="a", as_of=seq // 2)
@@ -84,8 +86,8 @@ def _opened(store: Path) -> float:
 
 def _searched(child: Child) -> Figures:
     found: Figures = {}
-    asked = corpus.queries(_ASKED)
-    for query in asked[:20]:
+    asked = corpus.queries(_WARM + _ASKED)[_WARM:]
+    for query in corpus.queries(_WARM):
         child.ask(request("search", query=query))
     kinds: dict[str, dict[str, Any]] = {
         "hybrid": {},

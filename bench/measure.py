@@ -186,8 +186,15 @@ class Child:
 
     def memory_mib(self) -> float:
         """Resident now."""
+        return self._resident("VmRSS")
+
+    def own_memory_mib(self) -> float:
+        """Of that, what is no page of a file: the kernel takes those back when it needs room."""
+        return self._resident("RssAnon")
+
+    def _resident(self, kind: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+        return int(status.split(f"{kind}:")[1].split()[0]) / 1024
 
     def __enter__(self) -> Child:
         return self
