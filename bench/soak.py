@@ -2,7 +2,8 @@
 
 An owner and an attached process write, search, ingest, delete. Now and then they rest: what was
 deleted is compacted, and memory, threads, file descriptors and disk are looked at. At the end all
-of it is where it was after the first rest, but for what the log keeps of each write.
+of it is where it was after the second rest, but for what the log keeps of each write: before that
+threads and parsers start as they are first needed.
 
 Owns: the traffic, the looks, what may differ. Refuses to know: speed.
 """
@@ -53,7 +54,7 @@ class Look(NamedTuple):
     sources: float
 
 
-# How far the last look may lie above the first: factor, and what is added to that.
+# How far the last look may lie above the second: factor, and what is added to that.
 _ALLOWED = {
     "owner_memory": (1.15, 24.0),
     "guest_memory": (1.15, 4.0),
@@ -80,13 +81,13 @@ def main() -> int:
     ):
         _soak(traffic, minutes, looks)
     print(aligned([list(Look._fields), *(_cells(look) for look in looks)]))
-    grown = _grown(looks[0], looks[-1])
+    grown = _grown(looks[1], looks[-1])
     print("\n".join(grown) or "Nothing has grown.")
     return int(bool(grown))
 
 
 def _soak(traffic: Traffic, minutes: float, looks: list[Look]) -> None:
-    """The first of the looks is the one that the last is held against."""
+    """The second of the looks is the one that the last is held against."""
     started = time.monotonic()
     for number in range(1, _RESTS + 1):
         until = started + minutes * 60 * number / _RESTS
