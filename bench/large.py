@@ -25,7 +25,7 @@ from kbproc.base.pipes import leave
 RESULTS = Path(__file__).parent / "large.json"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _ASKED = 200
-_WARM = 400  # searches before: files of gigabytes come into memory page by page
+_WARM = 20  # searches before
 _WRITTEN = 40
 _OPENED = 3
 
