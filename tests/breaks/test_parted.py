@@ -10,15 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
-from kbproc.log.interface import Behind
 from kbproc.log.jetstream import log as shared_log
 from kbproc.log.jetstream.log import JetStreamLog
 from tests.kit.nats import Server
 from tests.kit.parted import Parted
 from tests.kit.patience import all_or, until
-from tests.kit.records import commit, draft
+from tests.kit.team import is_kept, lines
 
 
 @pytest.fixture
@@ -44,23 +41,6 @@ def _leader(server: Server) -> str | None:
                 told: str | None = stream.get("cluster", {}).get("leader")
                 return told
     return None
-
-
-def is_kept(log: JetStreamLog, number: int) -> bool:
-    log.gather()
-    try:
-        commit(log, [draft(number)])
-    except Behind:
-        return False
-    except KbprocError as error:
-        assert (error.type, error.retryable) == ("store.io", True), error
-        return False
-    return True
-
-
-def lines(log: JetStreamLog) -> list[bytes]:
-    log.gather()
-    return [records.encode(record) for record in log.read(to_seq=log.head.seq)]
 
 
 @pytest.mark.parametrize("alone", all_or(["follows"], ["leads", "follows"]))

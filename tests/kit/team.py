@@ -1,0 +1,108 @@
+"""A stream on servers, and the logs of its nodes in this process: written to, compared, broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.log import record as records
+from kbproc.log.interface import Behind
+from kbproc.log.jetstream.log import JetStreamLog
+from kbproc.log.jetstream.refill import compare, refill
+from tests.kit.nats import Server, Servers
+from tests.kit.patience import until
+from tests.kit.records import commit, draft, write
+
+
+class Case:
+    """Servers with one stream, and the logs of its nodes."""
+
+    def __init__(self, folder: Path, servers: int = 1) -> None:
+        self.folder = folder
+        self.servers = Servers.make(folder / "nats", servers).start()
+        self.settings = self.servers.stream("team")
+        self.logs: list[JetStreamLog] = []
+
+    def join(self, name: str) -> JetStreamLog:
+        log = JetStreamLog.open(self.folder / name / "log")
+        log.join(self.settings)
+        self.logs.append(log)
+        return log
+
+    def leave(self, log: JetStreamLog) -> None:
+        log.close()
+        self.logs.remove(log)
+
+    def reseed(self, log: JetStreamLog) -> str:
+        """What was done."""
+        found = compare(self.settings, log)
+        refill(self.settings, log, found, None, lambda done: None)
+        return found.remedy
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close()
+        self.servers.kill()
+
+
+def lines(log: JetStreamLog) -> list[bytes]:
+    log.gather()
+    return [records.encode(record) for record in log.read(to_seq=log.head.seq)]
+
+
+def until_same(*logs: JetStreamLog) -> None:
+    until(
+        lambda: (
+            all(log.damage is None and log.trouble is None for log in logs)
+            and len({tuple(lines(log)) for log in logs}) == 1
+        ),
+        "equal logs",
+        lambda: str([(log.head.seq, log.damage, log.trouble) for log in logs]),
+    )
+
+
+def until_told(log: JetStreamLog, words: str) -> None:
+    def is_told() -> bool:
+        log.gather()
+        return words in (log.damage or "")
+
+    until(is_told, words, lambda: f"{log.damage} {log.trouble} {log.head}")
+    with pytest.raises(KbprocError) as found:
+        write(log, 1)
+    told = found.value
+    assert (told.type, told.retryable) == ("store.corrupt", False)
+    assert told.detail["seq"] == log.head.seq and str(log._folder.parent) in told.detail["node"]
+    assert told.hint is not None and "kbproc cluster reseed" in told.hint
+
+
+def is_kept(log: JetStreamLog, number: int) -> bool:
+    log.gather()
+    try:
+        commit(log, [draft(number)])
+    except Behind:
+        return False
+    except KbprocError as error:
+        assert (error.type, error.retryable) == ("store.io", True), error
+        return False
+    return True
+
+
+def write_some(log: JetStreamLog, first: int, count: int) -> None:
+    """Each until it is kept."""
+    for number in range(first, first + count):
+        until(partial(is_kept, log, number), "a write")
+
+
+def restarted(case: Case, act: Callable[[Server], None], which: slice = slice(None)) -> None:
+    for server in case.servers[which]:
+        server.kill()
+    for server in case.servers[which]:
+        act(server)
+    for server in case.servers[which]:
+        server.start()
+    for server in case.servers[which]:
+        server.ready()
