@@ -43,16 +43,16 @@ house: $(READY)
 	$(BIN)/python -m pytest tests/house
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-# Those of the house have run by then.
+# Those of the house have run by then. A test that hangs ends the run: see faulthandler_timeout.
 TESTS := $(BIN)/python -m pytest --ignore tests/house -n 4 --dist loadfile --no-loadscope-reorder \
-	--durations=10
+	--max-worker-restart 0 --durations=10
 
 test: check
 	$(TESTS)
 
 test-long: export KBPROC_TEST_PROFILE = long
 test-long: check
-	$(TESTS)
+	$(TESTS) -o faulthandler_timeout=7200
 
 bench-large: $(READY)
 	$(BIN)/python -m bench.large

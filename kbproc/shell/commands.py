@@ -146,7 +146,7 @@ OWN_COMMANDS = {
         Command(
             name="work",
             usage="SERVER… --stream NAME [FLAGS]",
-            summary="Embed and parse for a cluster's nodes.",
+            summary="Embed and parse for a cluster.",
             examples=("kbproc work nats://10.0.0.1:4222 --stream team",),
             flags=(
                 Flag(name="--stream", type="string", help="what the nodes call their store"),
