@@ -156,6 +156,8 @@ def spawn(job: Job, log: IO[bytes]) -> Child:
         "kbproc.models.export",
         msgspec.json.encode(job).decode(),
         environment={
+            # A thread per processor that the machine has would wait for the few that it may use.
+            "OMP_NUM_THREADS": "1",
             "TQDM_DISABLE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         },

@@ -1,7 +1,8 @@
-"""Servers and nodes are killed and stopped at random while every node writes."""
+"""Servers and nodes are killed, stopped and exchanged while every node writes."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 from kbproc.log.file import FileLog
-from tests.kit.nats import Servers, put_settings
+from kbproc.log.jetstream.refill import compare
+from tests.kit.nats import Server, Servers, put_settings
 from tests.kit.node import Node
-from tests.kit.patience import LONG, until
+from tests.kit.patience import LONG, all_or, until
+from tests.kit.replicas import Replicas, bury
 
 WRITERS = 4 if LONG else 1
 BLOWS = 200 if LONG else 12
@@ -59,8 +62,9 @@ class Writer(threading.Thread):
 class Cluster:
     def __init__(self, folder: Path) -> None:
         self.servers = Servers.make(folder / "nats", 3).start()
-        settings = self.servers.stream("chaos")
-        self.nodes = [Node(put_settings(folder / f"node-{n}", settings, "none")) for n in range(3)]
+        self.settings = self.servers.stream("chaos")
+        stores = [folder / f"node-{n}" for n in range(3)]
+        self.nodes = [Node(put_settings(store, self.settings, "none")) for store in stores]
         self.ended = threading.Event()
         self.writers = [
             Writer(node, f"{n}-{w}", self.ended)
@@ -71,6 +75,11 @@ class Cluster:
     @property
     def acked(self) -> dict[str, int]:
         return {token: seq for writer in self.writers for token, seq in [*writer.acked.items()]}
+
+    def begin(self) -> None:
+        for writer in self.writers:
+            writer.start()
+        self.until_more(WRITERS)
 
     def until_more(self, count: int) -> None:
         before = len(self.acked)
@@ -117,15 +126,84 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_whatever_is_killed_each_acknowledged_write_is_everywhere_once(cluster: Cluster) -> None:
-    for writer in cluster.writers:
-        writer.start()
-    cluster.until_more(WRITERS)
+    cluster.begin()
     chance = random.Random(18)
     for number in range(1, BLOWS + 1):
         cluster.blow(chance)
         if number % 50 == 0:  # a process of a test may live for a while only
             for node in cluster.nodes:
                 node.restart()
+    ended(cluster)
+
+
+@pytest.mark.parametrize("seed", all_or([0], range(4)))
+def test_whoever_holds_the_stream_each_acknowledged_write_is_everywhere_once(
+    cluster: Cluster, seed: int
+) -> None:
+    """A fourth server joins, and takes in what is taken from servers that live or are dead; one
+    dies for good, and another takes its place.
+    """
+    cluster.begin()
+    cluster.servers.add().start().ready()
+    replicas, chance = Replicas(cluster.settings), random.Random(seed)
+    for move in [leader_moves, dead_moves] if not LONG else chance.choices(MOVES, k=12):
+        move(cluster, replicas, chance)
+        replicas.until_whole()
+        cluster.until_more(WRITERS)
+    exchanged(cluster, replicas, chance)
+    replicas.until_whole()
+    cluster.until_more(WRITERS)
+    ended(cluster)
+    with contextlib.closing(FileLog.open(cluster.nodes[0].store / "log")) as log:
+        for name in replicas.names:  # each of them as a node would read it
+            replicas.lead(name)
+            found = compare(cluster.settings, log)
+            assert (found.remedy, found.equal, found.sound) == ("nothing", log.head, log.head)
+
+
+def server_of(cluster: Cluster, name: str) -> Server:
+    return next(server for server in cluster.servers if server.name == name)
+
+
+def leader_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
+    replicas.remove(replicas.names[0])
+
+
+def follower_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
+    replicas.remove(chance.choice(replicas.names[1:]))
+
+
+def dead_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
+    """Then it comes back with what it had."""
+    name = chance.choice(replicas.names)
+    server_of(cluster, name).kill()
+    cluster.until_more(1)
+    replicas.remove(name)
+    replicas.until_whole()
+    server_of(cluster, name).start().ready()
+
+
+def one_dies_as_another_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
+    """What takes it in has not all of it yet; so nobody need be able to write meanwhile."""
+    gone, dead = chance.sample(replicas.names, 2)
+    replicas.remove(gone)
+    server_of(cluster, dead).kill()
+    server_of(cluster, dead).start().ready()
+
+
+MOVES = [leader_moves, follower_moves, dead_moves, one_dies_as_another_moves]
+
+
+def exchanged(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
+    dead = server_of(cluster, chance.choice(replicas.names))
+    dead.kill()
+    cluster.servers.add().start().ready()
+    cluster.until_more(1)
+    bury(dead, [server for server in cluster.servers if server is not dead])
+
+
+def ended(cluster: Cluster) -> None:
+    """All nodes hold the same, with each acknowledged write once."""
     cluster.ended.set()
     for writer in cluster.writers:
         writer.join(60)

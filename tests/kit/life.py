@@ -6,10 +6,14 @@ model exported takes it from here.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,10 @@ import msgspec
 from tests.kit.patience import LIVES
 from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import REPO
+
+# Seconds until what has not ended by itself is ended, with the stacks of its threads on stderr.
+# An export beside six busy loops took 420.
+_LASTS = 3 * LIVES
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
     ("doc.ingest", {"paths": ["docs"]}),
@@ -45,6 +53,11 @@ class Life(msgspec.Struct, frozen=True):
     answers: list[dict[str, Any]]
     exit: int
     stderr: str
+
+    def check(self) -> None:
+        """Else it did not come to its end; says where it stood."""
+        assert (len(self.answers), self.exit) == (len(ASKED), 0), (self.answers[-1:], self.stderr)
+        assert [answer for answer in self.answers if "result" not in answer] == []
 
     @property
     def cache(self) -> Path:
@@ -77,26 +90,47 @@ def _lead(home: Path) -> Life:
     (docs / "lamp.md").write_text("# Lamp\n\nThe lamp is lit when the sun sets.\n")
     (docs / "page.html").write_text("<h1>Ships</h1><p>Two ships lie in the harbour.</p>")
     answers: list[dict[str, Any]] = []
-    with subprocess.Popen(
-        alone(sys.executable, "-m", "kbproc", "serve"),
-        cwd=home,
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdin and process.stdout and process.stderr
-        for id, (method, params) in enumerate(ASKED):
-            asked = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
-            process.stdin.flush()
-            answer: dict[str, Any] = {}
-            while answer.get("id") != id and (line := process.stdout.readline()):
-                answer = json.loads(line)
-            if answer.get("id") != id:
-                break
-            answers.append(answer)
-        process.stdin.close()
-        exit = process.wait(LIVES)
-        stderr = process.stderr.read().decode()
+    with (
+        tempfile.TemporaryFile() as told,
+        subprocess.Popen(
+            alone(sys.executable, "-m", "kbproc", "serve"),
+            cwd=home,
+            env={
+                "HOME": str(home),
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": str(REPO),
+                "PYTHONFAULTHANDLER": "1",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=told,
+        ) as process,
+    ):
+        watchdog = threading.Timer(_LASTS, process.send_signal, (signal.SIGABRT,))
+        watchdog.daemon = True
+        watchdog.start()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+            for id, (method, params) in enumerate(ASKED):
+                asked = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                if not (answer := _ask(process, asked)):
+                    break
+                answers.append(answer)
+            assert process.stdin
+            process.stdin.close()
+        exit = process.wait()
+        watchdog.cancel()
+        told.seek(0)
+        stderr = told.read().decode()
     return Life(home=str(home), answers=answers, exit=exit, stderr=stderr)
+
+
+def _ask(process: subprocess.Popen[bytes], request: dict[str, Any]) -> dict[str, Any]:
+    """What it answers; empty if it has ended."""
+    assert process.stdin and process.stdout
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("id") == request["id"]:
+            return answer
+    return {}

