@@ -10,16 +10,19 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.embedding.cluster.erasing import erase
+from kbproc.embedding.cluster.messages import KEY_BYTES, Names, make_streams, parcels
 from kbproc.log.file import FileLog
 from kbproc.log.jetstream import link
 from kbproc.log.jetstream import log as shared_log
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.refill import compare
+from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.stream import Stream
 from kbproc.log.record import START
 from tests.kit.nats import Server
@@ -28,6 +31,7 @@ from tests.kit.records import write
 from tests.kit.team import Case, lines, restarted, until_same, until_told, write_some
 
 COUNT = 24
+KEY = bytes(KEY_BYTES)  # any model's
 
 
 @pytest.fixture(autouse=True)
@@ -266,10 +270,80 @@ def refuses_its_replica(server: Server) -> bool:
     return "snapshot corrupt" in server.told() or "group node missing" in server.told()
 
 
-def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case) -> None:
-    """It says so, never leads, and what the others hold is whole."""
+class Told:
+    """By whom a stream is told; where `by` is set, the next one who follows it is told by that
+    server, and `by` is taken back.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.by: str | None = None
+        self._leader = ""
+        self._ask, self._consume = Stream._ask, Stream._consume
+        told = self
+
+        async def ask(stream: Stream, what: str, *given: Any) -> dict[str, Any]:
+            found = await told._ask(stream, what, *given)
+            if what == "CONSUMER.CREATE":
+                told._leader = found["cluster"]["leader"]
+            return found
+
+        async def consume(stream: Stream, inbox: str, first_seq: int) -> None:
+            await told._drawn(stream, inbox, first_seq)
+
+        patch.setattr(Stream, "_ask", ask)
+        patch.setattr(Stream, "_consume", consume)
+
+    async def _drawn(self, stream: Stream, inbox: str, first_seq: int) -> None:
+        """Who tells is drawn by the servers, so it is tried until it is the right one."""
+        wanted, self.by, self._leader = self.by, None, ""
+        if wanted is None:
+            await self._consume(stream, inbox, first_seq)
+            return
+        while self._leader != wanted:
+            drawn = stream.connection.new_inbox()  # nobody listens there yet
+            await self._consume(stream, drawn, first_seq)
+        heard = next(s for s in stream.connection._subs.values() if s.subject == inbox)._cb
+        await stream.connection.subscribe(drawn, cb=heard)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    return Told(monkeypatch)
+
+
+def share_vectors(settings: StreamSettings, keys: list[bytes]) -> None:
+    """A message each."""
+
+    async def share(stream: Stream) -> None:
+        context = stream.connection.jetstream()
+        await make_streams(context, settings)
+        for parcel in (parcel for key in keys for parcel in parcels(KEY, {key: b"ab"})):
+            await context.publish(Names(settings.stream, KEY).vectors, parcel)
+
+    ask(settings, share)
+
+
+def erased(settings: StreamSettings, keys: list[bytes]) -> int:
+    """How many messages, once somebody has told them all."""
+    counts = list[int]()
+
+    def is_done() -> bool:
+        try:
+            counts.append(erase(settings, keys))
+        except KbprocError as error:
+            assert error.type == "store.io", error
+        return bool(counts)
+
+    until(is_done, "whoever has all vectors")
+    return counts[0]
+
+
+def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case, told: Told) -> None:
+    """It says so, never leads, and what the others hold is whole, whoever tells it."""
     one, two = three.join("one"), three.join("two")
+    keys = [bytes([n]) * KEY_BYTES for n in range(4)]
     write(one, COUNT)
+    share_vectors(three.settings, keys[:2])
     server = three.servers[0]
     server.stop()
     write_some(one, 100, 3)
@@ -277,9 +351,18 @@ def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case) -> None:
     server.start()
     until(partial(refuses_its_replica, server), "a refusal", server.told)
     write_some(one, 200, 3)
-    until_same(one, two)
-    found = compare(three.settings, one)
-    assert (found.remedy, found.equal, found.sound) == ("nothing", one.head, one.head)
+    told.by = server.name
+    until_same(one, two, three.join("three"))
+    for told.by in [None, server.name]:
+        found = compare(three.settings, one)
+        assert (found.remedy, found.equal, found.sound) == ("nothing", one.head, one.head)
+        assert told.by is None
+    source = b"x" * 300_000
+    ask(three.settings, lambda stream: stream.shelf.put("source", source))
+    for _ in range(8):  # whoever the servers choose
+        assert ask(three.settings, lambda stream: stream.shelf.get("source")) == source
+    share_vectors(three.settings, keys[2:])
+    assert erased(three.settings, keys) == len(keys)
 
 
 @pytest.mark.skipif(not LONG, reason="who is asked in vain waits some seconds each time")

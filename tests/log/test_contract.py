@@ -21,8 +21,8 @@ from kbproc.log.file import FileLog
 from kbproc.log.interface import Log, LogFile
 from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.lease import NOBODY, FileLease, Holder, Lease
-from kbproc.log.memory import MemoryLease, MemoryLog, Seat
 from kbproc.log.record import GENESIS, START, Record
+from tests.kit.memory import MemoryLease, MemoryLog, Seat
 from tests.kit.nats import shared
 from tests.kit.records import commit, draft, write
 

@@ -7,6 +7,7 @@ Refuses to know: which texts are erased, and what nodes have in their own packs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection
 from functools import partial
 
@@ -55,20 +56,28 @@ async def _erase(client: Client, store: str, keys: frozenset[bytes], found: list
 
 
 async def _holding(context: JetStreamContext, store: str, keys: frozenset[bytes]) -> list[int]:
-    """The seqs of messages that have such a key."""
+    """The seqs of messages that have such a key. Raises TimeoutError where the server that tells
+    them lacks some.
+    """
     name = vectors_stream(store)
-    left = (await context.stream_info(name)).state.messages
+    state = (await context.stream_info(name)).state
+    left, last_seq = state.messages, state.last_seq
     if not left or not keys:
         return []
     config = ConsumerConfig(inactive_threshold=_ANSWERS_S)
     subscription = await context.subscribe(
         f"kb.{store}.vectors.*", stream=name, ordered_consumer=True, config=config
     )
-    found = []
+    found, seq = [], 0
     while left:
         message = await subscription.next_msg(timeout=_ANSWERS_S)
+        seq = message.metadata.sequence.stream
         if not keys.isdisjoint(keys_in(message.data)):
-            found.append(message.metadata.sequence.stream)
+            found.append(seq)
         left = min(left - 1, message.metadata.num_pending)
     await subscription.unsubscribe()
+    with contextlib.suppress(NotFoundError):
+        more = await context.get_msg(name, seq=seq + 1, subject=f"kb.{store}.vectors.*", next=True)
+        if (more.seq or 0) <= last_seq:  # asked of whoever leads
+            raise TimeoutError("a server of the cluster holds less than the one that leads")
     return found

@@ -70,10 +70,6 @@ async def _originals(stream: Stream, bare: dict[int, bytes]) -> dict[int, str | 
     return found
 
 
-def _same(one: bytes, other: bytes) -> bool:
-    return records.decode(one).position == records.decode(other).position
-
-
 async def _remove(stream: Stream, seq: int, body: str | None) -> None:
     """A message whose bytes are gone already is read as one that is erased."""
     if body is not None:

@@ -99,32 +99,42 @@ async def _compare(stream: Stream, log: Log) -> Standing:
 
 
 async def _lines(stream: Stream, last_seq: int) -> AsyncGenerator[bytes]:
-    """From the first message on, as far as they come one after the other."""
-    ahead = asyncio.Queue[tuple[int, bytes] | None](_MOST_AHEAD)
+    """From the first message on, as far as they come one after the other. Where a server has no
+    more of them, the one that leads is asked.
+    """
+    seq = 0
+    while seq < last_seq:
+        async with contextlib.aclosing(_told(stream, seq)) as told:
+            async for line in told:
+                seq += 1
+                yield line
+                if seq == last_seq:
+                    return
+        following = await stream.message(seq + 1)
+        if following is None:
+            return
+        seq += 1
+        yield following
+
+
+async def _told(stream: Stream, after_seq: int) -> AsyncGenerator[bytes]:
+    """Until none comes for a moment."""
+    ahead = asyncio.Queue[bytes | None](_MOST_AHEAD)
 
     async def take(seq: int, line: bytes) -> None:
-        await ahead.put((seq, line))
+        await ahead.put(line)
 
     async def follow() -> None:
         try:
-            await stream.follow(0, take)
+            await stream.follow(after_seq, take)
         finally:
             await ahead.put(None)
 
     following = asyncio.create_task(follow())
-    seq = 0
     try:
-        while seq < last_seq:
-            try:
-                found = await asyncio.wait_for(ahead.get(), _SILENT_S)
-            except TimeoutError:
-                if await stream.message(seq + 1) is None:
-                    return
-                continue
-            if found is None:
-                return
-            seq, line = found
-            yield line
+        with contextlib.suppress(TimeoutError):
+            while line := await asyncio.wait_for(ahead.get(), _SILENT_S):
+                yield line
     finally:
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -7,12 +7,14 @@ Refuses to know: what the bytes are. It lives in the thread of its loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.js.api import ObjectStoreConfig, StorageType
-from nats.js.errors import NotFoundError
+from nats.js.api import ObjectStoreConfig, RawStreamMsg, StorageType
+from nats.js.errors import DigestMismatchError, NotFoundError
 from nats.js.object_store import ObjectStore
 
 _READS_S = 60.0
@@ -57,10 +59,33 @@ class Shelf:
         return True
 
     async def get(self, name: str) -> bytes | None:
+        """Its parts from whoever leads: the library waits for ever for a server that lacks some.
+
+        Raises NatsError where they are not what they were.
+        """
         try:
-            return (await self._objects.get(name)).data or b""
+            found = await self._objects.get_info(name)
         except NotFoundError:
             return None
+        parts, seq = list[bytes](), 0
+        for _ in range(found.chunks or 0):
+            part = await self._next(f"$O.{self._bucket}.C.{found.nuid}", seq)
+            if part is None:
+                break
+            parts.append(part.data or b"")
+            seq = part.seq or 0
+        data = b"".join(parts)
+        digest = urlsafe_b64encode(sha256(data).digest()).decode()
+        if found.size and found.digest != f"SHA-256={digest}":
+            raise DigestMismatchError
+        return data
+
+    async def _next(self, subject: str, after_seq: int) -> RawStreamMsg | None:
+        with contextlib.suppress(NotFoundError):
+            return await self._context.get_msg(
+                self._stream, seq=after_seq + 1, subject=subject, next=True
+            )
+        return None
 
     async def names(self) -> list[str]:
         """Sorted; none where there is no such shelf. For a shelf that holds few."""
@@ -85,12 +110,7 @@ class Shelf:
 
     async def _erase_all(self, subject: str) -> None:
         seq = 0
-        while True:
-            try:
-                found = await self._context.get_msg(
-                    self._stream, seq=seq + 1, subject=subject, next=True
-                )
-                seq = found.seq or 0
+        while found := await self._next(subject, seq):
+            seq = found.seq or 0
+            with contextlib.suppress(NotFoundError):  # another has erased it
                 await self._context.delete_msg(self._stream, seq)
-            except NotFoundError:
-                return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
-from kbproc.log.jetstream.connection import ANSWERS_S
+from kbproc.log.jetstream.connection import ANSWERS_S, LOST
 from kbproc.log.jetstream.purged import Purged
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.shelf import Shelf
@@ -220,19 +221,26 @@ class Stream:
 
     async def follow(self, after_seq: int, take: Take) -> None:
         """Every message after `after_seq`, in order, as it comes, or what stands in its place. Ends
-        once one is missing, the server is silent or the connection is lost: then whoever follows
-        begins anew.
+        once one is missing, the server is silent or has less than the one that leads, or the
+        connection is lost: then whoever follows begins anew.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         expected = after_seq + 1
 
         async def heard(message: Msg) -> None:
-            nonlocal expected
-            self._heard = loop.time()
             if message.headers and message.headers.get("Status") == "100":
+                self._heard = loop.time()
                 await self._keep_flowing(message)
                 return
+            self._heard = math.inf  # it is taken, however long that takes
+            try:
+                await arrived(message)
+            finally:
+                self._heard = loop.time()
+
+        async def arrived(message: Msg) -> None:
+            nonlocal expected
             seq = _place(message.reply)
             while expected < seq and not ended.is_set():
                 line = await self.purged.line(expected)
@@ -251,16 +259,34 @@ class Stream:
 
         inbox = self.connection.new_inbox()
         subscription = await self.connection.subscribe(inbox, cb=heard)
+        stalled = loop.create_task(self._stalled(lambda: expected - 1))
         try:
             await self._consume(inbox, expected)
             self._heard = loop.time()
-            while self.connection.is_connected and loop.time() - self._heard < _SILENT_S:
+            while not stalled.done() and self._is_heard(loop.time()):
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(ended.wait(), _HEARTBEAT_S)
                     return
         finally:
+            stalled.cancel()
             if self.connection.is_connected:
                 await subscription.unsubscribe()
+
+    def _is_heard(self, now: float) -> bool:
+        return self.connection.is_connected and now - self._heard < _SILENT_S
+
+    async def _stalled(self, came: Callable[[], int]) -> None:
+        """Until nothing has come for a while though the one that leads has more: a server that
+        can take no part in the stream any more sends what it has, and then heartbeats for ever.
+
+        `came`: the seq of the last message.
+        """
+        before, last_seq = -1, 0
+        while (seq := came()) != before or seq >= last_seq or self._heard == math.inf:
+            before = seq
+            with contextlib.suppress(Refused, *LOST):  # nobody leads for a moment
+                last_seq = (await self.state()).last_seq
+            await asyncio.sleep(_SILENT_S)
 
     async def _consume(self, inbox: str, first_seq: int) -> None:
         await self._ask(

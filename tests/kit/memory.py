@@ -1,4 +1,4 @@
-"""The log and the lease that live in memory: for tests, and for a program that keeps nothing.
+"""The log and the lease that live in memory: every promise of their interfaces, kept otherwise.
 
 Owns: records in a list, sealed and chained as on disk; a lease among the threads of a process.
 Refuses to know: files, and what events mean.
