@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import random
 import signal
 import threading
@@ -22,7 +23,7 @@ from tests.kit.patience import LONG, all_or, until
 from tests.kit.replicas import Replicas, bury
 
 WRITERS = 4 if LONG else 1
-BLOWS = 200 if LONG else 12
+BLOWS = int(os.environ.get("KBPROC_TEST_ROUNDS", "200" if LONG else "12"))
 
 
 class Writer(threading.Thread):
