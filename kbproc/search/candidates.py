@@ -8,9 +8,7 @@ Refuses to know: how numbers become scores, rows, snippets.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,8 +24,9 @@ from kbproc.views.restriction import Restriction
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from tantivy import DocAddress
 
-    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.views.fulltext.search import FullTextHits, FullTextSnapshot
     from kbproc.views.vectors.search import VectorSnapshot
 
 POOL = 100
@@ -52,7 +51,7 @@ class Pool(Struct, kw_only=True):
 
     `bound`: the greatest BM25 that any text could reach for the query. `total`: how many chunks
     match; where `exact` is False, how many candidates there are. `whole`: a larger pool would hold
-    no more candidates.
+    no more candidates. `places`: where the full-text index keeps those that words have found.
     """
 
     candidates: list[Candidate]
@@ -60,6 +59,7 @@ class Pool(Struct, kw_only=True):
     total: int
     exact: bool
     whole: bool = True
+    places: dict[int, DocAddress] = {}
 
 
 def pool_size(wanted: int) -> int:
@@ -84,8 +84,14 @@ def by_words(
         Candidate(chunk_id=id, bm25=score, cosine=None, fts_rank=rank, vector_rank=None)
         for rank, (id, score) in enumerate(zip(hits.chunk_ids, hits.raw_scores, strict=True), 1)
     ]
-    bound, whole = fulltext.bound(query), len(candidates) == hits.total
-    return Pool(candidates=candidates, bound=bound, total=hits.total, exact=True, whole=whole)
+    return Pool(
+        candidates=candidates,
+        bound=fulltext.bound(query),
+        total=hits.total,
+        exact=True,
+        whole=len(candidates) == hits.total,
+        places=hits.where,
+    )
 
 
 class Mixed:
@@ -115,7 +121,8 @@ class Mixed:
         keeps all of them. `total` counts those that are left out, too, and in hybrid mode every
         chunk that a word matches.
         """
-        words, matches = self._by_word(size) if mode == "hybrid" else ({}, 0)
+        hits = self._by_word(size) if mode == "hybrid" else None
+        words, matches = (hits.scores, hits.total) if hits else ({}, 0)
         near = self._near(size, ef_search)
         least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
@@ -130,7 +137,6 @@ class Mixed:
             most = min(words.values()) if len(words) == size else 0.0
             if wanted is not None and bound:
                 kept = _in_reach(
-                    kept,
                     words,
                     cosines,
                     most=most,
@@ -151,19 +157,22 @@ class Mixed:
             for id in kept
         ]
         whole = len(words) < size and len(near) < size
-        return Pool(candidates=candidates, bound=bound, total=total, exact=False, whole=whole)
+        return Pool(
+            candidates=candidates,
+            bound=bound,
+            total=total,
+            exact=False,
+            whole=whole,
+            places=hits.where if hits else {},
+        )
 
-    def _by_word(self, size: int) -> tuple[dict[int, float], int]:
-        """The best chunks as chunk id → BM25, best first, and how many chunks match in all."""
-        if self._query.reason:
-            return {}, 0
-        hits = self._fulltext.search(self._query, size, restriction=self._restriction)
-        return dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)), hits.total
+    def _by_word(self, size: int) -> FullTextHits:
+        return self._fulltext.search(self._query, size, restriction=self._restriction)
 
     def _near(self, size: int, ef_search: int) -> dict[int, float]:
         """chunk id → cosine, nearest first. Phrases and excluded words filter these chunks, too."""
         if self._query.phrases:
-            return self._near_among(list(self._by_word(size)[0]))
+            return self._near_among(self._by_word(size).chunk_ids)
         while True:
             ids, cosines = self._vectors.search(
                 self._vector, size, restriction=self._restriction, ef_search=ef_search
@@ -193,7 +202,6 @@ class Mixed:
 
 
 def _in_reach(
-    ids: Iterable[int],
     words: dict[int, float],
     cosines: dict[int, float],
     *,
@@ -202,20 +210,24 @@ def _in_reach(
     wanted: int,
     weights: Weights,
 ) -> list[int]:
-    """The ids that may be among the `wanted` best once every BM25 is known.
+    """Those that may be among the `wanted` best once every BM25 is known.
 
     A missing BM25 lies between 0 and `most`. To ask for it is the most expensive part of a search,
     so it is asked for these ids only.
     """
-    least = {
-        id: weights.vector * max(0.0, cosines.get(id, 0.0))
-        + weights.fts * words.get(id, 0.0) / bound
-        for id in ids
+    by_word, by_meaning = weights.fts / bound, weights.vector
+    known = {
+        id: by_word * bm25 + by_meaning * max(0.0, cosines.get(id, 0.0))
+        for id, bm25 in words.items()
     }
-    best = heapq.nlargest(wanted, least.values())
-    last = best[-1] - _ROUNDING if len(best) == wanted else 0.0
-    room = weights.fts * most / bound
-    return [id for id, low in least.items() if low + (0.0 if id in words else room) >= last]
+    least = {id: by_meaning * cosine for id, cosine in cosines.items() if id not in words}
+    best = sorted([*known.values(), *least.values()], reverse=True)
+    last = best[wanted - 1] - _ROUNDING if len(best) >= wanted else 0.0
+    room = last - by_word * most
+    return [
+        *[id for id, low in known.items() if low >= last],
+        *[id for id, low in least.items() if low >= room],
+    ]
 
 
 def everything(snapshot: Snapshot) -> Restriction:

@@ -134,7 +134,7 @@ class _Searching:
         self.notice += said
         self._stress(mode, restriction)
         pool, ranked = self._enough(mode, restriction)
-        page, rows = self._page(ranked)
+        page, rows = self._page(ranked, pool)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
         best = self._best(pool, ranked, mode)
@@ -300,11 +300,11 @@ class _Searching:
     # ---------------------------------------------------------------------- page
 
     def _page(
-        self, ranked: list[tuple[int, fusion.Fused]]
+        self, ranked: list[tuple[int, fusion.Fused]], pool: Pool
     ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, IndexRow]]:
         """The page and its rows."""
         page = ranked[self.params.offset : self.wanted]
-        rows = self.snapshot.hits([id for id, _ in page]) if page else {}
+        rows = self.snapshot.hits([id for id, _ in page], pool.places) if page else {}
         # A vector may be a step ahead of the rows of this snapshot, or behind.
         return [e for e in page if e[0] in rows and self._holds(rows[e[0]])], rows
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kbproc.text.analysis import STOP_WORDS, UNSPACED, names, words
 from kbproc.text.language import SMALL_WORDS, is_foreign
@@ -59,7 +60,7 @@ class Query:
         ]
         return found + [(word, JOINED, JOINED) for word in self.joined]
 
-    @property
+    @cached_property
     def marked(self) -> tuple[str, ...]:
         """The words to mark in a text."""
         nearly = dict(self.instead)

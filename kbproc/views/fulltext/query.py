@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import tantivy
 from tantivy import Occur
@@ -20,6 +20,8 @@ from kbproc.views.restriction import Restriction
 
 # A set of terms walks the field's whole dictionary: so few are found one by one in less time.
 _FEW = 500
+
+_MOST_KNOWN = 10_000  # frequencies kept; a search asks for the same ones several times
 
 K1 = 1.2
 # In the field `any`.
@@ -33,20 +35,18 @@ class Clauses:
         self._schema = schema
         self._searcher = searcher
         self._latest: tuple[Query | None, list[Term]] = (None, [])  # one search asks for it often
+        # How many chunks hold a word, as (field, word), deleted ones included.
+        self.frequency = lru_cache(maxsize=_MOST_KNOWN)(searcher.doc_freq)
 
     @property
     def live(self) -> int:
         """Chunks that are not deleted."""
         return self._searcher.num_docs
 
-    def frequency(self, field: str, word: str) -> int:
-        """How many chunks hold the word, deleted ones included."""
-        return self._searcher.doc_freq(field, word)
-
     @cached_property
     def counted(self) -> int:
         """Chunks that the statistics count, deleted ones included."""
-        return self._searcher.doc_freq("any", EVERY)
+        return self.frequency("any", EVERY)
 
     def scored(self, query: Query) -> tantivy.Query | None:
         """What gives the score; None if nothing can match."""
@@ -101,7 +101,7 @@ class Clauses:
         clauses += [(Occur.Must, _unscored(part)) for part in self._required(restriction)]
         if chunk_ids is not None:
             clauses.append((Occur.Must, self.among("chunk_id", chunk_ids)))
-        if any(self._searcher.doc_freq("kb", label) for label in restriction.without):
+        if any(self.frequency("kb", label) for label in restriction.without):
             labelled = tantivy.Query.term_set_query(self._schema, "kb", restriction.without)
             clauses.append((Occur.MustNot, _unscored(labelled)))
         if restriction.exclude is not None and len(restriction.exclude):
@@ -119,7 +119,7 @@ class Clauses:
 
     def _holds_only(self, kbs: Iterable[str]) -> bool:
         """Whether these are all there is: then the filter, half a search's cost, is spared."""
-        return sum(self._searcher.doc_freq("kb", kb) for kb in set(kbs)) == self.counted
+        return sum(self.frequency("kb", kb) for kb in set(kbs)) == self.counted
 
     def among(self, field: str, ids: Sequence[int]) -> tantivy.Query:
         if len(ids) > _FEW:

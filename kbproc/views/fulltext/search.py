@@ -10,7 +10,7 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,14 +29,31 @@ _decode = packed_decoder(IndexRow).decode
 
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
 _NO_RESTRICTION = Restriction()
+_NOWHERE: Mapping[int, tantivy.DocAddress] = {}
+
+_Ranked = tuple[float, int, tantivy.DocAddress]  # −score, chunk id, where the index keeps it
 
 
 class FullTextHits(NamedTuple):
-    """Best first, ties by chunk id; `total` counts every match, not only these."""
+    """Best first, ties by chunk id; `total` counts every match, not only these.
+
+    `places`: where the index keeps each, for `rows` of the same snapshot.
+    """
 
     chunk_ids: list[int]
     raw_scores: list[float]
     total: int
+    places: list[tantivy.DocAddress]
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """chunk id → raw score, best first."""
+        return dict(zip(self.chunk_ids, self.raw_scores, strict=True))
+
+    @property
+    def where(self) -> dict[int, tantivy.DocAddress]:
+        """chunk id → place."""
+        return dict(zip(self.chunk_ids, self.places, strict=True))
 
 
 class TermMatch(NamedTuple):
@@ -94,7 +111,7 @@ class FullTextSnapshot:
         """The best chunks from `offset` on, with their raw BM25 and the exact total."""
         scored = self.clauses.scored(query)
         if scored is None:
-            return FullTextHits([], [], 0)
+            return FullTextHits([], [], 0, [])
         wanted = max(1, offset + limit)
         if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
@@ -104,10 +121,11 @@ class FullTextSnapshot:
             within = self.clauses.within(scored, query, restriction)
             ranked, total = self._ranked(within, wanted)
         page = ranked[offset : offset + limit]
-        return FullTextHits([id for _, id in page], [-score for score, _ in page], total)
+        ids, scores = [id for _, id, _ in page], [-score for score, _, _ in page]
+        return FullTextHits(ids, scores, total, [place for _, _, place in page])
 
-    def _ranked(self, query: tantivy.Query, wanted: int) -> tuple[list[tuple[float, int]], int]:
-        """(−score, chunk id), sorted: more than `wanted` if equal scores straddle the end."""
+    def _ranked(self, query: tantivy.Query, wanted: int) -> tuple[list[_Ranked], int]:
+        """Sorted: more than `wanted` if equal scores straddle the end."""
         take = wanted + 16
         while True:
             found = self._found(query, take, count=True)
@@ -127,15 +145,13 @@ class FullTextSnapshot:
         if ids < _FEW_IDS:
             return False
         most = sum(
-            self.searcher.doc_freq(term.field, term.word)
+            self.clauses.frequency(term.field, term.word)
             for term in self.clauses.terms(query)
             if term.field == "stem"
         )
         return min(most, self.clauses.counted) < ids
 
-    def _sifted(
-        self, query: tantivy.Query, restriction: Restriction
-    ) -> tuple[list[tuple[float, int]], int]:
+    def _sifted(self, query: tantivy.Query, restriction: Restriction) -> tuple[list[_Ranked], int]:
         hits: Any = self._found(query, max(1, self.num_docs)).hits
         documents = np.array(self.column("document_id", hits), dtype=np.int64)
         seen = np.ones(len(documents), dtype=bool)
@@ -154,12 +170,19 @@ class FullTextSnapshot:
         within = self.clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
 
-    def rows(self, chunk_ids: Sequence[int]) -> dict[int, IndexRow]:
-        """Those of the chunks that are there, as they were indexed."""
-        if not chunk_ids:
-            return {}
-        hits = self._found(self.clauses.among("chunk_id", chunk_ids), len(chunk_ids)).hits
-        rows = (_decode(self.searcher.doc(address)["row"][0]) for _, address in hits)
+    def rows(
+        self, chunk_ids: Sequence[int], places: Mapping[int, tantivy.DocAddress] = _NOWHERE
+    ) -> dict[int, IndexRow]:
+        """Those of the chunks that are there, as they were indexed.
+
+        `places`: where some of them are kept; the others are looked for.
+        """
+        at = [places[id] for id in chunk_ids if id in places]
+        if len(at) < len(chunk_ids):
+            sought = [id for id in chunk_ids if id not in places]
+            found = self._found(self.clauses.among("chunk_id", sought), len(sought))
+            at += [place for _, place in found.hits]
+        rows = (_decode(self.searcher.doc(place)["row"][0]) for place in at)
         return {row.chunk_id: row for row in rows}
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
@@ -210,6 +233,6 @@ class FullTextSnapshot:
         return dict(zip(self.column("chunk_id", hits), (hit[0] for hit in hits), strict=True))
 
 
-def _in_order(snapshot: FullTextSnapshot, hits: Sequence[Any]) -> list[tuple[float, int]]:
+def _in_order(snapshot: FullTextSnapshot, hits: Sequence[Any]) -> list[_Ranked]:
     ids = snapshot.column("chunk_id", hits)
-    return sorted((-hit[0], id) for hit, id in zip(hits, ids, strict=True))
+    return sorted([(-score, id, place) for (score, place), id in zip(hits, ids, strict=True)])
