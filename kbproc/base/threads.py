@@ -118,7 +118,8 @@ class Held:
 
 class Holding:
     """Names that are held, those of them that wait, and those that were left somewhere for good
-    only once they are kept: `drop` takes away what nobody holds any more and nobody has kept.
+    only once they are kept: `drop` takes away what nobody holds any more and nobody has kept, at
+    the end of a turn.
     """
 
     def __init__(self, drop: Callable[[str], object]) -> None:
@@ -176,14 +177,15 @@ class Holding:
             self._clear()
 
     def _let_go(self, name: str) -> None:
-        """In any thread, wherever it is."""
+        """In any thread, in any line of it: so it takes no lock and waits for nothing.
+
+        Python collects garbage wherever it likes, inside of an executor's `submit`, too.
+        """
         self._waiting.discard(name)
         if name in self._lying:
             self._gone.append(name)
-            self._clear()
 
     def _clear(self) -> None:
-        """Whoever has the turn does so at its end."""
         while self._gone and self._turn.acquire(blocking=False):
             try:
                 self._drop_unheld(self._gone.popleft())

@@ -6,7 +6,8 @@ Refuses to know: which document a blob belongs to.
 
 Whoever puts a source holds it. Small ones are nowhere else until `settle`, which the store calls
 before it writes a record: so those of many writes share their syncs. They go into the journal then
-(see journal.py), and their files are synced later, together. A larger source is stored at once.
+(see journal.py), and are read from memory until their files are made, many together. A larger
+source is stored at once.
 What nobody holds any more and no record has named is erased.
 """
 
@@ -120,8 +121,9 @@ class _Places:
         durable.replace(target, data, written="blob.written", name_is_durable=False)
         return changed
 
-    def write_journaled(self, sha256: str, data: bytes) -> None:
+    def write_journaled(self, source: tuple[str, bytes]) -> str:
         """Under its name at once: a file that is cut off is made again from the journal."""
+        sha256, data = source
         target = self.new(sha256)
         try:
             try:
@@ -130,8 +132,10 @@ class _Places:
                 self.makes_folder(sha256)
                 durable.write_new(target, data)
         except FileExistsError:  # no regular file: else it would be stored
-            self.write((sha256, data))
+            self.write(source)
         reach("blob.written")
+        durable.sync_file(target)
+        return self.folder(sha256)
 
 
 class Elsewhere(Protocol):
@@ -152,16 +156,19 @@ class Blobs:
         self._places = _Places(self._root)
         self._holding = Holding(self._erase)
         self._journal = Journal(folder.with_name(f"{folder.name}.journal"))
-        self._unsynced: set[str] = set()  # what the journal holds
+        self._journaled: dict[str, bytes] = {}  # what the journal holds, and no file yet
         self._is_new = True
         self.going: frozenset[str] = frozenset()  # being purged: nobody fetches them here again
 
     def path(self, sha256: str) -> Path:
-        """Where it is, or will be."""
+        """Where it is, or will be. Raises store.io."""
+        if sha256 in self._journaled:
+            self.sync()
         return Path(self._places.found(sha256) or self._places.new(sha256))
 
     def paths(self) -> list[Path]:
-        """All that lie here, sorted."""
+        """All that lie here, sorted. Raises store.io."""
+        self.sync()
         found = [path for deep in ("*/*", "*/*/*") for path in self.folder.glob(deep)]
         return sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
 
@@ -217,7 +224,7 @@ class Blobs:
         self._keep(new)
 
     def _is_stored(self, sha256: str) -> bool:
-        return self._places.found(sha256) is not None
+        return sha256 in self._journaled or self._places.found(sha256) is not None
 
     def _keep(self, sources: dict[str, bytes]) -> None:
         """They are durable when it returns."""
@@ -227,12 +234,7 @@ class Blobs:
             self._store(sources)
             return
         reach("blob.journaled")
-        self._unsynced |= sources.keys()
-        with _as_store_io():
-            durable.make_folder(self.folder)
-            for sha256, data in sources.items():
-                self._places.write_journaled(sha256, data)
-            reach("blob.named")
+        self._journaled |= sources
 
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
         """False for the first ones: a process that writes once needs no journal."""
@@ -264,17 +266,19 @@ class Blobs:
             self._sync()
 
     def _sync(self) -> None:
-        if not self._unsynced:
+        if not self._journaled:
             return
-        places = [place for place in map(self._places.found, self._unsynced) if place is not None]
         with _as_store_io():
+            durable.make_folder(self.folder)
             try:
-                _each(durable.sync_file, places)
+                folders = _each(self._places.write_journaled, self._journaled.items())
             except OSError:  # the kernel may have dropped what it could not write
-                self._store({digest(source): source for source in self._journal.read()})
-            _each(durable.sync_folder, {self._root, *(p.rpartition("/")[0] for p in places)})
+                self._store(self._journaled)
+                folders = []
+            reach("blob.named")
+            _each(durable.sync_folder, {self._root, *folders})
             self._journal.clear()
-        self._unsynced.clear()
+        self._journaled = {}
 
     def close(self) -> None:
         """Raises store.io, and leaves the journal to the next start."""
@@ -296,7 +300,7 @@ class Blobs:
             return self._erase(sha256)
 
     def _erase(self, sha256: str) -> int:
-        if self._unsynced:  # the journal may hold it
+        if self._journaled:  # it may be there
             self._sync()
         path = self.path(sha256)
         if not path.exists():
@@ -314,10 +318,10 @@ class Blobs:
         for deep in ("*/*.tmp", "*/*/*.tmp") if all_folders else ():
             for path in self.folder.glob(deep):
                 path.unlink(missing_ok=True)
-        for source in self._journal.read():
-            self._unsynced.add(digest(source))
-            if self.broken([digest(source)], deep=True):
-                self._store({digest(source): source})
+        left = {digest(source): source for source in self._journal.read()}
+        for sha256 in self.broken(left, deep=True):
+            self._store({sha256: left[sha256]})
+        self._journaled = left
         self.close()
 
     def get(self, sha256: str) -> bytes:
@@ -327,6 +331,9 @@ class Blobs:
         """
         if not sha256:
             raise forgotten()
+        data = self._journaled.get(sha256)
+        if data is not None:
+            return data
         try:
             data = _read(self.path(sha256))
         except FileNotFoundError as error:

@@ -394,6 +394,7 @@ def test_what_is_linked_while_the_store_is_open_is_not_read(
     assert one.error("doc.download", id=id)["type"] == "store.io"
     (tmp_path / "docs" / "b.md").write_text("# A\n\nalpha beta")
     one.data("doc.ingest", paths=["docs"])
+    one.store.blobs.sync()  # its file is made
     assert not blob.is_symlink()
     assert secret.read_text() == "# A\n\nalpha beta"
     assert one.data("doc.download", id=id)["size_bytes"] == len("# A\n\nalpha beta")

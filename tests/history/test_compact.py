@@ -48,6 +48,7 @@ def test_only_what_is_past_goes(open_session: OpenSession) -> None:
     session.data("index.rebuild")  # its statistics count no dead chunks any more
     session.store.host.pass_until(LATER)
     before = answers(session), session.data("doc.list")
+    session.store.blobs.sync()  # into files of their own
     assert len(holding(session.store.folder, "xylophone")) > 2
     done = compact(session, LATER)
     # Of two documents the two contents each that were replaced, and the one of a deleted.
