@@ -10,7 +10,7 @@ one word in three of any sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kbproc.text.analysis import STOP_WORDS, UNSPACED
 
@@ -40,17 +40,15 @@ SMALL_WORDS = frozenset(_FOREIGN.split()) - STOP_WORDS
 _LAST_LATIN = "\u024f"
 
 
-def is_foreign(words: Iterable[str]) -> bool | None:
+def is_foreign(words: Sequence[str]) -> bool | None:
     """Whether folded words are of another language than English; None: they don't tell.
 
     Scripts without spaces don't count: whatever stands beside them may be English.
     """
-    english = foreign = 0
-    for word in words:
-        if word in STOP_WORDS:
-            english += 1
-        elif word in SMALL_WORDS or (is_other_script(word) and not UNSPACED.match(word)):
-            foreign += 1
+    english = sum(map(STOP_WORDS.__contains__, words))
+    foreign = sum(map(SMALL_WORDS.__contains__, words))
+    if not "".join(words).isascii():
+        foreign += sum(is_other_script(word) and not UNSPACED.match(word) for word in words)
     return None if english == foreign else foreign > english
 
 
