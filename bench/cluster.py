@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ import msgspec
 from bench.__main__ import machine
 from bench.measure import ROOT, Result, aligned, table
 from kbproc.base.errors import KbprocError
+from kbproc.base.pipes import leave
 from kbproc.log.file import FileLog
 from kbproc.log.interface import Log
 from kbproc.log.jetstream.log import JetStreamLog
@@ -255,4 +255,4 @@ def _draft(number: int) -> Draft:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
