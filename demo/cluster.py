@@ -149,12 +149,8 @@ def start_nodes(work: Path, servers: list[Server]) -> list[Node]:
         "monitor": [server.monitor_url for server in servers],
         "stream": "demo",
     }
-    for node, method, more in (
-        (nodes[0], "cluster.init", {"replicas": 3}),
-        (nodes[1], "cluster.join", {}),
-        (nodes[2], "cluster.join", {}),
-    ):
-        told = node.ask(method, **where, **more)
+    for node, method in zip(nodes, ("cluster.init", "cluster.join", "cluster.join"), strict=True):
+        told = node.ask(method, **where)
         print(f"   {node.name:5} {method}: record {told['seq']}, hash {told['hash']}")
     return nodes
 

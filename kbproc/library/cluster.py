@@ -42,9 +42,17 @@ Settings = dict[str, Any]
 _BIRTH = 1  # so many records has a store that nobody has written to
 
 
-Replicas = Annotated[
-    int, Meta(ge=1, le=5, description="how many servers keep each record; 3 where there are")
-]
+Replicas = (
+    Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=5,
+            description="how many servers keep each record; 3 where three are named, else 1",
+        ),
+    ]
+    | None
+)
 
 
 class Reached(WriteParams, kw_only=True, frozen=True):
@@ -125,7 +133,7 @@ def _foreseen(
 
 
 def found(
-    library: Library, settings: Settings, replicas: int, tell: Callable[[int, int], None]
+    library: Library, settings: Settings, replicas: int | None, tell: Callable[[int, int], None]
 ) -> Moved:
     """Makes a stream of the store's log, and follows it. What was cut off goes on.
 
@@ -140,7 +148,7 @@ def found(
     with _held(library) as store:
         chosen = read(settings)
         forgotten.keep(store.folder, forgotten.Forgotten(seq=store.log.head.seq))
-        ask(chosen, partial(Stream.create, replicas=replicas))
+        ask(chosen, partial(Stream.create, replicas=replicas or chosen.copies))
         store.blobs.sync()
         ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
         fill(chosen, store.log, tell=lambda done: tell(done, store.log.head.seq))

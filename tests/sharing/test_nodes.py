@@ -202,6 +202,17 @@ def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
     again.stop()
 
 
+def test_three_servers_keep_each_record_where_three_are_named(tmp_path: Path) -> None:
+    """One server under three names can't, and says so: nothing is kept by fewer without a word."""
+    [server] = shared()
+    there = {"servers": 3 * [server.url], "stream": "threefold", "monitor": [server.monitor]}
+    one = Session(tmp_path / "one", cwd=tmp_path)
+    refused = one.error("cluster.init", **there)
+    assert (refused["type"], "replicas > 1" in refused["message"]) == ("store.io", True), refused
+    assert one.data("cluster.init", **there, replicas=1)["seq"] == 1
+    one.close()
+
+
 def test_an_answer_that_a_node_was_making_when_it_died_ends_for_all_once_it_is_back(
     node: MakeNode,
 ) -> None:

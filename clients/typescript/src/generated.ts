@@ -421,8 +421,8 @@ export interface ClusterInitParams {
   servers: string[];
   /** what the nodes call the store that they share */
   stream: string;
-  /** how many servers keep each record; 3 where there are */
-  replicas?: number;
+  /** how many servers keep each record; 3 where three are named, else 1 */
+  replicas?: number | null;
 }
 
 export interface ClusterJoinData {
@@ -2835,8 +2835,8 @@ export interface StoreMoveParams {
   to: string[];
   /** what the servers call the store; another name for each store */
   stream?: string;
-  /** how many servers keep each record; 3 where there are */
-  replicas?: number;
+  /** how many servers keep each record; 3 where three are named, else 1 */
+  replicas?: number | null;
 }
 
 export interface StorePurgeData {

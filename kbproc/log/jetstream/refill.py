@@ -29,7 +29,6 @@ from kbproc.log.record import START, Position, Record
 Remedy = Literal["nothing", "append", "replace", "follow"]
 _MOST_AHEAD = 1_000
 _SILENT_S = 1.0
-_MOST_COPIES = 3
 
 
 class Standing(NamedTuple):
@@ -72,8 +71,7 @@ def refill(
 ) -> None:
     """What is cut off can be begun anew. `tell` gets how far it has come. Raises store.io."""
     kept = found.stream.replicas if found.stream is not None else None
-    several = _MOST_COPIES if len(settings.servers) >= _MOST_COPIES else 1
-    copies = replicas or kept or several
+    copies = replicas or kept or settings.copies
     ask(settings, partial(_refill, log=log, found=found, copies=copies, tell=tell))
 
 

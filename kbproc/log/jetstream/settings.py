@@ -16,6 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
 
 KIND = "jetstream"
+_MOST_COPIES = 3
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 
 
@@ -39,6 +40,11 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def name(self) -> str:
         """The stream's on the server."""
         return f"KB_{self.stream}"
+
+    @property
+    def copies(self) -> int:
+        """So many servers keep each record of a stream that is made, unless somebody says so."""
+        return _MOST_COPIES if len(self.servers) >= _MOST_COPIES else 1
 
     @property
     def subject(self) -> str:

@@ -11,7 +11,7 @@ from kbproc.store.pipeline import LongWrite
 
 
 class InitCluster(cluster.Where, kw_only=True, frozen=True):
-    replicas: cluster.Replicas = 1
+    replicas: cluster.Replicas = None
 
 
 def plan(call: Call, params: InitCluster) -> Decide:

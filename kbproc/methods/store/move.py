@@ -26,7 +26,7 @@ class MoveStore(cluster.Reached, kw_only=True, frozen=True):
     stream: Annotated[
         Slug, Meta(description="what the servers call the store; another name for each store")
     ] = "kbproc"
-    replicas: cluster.Replicas = 1
+    replicas: cluster.Replicas = None
 
     @property
     def is_home(self) -> bool:
