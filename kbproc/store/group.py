@@ -31,7 +31,6 @@ from kbproc.views.catalog.rows import IndexRow, Roster, TokenRow, marks_column
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
 
-
 _MOST_WAITING = 256  # records: folded in as quickly as a few
 _MOST_ROWS = 2000
 

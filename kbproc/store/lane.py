@@ -27,6 +27,7 @@ from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import Head
 
+_MOST = 500  # turns in a commit: a shared log takes twice as many records as one
 T = TypeVar("T")
 
 
@@ -149,9 +150,8 @@ class Turns:
         return self.enter(work)()
 
     def enter(self, work: Callable[[Lane], T]) -> Callable[[], T]:
-        """Nobody who comes later comes before it. What is returned waits for its turn as `take`
-        does, and must be called: until somebody waits, nobody works.
-        """
+        """Nobody who comes later comes before it. What is returned waits as `take` does, and must
+        be called: until somebody waits, nobody works."""
         ticket = Ticket(work)
         if self.lane.is_mine:  # nobody else could work for it
             self._work([ticket])
@@ -189,12 +189,13 @@ class Turns:
             self._lead(ticket)
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        """Works for all who have come by now; the first of those who wait since goes on."""
+        """Works for all who have come by now, or until its own turn; the next who waits goes on."""
         try:
             with self.lane:
-                with self._changing:
-                    tickets, self.queue = self.queue, []
-                self._work(tickets)
+                while not ticket.done:
+                    with self._changing:
+                        tickets, self.queue = self.queue[:_MOST], self.queue[_MOST:]
+                    self._work(tickets)
         finally:
             with self._changing:
                 if ticket in self.queue:  # Ctrl-C while it waited for the lane

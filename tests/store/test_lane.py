@@ -67,6 +67,23 @@ def test_whoever_waits_shares_a_commit() -> None:
     assert [writer.result for writer in waiting] == list(range(1, 60))
 
 
+def test_more_than_a_commit_takes_are_several() -> None:
+    """Whoever waits works until its own turn has come, and the others follow."""
+    runs: list[int] = []
+
+    def run(tickets: list[Ticket[Any]]) -> None:
+        runs.append(len(tickets))
+        for ticket in tickets:
+            ticket.result = ticket.work(None)  # type: ignore[arg-type]
+
+    turns = Turns(run)
+    outcomes = [turns.enter(lambda lane, number=number: number) for number in range(1200)]
+    assert outcomes[600]() == 600
+    assert runs == [500, 500]
+    assert [outcome() for outcome in outcomes] == list(range(1200))
+    assert runs == [500, 500, 200]
+
+
 def test_nobody_waits_for_turns_after_its_own() -> None:
     disk = Disk()
     turns = Turns(disk.run)
