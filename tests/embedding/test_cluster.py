@@ -115,6 +115,28 @@ def test_a_text_is_embedded_once_in_the_cluster(open_node: OpenNode, embedded: E
     assert found[0] == found[1] == found[2] and found[0]["total_matches"] == 40
 
 
+def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
+    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buried, met = node._buried, threading.Event()
+
+    async def odd(context: JetStreamContext, store: str) -> Any:
+        if met.is_set():
+            return await buried(context, store)
+        met.set()
+        raise KeyError("state")
+
+    monkeypatch.setattr(node, "_buried", odd)
+    settings = shared().stream()
+    one = open_node("one", settings)
+    write(one, 3)
+    assert met.wait(PATIENCE)
+    two = open_node("two", settings)
+    two.data("ping", min_seq=write(one, 20, first=100))
+    one.embedded(), two.embedded()
+    assert len(embedded.texts) == 23, "none twice"
+
+
 def test_the_first_node_shares_what_it_has(
     open_node: OpenNode, embedded: Embedded, tmp_path: Path
 ) -> None:

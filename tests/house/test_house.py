@@ -25,7 +25,9 @@ PACKAGE = REPO / "kbproc"
 # Where any exception may be caught: the boundaries, beyond which nobody would see it.
 BOUNDARIES = {
     "embedding/background.py",
+    "embedding/cluster/node.py",
     "library/library.py",
+    "log/jetstream/link.py",
     "mcp/session.py",
     "models/onnx.py",
     "agents/notes/background.py",

@@ -24,13 +24,14 @@ from kbproc.log.jetstream.link import Link
 from kbproc.log.jetstream.log import JetStreamLog
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.settings import StreamSettings, read
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, Stream
+from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, State, Stream
 from kbproc.log.record import START
 from tests.kit import nats
 from tests.kit.deaf import Proxy
 from tests.kit.patience import PATIENCE, until
 from tests.kit.records import commit, draft, write
 from tests.kit.talk import REPO
+from tests.kit.team import told_by_the_page, without_numbers
 
 Join = Callable[[str, StreamSettings], JetStreamLog]
 
@@ -219,6 +220,30 @@ def test_a_message_that_was_lost(join: Join, monkeypatch: pytest.MonkeyPatch) ->
     ask(settings, partial(Stream.erase, seq=3))
     two = join("two", settings)
     assert (two.head.seq, two.damage) == (2, "The stream has lost record 3.")
+    assert without_numbers(two.damage) in told_by_the_page()
+
+
+def test_an_answer_that_nobody_understands_ends_a_connection_and_not_the_node(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = nats.shared().stream()
+    one, two = join("one", settings), join("two", settings)
+    state, asked = Stream.state, threading.Event()
+
+    async def odd(stream: Stream) -> State:
+        if asked.is_set():
+            return await state(stream)
+        asked.set()
+        raise KeyError("state")
+
+    async def lost(stream: Stream) -> None:
+        monkeypatch.setattr(Stream, "state", odd)
+        await stream.connection.close()
+
+    two.run(lost)
+    assert asked.wait(PATIENCE)
+    write(one, 3)
+    until_seq(two, 3)
 
 
 # ------------------------------------------------------------------------ what is refused

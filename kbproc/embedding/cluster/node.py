@@ -113,11 +113,16 @@ class Sharing:
         try:
             await using(server, self._settings.credentials, self._use)
         except (*LOST, KbprocError) as error:
-            why = f"{server}: {words(error)}"
-            if why != self._told:
-                _logger.info("vectors are not shared now: %s", why)
-                self._told = why
+            self._tell_why(f"{server}: {words(error)}")
+        except Exception as error:
+            _logger.exception("vectors are not shared now")
+            self._tell_why(f"{server}: {words(error)}")
         self._alone()
+
+    def _tell_why(self, why: str) -> None:
+        if why != self._told:
+            _logger.info("vectors are not shared now: %s", why)
+            self._told = why
 
     def _alone(self) -> None:
         """Nobody is heard: nobody is waited for."""

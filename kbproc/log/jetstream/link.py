@@ -123,6 +123,9 @@ class Link:
             self._fail(f"{server}: {words(error)}")
         except KbprocError as error:
             self._fail(error.message, error)
+        except Exception as error:
+            _logger.exception("what %s said was not understood", server)
+            self._fail(f"{server}: {words(error)}")
 
     async def _use(self, server: str) -> None:
         """As long as it can be used."""
