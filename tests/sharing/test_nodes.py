@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.library.health import salvage
 from kbproc.log.jetstream.making import ask
 from kbproc.log.jetstream.stream import Stream
+from tests.kit.fixed import FixedHost
 from tests.kit.llm import endpoint, hang, say
 from tests.kit.nats import Servers, put_settings, shared
 from tests.kit.patience import until
@@ -352,6 +354,29 @@ def reseeded(process: Process) -> Any:
     refused = process.ask("plan", "cluster.reseed")["error"]["data"]
     assert refused["type"] == "input.confirmation_required", refused
     return told(process.ask("act", "cluster.reseed", confirm=refused["plan"]["plan_hash"]))
+
+
+def test_a_node_whose_own_log_is_damaged_takes_it_in_anew(tmp_path: Path) -> None:
+    """What its disk has lost the stream has: nothing is made up for it, which would be a fork."""
+    settings = shared().stream()
+    one = Session(put_settings(tmp_path / "one", settings), cwd=tmp_path)
+    written = [one.data("doc.create", title=f"Paper {n}", text=f"Tea {n}.") for n in range(6)]
+    before = one.data("cluster.status")
+    one.close()
+    [segment] = (tmp_path / "one" / "log").iterdir()
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:3] + lines[4:]))
+    done = salvage.repair(tmp_path / "one", FixedHost())
+    assert done.aside is not None and done.damage.lost and done.is_shared
+    kept = tmp_path / "one" / done.aside / "log" / segment.name
+    assert kept.read_bytes() == b"".join(lines[:3] + lines[4:])
+    one = Session(tmp_path / "one", cwd=tmp_path)
+    until(lambda: one.data("cluster.status")["seq"] == before["seq"], "what the stream holds")
+    assert one.data("cluster.status")["hash"] == before["hash"]
+    assert {row["id"] for row in one.data("doc.list")} == {row["id"] for row in written}
+    assert one.data("doc.create", title="After", text="Tea.")["id"] == written[-1]["id"] + 1
+    assert one.store.log.verify() == before["seq"] + 1
+    one.close()
 
 
 def test_all_servers_are_wiped_and_filled_again_from_one_node(

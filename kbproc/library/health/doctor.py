@@ -122,6 +122,9 @@ def _repair(folder: Path, host: Host) -> Found:
     if done.aside is None:
         return _finding("repair", "pass", "nothing is damaged that would need it")
     told = [f"the damaged originals are kept in {folder / done.aside}", *_told(done.damage)]
+    if done.is_shared:
+        told.append("the cluster's log is taken in anew once a server can be reached")
+        return _finding("repair", "warn", "; ".join(told), "kbproc cluster status tells how far.")
     if done.saved:
         told.append(f"written again from the old catalog: {few(done.saved)}")
     elif done.damage.lost:

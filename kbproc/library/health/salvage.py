@@ -27,6 +27,7 @@ from kbproc.base.host import Host
 from kbproc.events import codec
 from kbproc.events.event import Given
 from kbproc.events.upkeep import LogRepaired
+from kbproc.history import forgotten
 from kbproc.library.health import recover
 from kbproc.library.health.recover import Said
 from kbproc.log import file
@@ -35,7 +36,7 @@ from kbproc.log.interface import Survey
 from kbproc.log.record import START, Draft, Record
 from kbproc.sources import blobs
 from kbproc.store import overlay
-from kbproc.store.folder import check_links, is_read_only, refusal, take_folder
+from kbproc.store.folder import check_links, is_read_only, read_settings, refusal, take_folder
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
@@ -65,13 +66,15 @@ class Repair(Struct, frozen=True, kw_only=True):
     """`aside`: where the damaged originals lie, below the store; None if nothing was damaged.
 
     `saved`: what the log had lost and the views still knew, written again. `from_views`:
-    whether there were views that could be asked.
+    whether there were views that could be asked. `is_shared`: other nodes have the log, too, and
+    the store takes it in anew when it is opened.
     """
 
     damage: Damage
     aside: str | None
     saved: list[str]
     from_views: bool
+    is_shared: bool = False
 
 
 def inspect(folder: Path, host: Host) -> Damage:
@@ -193,10 +196,12 @@ class _Bench:
         """See the function of this name."""
         if not self.damage.found:
             return Repair(damage=self.damage, aside=None, saved=[], from_views=False)
+        is_log = bool(self.damage.places or self.damage.lost)
+        is_shared = is_log and _is_shared(self._folder)
         try:
             aside = _aside(self._folder)
             self._set_blobs_aside(aside)
-            saved = self._mend_log(aside) if self.damage.places or self.damage.lost else []
+            saved = self._mend_log(aside, is_shared) if is_log else []
         except OSError as error:
             raise KbprocError("store.io", f"The store can't be repaired: {error}.") from error
         return Repair(
@@ -204,6 +209,7 @@ class _Bench:
             aside=f"{_FOLDER}/{aside.name}",
             saved=saved,
             from_views=self._old is not None,
+            is_shared=is_shared,
         )
 
     def _set_blobs_aside(self, aside: Path) -> None:
@@ -212,7 +218,10 @@ class _Bench:
             (aside / "blobs").mkdir(exist_ok=True, mode=0o700)
             rename(path, aside / "blobs" / sha256)
 
-    def _mend_log(self, aside: Path) -> list[str]:
+    def _mend_log(self, aside: Path, is_shared: bool) -> list[str]:
+        if is_shared:
+            self._let_go(aside)
+            return []
         again, ids = self._remembered()
         lost = [(part.first, part.last.seq) for part in self._survey.lost]
         mark = LogRepaired(lost=lost, aside=f"{_FOLDER}/{aside.name}", **ids._asdict())
@@ -220,11 +229,20 @@ class _Bench:
         making = aside / "making"
         file.write_repaired(self._survey, making)
         self._write_again(said, making)
+        self._decide(aside)
+        return [event.summary() for one in again for event in one.events]
+
+    def _let_go(self, aside: Path) -> None:
+        """The cluster has all of it; a record of this node's own would be a fork."""
+        forgotten.drop(self._folder)  # what comes again may hold what was purged here
+        (aside / "making").mkdir(mode=0o700)
+        self._decide(aside)
+
+    def _decide(self, aside: Path) -> None:
         reach("salvage.written")
-        rename(making, aside / "repaired")
+        rename(aside / "making", aside / "repaired")
         reach("salvage.decided")
         finish(self._folder)
-        return [event.summary() for one in again for event in one.events]
 
     def _remembered(self) -> tuple[list[Said], Given]:
         """What to write again, and the next ids."""
@@ -265,6 +283,13 @@ class _Bench:
             log.verify()
         finally:
             log.close()
+
+
+def _is_shared(folder: Path) -> bool:
+    """Whether other nodes have the log, too. Raises store.*."""
+    path = folder / "store.toml"
+    log = (read_settings(path, None).get("log") if path.exists() else None) or {}
+    return bool(log) and log.get("kind") != "file"
 
 
 def blobs_that_lie(folder: Path) -> list[Path]:
