@@ -25,12 +25,27 @@ from kbproc.log.jetstream.refill import compare
 from kbproc.log.jetstream.settings import StreamSettings
 from kbproc.log.jetstream.stream import Stream
 from kbproc.log.record import START
+from tests.kit.faults import faults_of, note
 from tests.kit.nats import Server
 from tests.kit.patience import LONG, all_or, until
 from tests.kit.records import write
-from tests.kit.team import Case, lines, restarted, until_same, until_told, write_some
+from tests.kit.team import (
+    Case,
+    lines,
+    restarted,
+    until_same,
+    until_told,
+    without_numbers,
+    write_some,
+)
+
+compared = faults_of("streams", thinned=True)
 
 COUNT = 24
+REMEDIES = {
+    "append": "Reseeding publishes what is missing.",
+    "replace": "Reseeding makes the stream anew.",
+}
 KEY = bytes(KEY_BYTES)  # any model's
 
 
@@ -119,11 +134,13 @@ FAULTS = {
     "put back": Fault(lambda case: restarted(case, put_back), "The stream ends at record 12,"),
     "flipped bit": Fault(lambda case: restarted(case, flip), "The stream ends at record "),
     "cut off": Fault(lambda case: restarted(case, cut), "The stream ends at record "),
-    "tail": Fault(lambda case: restarted(case, lose_tail), f"ends at record {COUNT - 1},"),
+    "unsynced tail lost": Fault(
+        lambda case: restarted(case, lose_tail), f"ends at record {COUNT - 1},"
+    ),
     "wiped": Fault(lambda case: restarted(case, wipe), "There is no stream", "replace"),
     "deleted": Fault(delete, "There is no stream", "replace"),
     "made anew": Fault(make_anew, "The stream ends at record 0,"),
-    "erased": Fault(
+    "a message erased": Fault(
         lambda case: ask(case.settings, partial(Stream.erase, seq=COUNT)),
         f"does not hold record {COUNT}",
         "replace",
@@ -142,12 +159,15 @@ def test_a_fault_is_told_and_mended_from_a_node(case: Case, name: str) -> None:
     write(one, COUNT - COUNT // 2)
     until_same(one, two)
     fault.act(case)
-    if name == "erased":
+    if name == "a message erased":
         restarted(case, lambda server: None)
     until_told(one, fault.told)
     until_told(two, fault.told)
+    assert one.damage == two.damage
+    told = without_numbers(one.damage or "")
     assert len(lines(one)) == COUNT, "it reads on"
     assert case.reseed(one) == fault.remedy
+    note("streams", name, f"{told} {REMEDIES[fault.remedy]}")
     until_same(one, two)
     write_some(two, COUNT + 1, 2)
     until_same(one, two, case.join("three"))
@@ -166,6 +186,8 @@ def test_a_node_that_holds_what_a_refilled_stream_lacks_is_told(case: Case) -> N
     two = case.join("two")
     write_some(two, 500, 3)
     until_told(one, "does not hold record 7 as this node does, which holds 2 records after 6")
+    told = without_numbers(one.damage or "")
+    note("streams", "put back, and others went on", f"{told} {REMEDIES['replace']}")
     found = compare(case.settings, one)
     assert (found.remedy, found.equal.seq, found.sound.seq) == ("replace", 6, 9)
     assert compare(case.settings, two).remedy == "nothing"
@@ -249,7 +271,9 @@ def test_all_of_three_servers_put_back(three: Case) -> None:
     until_same(one, two)
     restarted(three, put_back)
     until_told(one, f"ends at record {COUNT}, and this node holds {COUNT + 5}")
+    told = without_numbers(one.damage or "")
     assert three.reseed(two) == "append"
+    note("streams", "three of three put back", f"{told} {REMEDIES['append']}")
     until_same(one, two, three.join("three"))
 
 

@@ -1,7 +1,7 @@
 """Faults that are tried, ways to harm a store, and the table that says what came of each.
 
 A module that tries faults makes its fixture with `faults_of(GROUP)` and calls `note`.
-When the module ends, the rows must be those of the block GROUP in docs/reliability.md;
+When the module ends, the rows must be those of the block GROUP in docs/reliability.md (or OTHERS);
 KBPROC_UPDATE_DOCS=1 writes them there. A group belongs to one module. Where it is `counted`, each
 row also says how often that was noted. Where the module tries all only in the long profile
 (`thinned`), rows are missing and counts are lower otherwise.
@@ -28,6 +28,7 @@ from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
 PAGE = REPO / "docs" / "reliability.md"
+OTHERS = {"streams": REPO / "docs" / "cluster.md"}  # pages of other groups
 HEADER = "| fault | what happened |\n| --- | --- |\n"
 COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"
 
@@ -73,11 +74,12 @@ def compare(group: str, *, whole: bool, counted: bool = False) -> None:
     rows = {_row(*seen, count if counted else None) for seen, count in _seen[group].items()}
     if whole and os.environ.get("KBPROC_UPDATE_DOCS") == "1":
         _rewrite(group, rows, COUNTED if counted else HEADER)
-    told = _block(PAGE.read_text(), group)
+    page = _page(group)
+    told = _block(page, group)
     if not whole and counted:
         rows, told = {_uncounted(row) for row in rows}, {_uncounted(row) for row in told}
-    assert rows <= told, f"not in {PAGE.name}: {sorted(rows - told)}; {_HOW}"
-    assert not whole or rows == told, f"{PAGE.name} tells what is not tried: {sorted(told - rows)}"
+    assert rows <= told, f"not in {page.name}: {sorted(rows - told)}; {_HOW}"
+    assert not whole or rows == told, f"{page.name} tells what is not tried: {sorted(told - rows)}"
 
 
 def _row(fault: str, outcome: str, count: int | None) -> str:
@@ -95,15 +97,19 @@ def _pattern(group: str) -> re.Pattern[str]:
     return re.compile(f"(<!-- faults:{group} -->\n)(.*?)(<!-- /faults:{group} -->)", re.DOTALL)
 
 
-def _block(page: str, group: str) -> set[str]:
-    found = _pattern(group).search(page)
-    assert found, f"{PAGE.name} has no block faults:{group}"
+def _page(group: str) -> Path:
+    return OTHERS.get(group, PAGE)
+
+
+def _block(page: Path, group: str) -> set[str]:
+    found = _pattern(group).search(page.read_text())
+    assert found, f"{page.name} has no block faults:{group}"
     return {line for line in found[2].splitlines() if line} - set((HEADER + COUNTED).splitlines())
 
 
 def _rewrite(group: str, rows: set[str], header: str) -> None:
     """Modules of other processes may be rewriting their blocks at the same time."""
-    with PAGE.open("r+") as file:
+    with _page(group).open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         table = header + "".join(f"{row}\n" for row in sorted(rows))
         page = _pattern(group).sub(lambda found: found[1] + table + found[3], file.read())
