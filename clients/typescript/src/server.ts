@@ -55,8 +55,10 @@ export class Server {
     if (stderr) readLines(stderr, (line) => this.#keep(line, started.onLog));
   }
 
+  /** Undefined once it has ended, though somebody may hold its pipes for a while yet. */
   get pid(): number | undefined {
-    return this.#child.pid;
+    const { pid, exitCode, signalCode } = this.#child;
+    return exitCode === null && signalCode === null ? pid : undefined;
   }
 
   #keep(line: string, onLog: ((line: string) => void) | undefined): void {

@@ -352,6 +352,25 @@ test("a server whose pipes are dead is one that has ended", async (t) => {
   assert.equal(starts(), 2);
 });
 
+function isGone(pid: number): boolean {
+  try {
+    return !process.kill(pid, 0);
+  } catch {
+    return true;
+  }
+}
+
+test("a process that is gone is not told as the one that runs, though its pipes are held", async (t) => {
+  const { kb } = scripted(t, [{ on: { ping: [[{ dieHeld: true }]] } }, { on: { ping: [[result({ seq: 9 })]] } }]);
+  await kb.ready();
+  const { pid } = kb;
+  assert.ok(pid);
+  const call = kb.ping();
+  await until(() => isGone(pid));
+  assert.notEqual(kb.pid, pid);
+  assert.equal((await call).data.seq, 9);
+});
+
 test("one that always dies is given up, and the next request tries anew", async (t) => {
   const { kb, starts } = scripted(
     t,

@@ -1,6 +1,7 @@
 // A server that follows a script: `node fake.js FOLDER serve`. FOLDER/script.json has one entry for
 // each start, FOLDER/heard.ndjson gets what was heard.
 
+import { spawn } from "node:child_process";
 import { appendFileSync, closeSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -12,10 +13,12 @@ export type Step =
   | { log: string }
   | { exit: number }
   | { die: true }
+  | { dieHeld: true }
   | { stopReading: true }
   | { items: number };
 
 const KILOBYTES = 64; // of an item
+const HELD_MS = 300; // that another process holds the pipes of one that has died
 
 /** What is done at the start, and for the first, second… request of each method. */
 export interface Start {
@@ -40,11 +43,19 @@ async function sayItems(count: number, id: unknown): Promise<void> {
   }
 }
 
+/** Its pipes stay open for a while. */
+async function dieHeld(): Promise<void> {
+  const holder = spawn(process.execPath, ["-e", `setTimeout(() => {}, ${HELD_MS})`], { stdio: "inherit" });
+  await new Promise((begun) => holder.once("spawn", begun));
+  process.kill(process.pid, "SIGKILL");
+}
+
 async function take(step: Step, id: unknown): Promise<void> {
   if ("raw" in step) process.stdout.write(step.raw);
   else if ("log" in step) process.stderr.write(`${String(step.log)}\n`);
   else if ("exit" in step) process.exit(Number(step.exit));
   else if ("die" in step) process.kill(process.pid, "SIGKILL");
+  else if ("dieHeld" in step) await dieHeld();
   else if ("stopReading" in step) closeSync(0);
   else if ("items" in step) await sayItems(Number(step.items), id);
   else process.stdout.write(`${JSON.stringify(step).replaceAll('"$id"', JSON.stringify(id))}\n`);
