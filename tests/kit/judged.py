@@ -30,11 +30,11 @@ FIXED = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash"])
 OURS = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash", "real=1"])
 
 
-def started(command: list[str], *, cwd: Path, **given: Any) -> subprocess.Popen[Any]:
+def started(command: list[str], **given: Any) -> subprocess.Popen[Any]:
     """For `kbproc.client.contract.peer.popen`."""
     assert command[0] == sys.executable
     surroundings = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"}
-    return start(command[1:], cwd=cwd, env=surroundings, **given)
+    return start(command[1:], cwd=Path.cwd(), env=surroundings, **given)
 
 
 def judging(rules: Collection[str]) -> list[str]:

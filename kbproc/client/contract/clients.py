@@ -41,7 +41,7 @@ def judge_client(scene: dict[str, Any], command: str, kit: Kit) -> list[Finding]
         found = Scene(scene, kit)
         try:
             words = command_of(command, {"server": shlex.join(server)}, _VARIABLE)
-            found.play(Peer(words, folder))
+            found.play(Peer(words))
         except NotStarted as failed:
             found.unknown(str(failed))
             return found.findings

@@ -44,7 +44,7 @@ class Exchange:
         """Anew, on the same store. Raises NotStarted."""
         self.stop()
         words = command_of(self._command, {"store": str(self._folder / "store")}, "KBPROC_STORE")
-        self._peer = Peer([*words, *self._arguments], self._folder)
+        self._peer = Peer([*words, *self._arguments])
         self._unread: list[Any] = []
         self.told.append(Told([], []))
         self.running = True

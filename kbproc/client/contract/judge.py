@@ -97,7 +97,7 @@ class Talk:
                     self._find(rule, PASS)
 
     def _stopped_by(self, failed: Failed | NotStarted, left: list[Step]) -> None:
-        """The step's own rule, and those of all that could not be asked any more."""
+        """The step's own rule, and those of all that could not be asked or shown any more."""
         told = self._exchange.stderr()
         came = f"stderr: {told}" if told else ""
         broke = None
@@ -105,9 +105,7 @@ class Talk:
             broke = left[0].get("rule")
         if broke is not None:
             self._find(broke, WRONG, str(failed), came)
-        silent = not any(one.lines for one in self._exchange.told)
-        shows = self._conversation.get("shows", ()) if silent else ()
-        for rule in (*_own(left), *shows):
+        for rule in (*_own(left), *self._conversation.get("shows", ())):
             if rule != broke:
                 self._find(rule, UNKNOWN, str(failed), came)
 

@@ -29,10 +29,10 @@ class KitError(Exception):
 
 
 class Kit:
-    """`folder`: where the kit lies; `schemas`: the folder v1."""
+    """`folder`: where the kit lies; `root`: where schemas and docs lie."""
 
-    def __init__(self, folder: Path, schemas: Path) -> None:
-        self.folder, self.schemas = folder, schemas
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder, self.schemas, self.docs = folder, root / "schemas" / "v1", root / "docs"
 
     @functools.cached_property
     def requirements(self) -> list[dict[str, Any]]:
@@ -95,8 +95,9 @@ class Kit:
             raise KitError(f"{to} is there already.", "Name a folder that is new or empty.")
         try:
             shutil.copytree(self.folder, to, dirs_exist_ok=True)
-            if not (to / "schemas").exists():
-                shutil.copytree(self.schemas, to / "schemas" / "v1")
+            for source, name in ((self.schemas, "schemas/v1"), (self.docs, "docs")):
+                if not (to / name).exists():
+                    shutil.copytree(source, to / name)
             told = json.dumps(versions, indent=2) + "\n"
             (to / "versions.json").write_text(told, encoding="utf-8")
         except OSError as error:
@@ -108,14 +109,14 @@ def kit_in(folder: Path) -> Kit:
     """An exported one. Raises KitError."""
     if not (folder / "requirements" / "v1.yaml").is_file():
         raise KitError(f"{folder} holds no contract kit.", "kbproc contract export DIR makes one.")
-    return Kit(folder, folder / "schemas" / "v1")
+    return Kit(folder, folder)
 
 
 def own_kit() -> Kit:
     """The one that came with this kbproc: in a wheel inside the package, else beside it."""
     for root in (_PACKAGE, _PACKAGE.parent):
         if (root / "contract" / "requirements" / "v1.yaml").is_file():
-            return Kit(root / "contract", root / "schemas" / "v1")
+            return Kit(root / "contract", root)
     raise KitError("This installation holds no contract kit.", "Install kbproc from its wheel.")
 
 

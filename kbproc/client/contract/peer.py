@@ -1,7 +1,7 @@
 """A process that is judged, behind pipes.
 
-Owns: starting it in a folder and a process group of its own, lines in and out that hold nobody
-up, signals, and its end, which nothing outlives.
+Owns: starting it in the judge's folder and a process group of its own, lines in and out that hold
+nobody up, signals, and its end, which nothing outlives.
 Refuses to know: what the lines say.
 """
 
@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 popen = subprocess.Popen
 _TOLD = 2000  # bytes of stderr that are shown
@@ -58,12 +57,11 @@ def _filled(word: str, places: dict[str, str]) -> str:
 class Peer:
     """Its lines are read and written by threads: whoever asks waits only as long as they say."""
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self.process = popen(
                 list(command),
-                cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

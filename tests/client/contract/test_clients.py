@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,3 +98,13 @@ def test_a_client_that_starts_no_server_can_not_be_told(monkeypatch: pytest.Monk
     findings = judge_client(SCENES[0], "cat", KIT)
     assert {one.verdict for one in findings} == {"unknown"}
     assert {one.expected for one in findings} == {"the client started no server"}
+
+
+def test_a_driver_is_found_from_where_the_command_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(PLAIN, "driver.py")
+    command = shlex.join([sys.executable, "driver.py", "{server}"])
+    assert {one.verdict for one in judge_client(SCENES[0], command, KIT)} == {"pass"}

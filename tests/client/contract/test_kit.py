@@ -60,12 +60,15 @@ def test_an_exported_kit_judges_as_its_own(tmp_path: Path, kit_forked: None) -> 
     assert exported.requirements == KIT.requirements
     assert json.loads((folder / "versions.json").read_text()) == {"kbproc": "0"}
     assert len(list((folder / "schemas" / "v1").iterdir())) == len(list(KIT.schemas.iterdir()))
+    pages = {row["section"].partition("#")[0] for row in exported.requirements}
+    assert [page for page in pages if not (folder / "docs" / page).is_file()] == []
     talk = next(one for one in exported.conversations() if one["name"] == "params")
     found = judge(talk, OURS, exported, PATIENCE)
     assert {one.verdict for one in found} == {"pass"}
     again = tmp_path / "again"
     exported.export(again, {})
     assert (again / "schemas" / "v1" / "error.json").is_file()
+    assert (again / "docs" / "protocol.md").is_file()
 
 
 def test_an_export_writes_over_nothing(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kbproc.client.contract.judge import judge
 from kbproc.client.contract.verdicts import Verdict, exit_code, verdicts
 from tests.kit.broken import BREAKS
-from tests.kit.judged import CONVERSATIONS, SERVED, findings, judging, told_in
-from tests.kit.patience import LONG
+from tests.kit.judged import CONVERSATIONS, KIT, SERVED, findings, judging, told_in
+from tests.kit.patience import LONG, PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +60,25 @@ def test_what_could_not_be_told_is_not_wrong(command: str, said: str) -> None:
     found = findings(command, {"params"})
     assert {one.verdict for one in found} == {"unknown"}
     assert all(said in one.expected for one in found)
+
+
+SHOWN = {"ids.as_sent", "answers.once"}
+
+
+def test_what_a_conversation_would_have_shown_is_not_kept() -> None:
+    """It stopped before: an echo has answered nothing, and so no id was told."""
+    found = [one for one in judge(CONVERSATIONS["ids"], "cat", KIT, 0.5) if one.rule in SHOWN]
+    assert {one.rule for one in found if one.verdict == "unknown"} == SHOWN
+    rows = [row for row in SERVED if row["id"] in SHOWN]
+    assert exit_code(verdicts(rows, found)) == 2
+
+
+def test_a_server_is_found_from_where_the_command_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "my-server"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc serve --store "$2"\n')
+    program.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    found = judge(CONVERSATIONS["utf8"], "./my-server --data {store}", KIT, PATIENCE)
+    assert {one.verdict for one in found} == {"pass"}
