@@ -8,7 +8,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tomllib
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -72,6 +72,17 @@ def test_a_whole_harness(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "the same again: True True",
     ):
         assert line in out
+
+
+def test_a_harness_without_a_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As kbproc is when it was installed without one: words are searched, and all else is done."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "backup.md").write_text("A backup is restored by opening it.\n")
+    settings = {"kind": "onnx", "name": "no-such-model"}
+    write_settings(tmp_path / "notes" / "store.toml", settings)
+    out = said(capsys, "harness.py", "notes", "docs")
+    assert "\nfound by words alone: " in out
+    assert "the same again: True True" in out
 
 
 def test_awaited(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,19 +164,22 @@ def test_every_night(tmp_path: Path) -> None:
     assert len(kept) == 15 and kept[0] == "2020-01-03" and "of-mine" in kept
 
 
-def test_the_package_of_the_client_alone_names_all_its_files() -> None:
-    """It would be built without the others, and break where it is imported."""
-    told = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    packed = told["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    client = REPO / "kbproc" / "client"
-    assert set(packed) == {f"../../kbproc/client/{p.name}" for p in client.iterdir() if p.is_file()}
+def build(source: Path, to: Path, target: str) -> None:
+    hatch = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(to)]
+    subprocess.run(hatch, cwd=source, check=True, capture_output=True)
 
 
-@pytest.mark.skipif(not LONG, reason="builds a wheel")
-def test_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", ["checkout", "sdist"])
+def test_by_itself(tmp_path: Path, packed: str) -> None:
     """The same files under another name, where there is no kbproc."""
-    hatch = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(hatch, cwd=EXAMPLES.parent, check=True, capture_output=True)
+    source = EXAMPLES.parent
+    if packed == "sdist":
+        build(source, tmp_path, "sdist")
+        (path,) = tmp_path.glob("*.tar.gz")
+        with tarfile.open(path) as sdist:
+            sdist.extractall(tmp_path, filter="data")
+        (source,) = tmp_path.glob("kbproc_client-*/")
+    build(source, tmp_path, "wheel")
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as held:
         there = {name for name in held.namelist() if name.startswith("kbproc_client/")}

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from kbproc.client import Cancelled, Kbproc, KbprocError, NeedsPerson, NotFound
+from kbproc.client import Cancelled, Failed, Kbproc, KbprocError, NeedsPerson, NotFound
 
 
 def read(kb: Kbproc, folder: str) -> None:
@@ -17,7 +17,10 @@ def read(kb: Kbproc, folder: str) -> None:
             print(f"  {event['current']}/{event['total']} {event['message']}")
     counts = stream.result().data
     print(f"read {counts['added']} files, {counts['failed']} failed")
-    kb.doc.wait(timeout=120)  # until they are found by meaning, too
+    try:
+        kb.doc.wait(timeout=120)  # until they are found by meaning, too
+    except Failed as error:  # there is no model
+        print(f"found by words alone: {error.message}")
 
 
 def ask(kb: Kbproc, question: str) -> None:
