@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -169,6 +170,17 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+def told_megabytes() -> tuple[int, int]:
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    ((least, most),) = re.findall(r"^\| `pip install \.` \| (\d+) to (\d+) MB", readme, re.M)
+    return int(least), int(most)
+
+
+def megabytes(folder: Path) -> float:
+    """As `du -sm` counts."""
+    return sum(path.lstat().st_blocks for path in folder.rglob("*")) * 512 / 2**20
+
+
 @pytest.mark.skipif(not LONG, reason="installs all that kbproc needs, a minute each")
 @pytest.mark.parametrize("version", PYTHONS)
 def test_it_installs_into_an_empty_environment(version: str, dist: Path, tmp_path: Path) -> None:
@@ -180,6 +192,8 @@ def test_it_installs_into_an_empty_environment(version: str, dist: Path, tmp_pat
     pip = [bin / "python", "-m", "pip", "install", "--quiet", wheel_in(dist)]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr
+    least, most = told_megabytes()
+    assert 0.9 * least < megabytes(tmp_path / "env") < 1.1 * most, "what the README says"
     env = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path)}
     judged = ["contract", "check", "--exec", "kbproc serve --store {store}", "--format", "text"]
     for words, said in (
