@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.kit.start import start
 
@@ -68,13 +69,21 @@ def _accept(asked: socket.socket, begins: Sequence[str]) -> None:
 
 def _end_with(control: socket.socket, kill: Callable[[], None]) -> None:
     """What has handed its pipes over is gone: told how it ended, or killed."""
-    control.recv(1)
+    with contextlib.suppress(ConnectionResetError):  # before it was told
+        control.recv(1)
     kill()
 
 
 def _serve(control: socket.socket, begins: Sequence[str]) -> None:
-    data, streams, _, _ = socket.recv_fds(control, _MOST, 3)
-    told = json.loads(data)
+    with control:
+        data, streams, _, _ = socket.recv_fds(control, _MOST, 3)
+        if data:  # else it was killed before it asked
+            _run(control, json.loads(data), streams, begins)
+
+
+def _run(
+    control: socket.socket, told: dict[str, Any], streams: list[int], begins: Sequence[str]
+) -> None:
     process = start(
         [*begins, *told["argv"]],
         cwd=Path(told["cwd"]),
@@ -85,11 +94,11 @@ def _serve(control: socket.socket, begins: Sequence[str]) -> None:
     )
     for fd in streams:
         os.close(fd)
-    control.send(b"%d" % process.pid)
+    with contextlib.suppress(BrokenPipeError):
+        control.send(b"%d" % process.pid)
     ending = threading.Thread(target=_end_with, args=(control, process.kill))
     ending.start()
     code = process.wait()
     with contextlib.suppress(OSError):
         control.send(b"%d" % code)
     ending.join()
-    control.close()
