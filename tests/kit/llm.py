@@ -36,7 +36,9 @@ class Reply:
 
     def status(self, code: int, headers: dict[str, str], body: bytes = b"") -> None:
         self._begun = True
-        self._handler.send_response(code)
+        handler = self._handler
+        dated = "Date" in headers
+        (handler.send_response_only if dated else handler.send_response)(code)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self._handler.send_header(name, value)
         self._handler.end_headers()

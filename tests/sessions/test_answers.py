@@ -16,7 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.session import Detail, Reference
 from kbproc.log.file import FileBatch
 from kbproc.log.interface import Behind
-from kbproc.models.answering.interface import Part, Passage, Prompt, Turn
+from kbproc.models.answering.interface import Part, Passage, Prompt, Told, Turn
 from kbproc.models.answering.openai import LlmSpec, OpenAi
 from kbproc.sessions.retrieval import Wanted, find, resolved
 from tests.conftest import OpenSession
@@ -150,6 +150,12 @@ FAULTS: dict[str, tuple[list[llm.Step], str, bool | None]] = {
     "endless": ([llm.endlessly("word " * 200)], "llm.unavailable", False),
     "a line without an end": ([llm.raw(b"x" * (2 << 20))], "llm.unavailable", False),
     "nothing at all": ([llm.finish()], "llm.unavailable", True),
+    "no stream": (
+        [llm.raw(b'{"choices":[{"message":{"content":"a"}}]}')],
+        "llm.unavailable",
+        False,
+    ),
+    "a page": ([llm.raw(b"<html>\n<p>Log in</p>\n</html>")], "llm.unavailable", False),
     "withheld": ([llm.say("a"), llm.finish("content_filter")], "llm.unavailable", False),
 }
 
@@ -171,13 +177,35 @@ def test_a_fault_has_a_type_and_keeps_what_was_said(
     assert stream(session, "session.resume", **of(events)) == (events, end)
 
 
+DATES = {"Date": "Wed, 21 Oct 2026 07:28:00 GMT", "Retry_After": "Wed, 21 Oct 2026 07:28:09 GMT"}
+WAITS: dict[str, tuple[dict[str, str], int | None]] = {
+    "seconds": ({"Retry_After": "2"}, 2000),
+    "a moment": (DATES, 9000),
+    "a moment that is past": ({**DATES, "Retry_After": "Tue, 20 Oct 2026 07:28:00 GMT"}, 0),
+    "neither": ({"Retry_After": "soon"}, None),
+    "no end of digits": ({"Retry_After": "9" * 400}, None),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize("told", WAITS)
+def test_how_long_an_endpoint_wants_to_be_left_alone(told: str) -> None:
+    headers, wait_ms = WAITS[told]
+    with pytest.raises(KbprocError) as caught:
+        answered_by([llm.refuse(429, **headers)], timeout_s=5)
+    assert (caught.value.retryable, caught.value.retry_after_ms) == (True, wait_ms)
+
+
 class Unheard:
-    """Whom an answerer tells, and who does not listen."""
+    """Whom an answerer tells, and who asks for nothing."""
 
     is_over = False
 
+    def __init__(self) -> None:
+        self.text = ""
+
     def say(self, parts: Sequence[Part]) -> None:
-        pass
+        self.text += "".join(part.text for part in parts)
 
     def warn(self, text: str) -> None:
         pass
@@ -186,8 +214,8 @@ class Unheard:
         pass
 
 
-def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> None:
-    """What an endpoint says to nobody. Raises what goes wrong with it."""
+def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Told]:
+    """What an endpoint says. Raises what goes wrong with it."""
     with llm.endpoint(lambda question: steps) as endpoint:
         answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=timeout_s))
         prompt = Prompt(
@@ -197,8 +225,10 @@ def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> None:
             instructions="",
             is_known=True,
         )
+        talk = Unheard()
         try:
-            answerer.answer(prompt, Unheard())
+            told = answerer.answer(prompt, talk)
+            return talk.text, told
         finally:
             answerer.close()
 
@@ -214,6 +244,27 @@ def test_an_endpoint_that_falls_silent_is_given_up(before: list[llm.Step]) -> No
         answered_by([*before, rest], timeout_s=0.2)
     assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
     assert "timeout_s" in caught.value.hint
+
+
+def said_all(reply: llm.Reply) -> None:
+    reply.event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+
+
+def torn(reply: llm.Reply) -> None:
+    """Less than was announced: no ending of the stream's own."""
+    reply.status(200, {"Content-Type": "text/event-stream", "Content-Length": "1000"})
+
+
+@pytest.mark.parametrize("then", [[rest], [llm.cut]], ids=["silence", "a cut"])
+def test_what_comes_after_the_model_has_said_all_is_no_failure(then: list[llm.Step]) -> None:
+    text, told = answered_by([torn, llm.say("All."), said_all, *then], timeout_s=0.2)
+    assert (text, told.status) == ("All.", "finished")
+
+
+def test_members_that_are_null_are_none() -> None:
+    chunks = [b'{"choices":null,"usage":null}', b'{"choices":[{"delta":null}]}']
+    nulls = [llm.raw(b"data: " + chunk + b"\n\n") for chunk in chunks]
+    assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=5)[0] == "All."
 
 
 @pytest.mark.skipif(not LONG, reason="takes longer than its endpoint may be silent")

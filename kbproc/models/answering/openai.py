@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from kbproc.models.answering.wording import messages
 _CONNECT_SECONDS = 10.0
 _MOST_CHARS = 200_000  # of an answer: what does not end by then does not end
 _LONGEST_LINE = 1 << 20
+_FIELDS = (b"data", b"event", b"id", b"retry", b"")  # of server-sent events; a comment has no name
 _HINT = "Check llm.url and llm.model, and that the server runs."
 
 
@@ -32,7 +34,7 @@ class _Delta(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    delta: _Delta = _Delta()
+    delta: _Delta | None = None
     finish_reason: str | None = None
 
 
@@ -42,7 +44,7 @@ class _Usage(msgspec.Struct, frozen=True):
 
 
 class _Chunk(msgspec.Struct, frozen=True):
-    choices: list[_Choice] = []
+    choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
 
@@ -158,22 +160,34 @@ class _Reading:
         self._finish: str | None = None
         self._usage = _Usage()
         self._has_ended = False
+        self._is_stream = True
 
     def read(self, parts: Iterator[bytes]) -> Told:
         """Raises llm.unavailable for a stream that is cut off, malformed or endless."""
-        for line in _lines(parts):
-            if self._talk.is_over:
-                break
-            self._take(line)
-            if self._has_ended:
-                break
+        import httpx
+
+        try:
+            self._take_all(parts)
+        except httpx.HTTPError:
+            if self._finish is None:
+                raise
+            # The model has said that it has said all: what becomes of the stream then is nothing.
         if self._talk.is_over:
             return Told(status="finished")
         return self._told()
 
+    def _take_all(self, parts: Iterator[bytes]) -> None:
+        for line in _lines(parts):
+            if self._talk.is_over:
+                return
+            self._take(line)
+            if self._has_ended:
+                return
+
     def _take(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         data = value.strip()
+        self._is_stream = self._is_stream and name in _FIELDS
         if name != b"data" or not data:  # comments, names and ids of events
             return
         if data == b"[DONE]":
@@ -186,9 +200,9 @@ class _Reading:
         if chunk.error is not None:
             raise _unavailable("told of an error of its own")
         self._usage = chunk.usage or self._usage
-        for choice in chunk.choices[:1]:
+        for choice in (chunk.choices or [])[:1]:
             self._finish = choice.finish_reason or self._finish
-            if choice.delta.content:
+            if choice.delta is not None and choice.delta.content:
                 self._say(choice.delta.content)
 
     def _say(self, text: str) -> None:
@@ -200,6 +214,8 @@ class _Reading:
 
     def _told(self) -> Told:
         """Whatever ends without saying so was cut off."""
+        if not self._is_stream and not self._chars:
+            raise _unavailable("answered with no stream of events", lasting=True)
         if self._finish is None and not self._has_ended:
             raise _unavailable("broke off before its answer had ended")
         if self._finish == "content_filter":
@@ -269,11 +285,22 @@ _HINTS = {
 def _refusal(response: Any) -> KbprocError:
     """What a status other than 200 means; 408, 429 and 5xx may pass."""
     status = response.status_code
-    asked = response.headers.get("retry-after", "")
     return _unavailable(
         f"answered {status}",
         hint=_HINTS.get(status, "Look into the endpoint's own log."),
         lasting=not (status in (408, 429) or status >= 500),
-        retry_after_ms=int(asked) * 1000 if asked.isdecimal() and len(asked) < 8 else None,
+        retry_after_ms=_wait_ms(response.headers),
         http_status=status,
     )
+
+
+def _wait_ms(headers: Mapping[str, str]) -> int | None:
+    """Retry-After: a number of seconds, or a moment by the clock that the answer tells itself."""
+    asked = headers.get("retry-after", "")
+    if asked.isdecimal() and len(asked) < 8:
+        return int(asked) * 1000
+    try:
+        until, now = (parsedate_to_datetime(at) for at in (asked, headers.get("date", "")))
+        return max(0, round((until - now).total_seconds() * 1000))
+    except (ValueError, TypeError, OverflowError):
+        return None
