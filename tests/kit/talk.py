@@ -31,6 +31,7 @@ from kbproc.store.store import Store
 from kbproc.wire import messages
 from kbproc.wire.connection import Connection, too_large
 from tests.kit.fixed import FixedHost, model_of
+from tests.kit.llm import KEY
 from tests.kit.patience import LIVES, PATIENCE
 from tests.kit.start import REPO, start
 
@@ -211,7 +212,7 @@ class Session:
             approved=store.parent / "trusted.json",
             actor=actor,
             agent_named_by="--agent" if agent_named else None,
-            llm=Llm() if llm is None else Llm(url=llm, model="toy", api_key="key"),
+            llm=Llm() if llm is None else Llm(url=llm, model="toy", api_key=KEY),
         )
         methods = registry or all_methods()
         self.outbox: Any = outbox or Kept()

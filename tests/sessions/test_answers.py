@@ -23,6 +23,7 @@ from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.patience import LIVES, LONG, until
 from tests.kit.talk import Message, Session, as_bytes, cancel, request
+from tests.kit.traces import holding
 
 TEXTS = {
     "Git": "To install git, fetch the archive. Then run make. Git keeps its settings in a file.",
@@ -490,10 +491,33 @@ def test_a_cancelled_resume_stops_nothing(ask_model: Callable[..., Session]) -> 
     other.connection.end(0.0)
 
 
-def test_no_key_is_told(ask_model: Callable[..., Session], tmp_path: Path) -> None:
-    session = ask_model(lambda question: [llm.refuse(401, b"bad key: key")])
-    _, end = stream(session, "chat", question=QUESTIONS[0])
-    assert "bad key" not in json.dumps(end)
+def test_no_key_is_told(
+    open_session: OpenSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though the endpoint repeats it, and whatever becomes of the answer."""
+    ends = [
+        [llm.refuse(401, f"bad key: {llm.KEY}".encode(), X_Key=llm.KEY)],
+        [llm.raw(f"data: {{{llm.KEY}\n\n".encode())],
+        [llm.raw(b'data: {"error":{"message":"' + llm.KEY.encode() + b'"}}\n\n')],
+        [llm.say("a"), llm.cut],
+        [llm.say("All."), llm.finish()],
+    ]
+    with llm.endpoint(lambda question: ends.pop(0)) as endpoint:
+        session = open_session(llm=endpoint.url)
+        fill(session)
+        for _ in list(ends):
+            told = stream(session, "chat", question=QUESTIONS[0])
+            assert llm.KEY not in json.dumps(told)
+        assert endpoint.keys == [f"Bearer {llm.KEY}"] * 5
+        assert llm.KEY not in repr(endpoint.llm)
+    plan = session.ask("chat", question=QUESTIONS[0], dry_run=True)
+    assert "openai toy" in json.dumps(plan) and llm.KEY not in json.dumps(plan)
+    for method in ("doctor", "status"):
+        assert llm.KEY not in json.dumps(session.ask(method))
+    session.data("store.backup", path=str(tmp_path / "copy"))
+    session.data("store.export", path=str(tmp_path / "all.ndjson"))
+    assert holding(tmp_path, llm.KEY) == []
+    assert llm.KEY not in caplog.text
 
 
 HOSTILE = (
