@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kbproc.models.answering.interface import Part
 from kbproc.settings.config import Llm
 from tests.kit.patience import LIVES
 
@@ -98,6 +99,24 @@ def endlessly(text: str) -> Step:
         raise Cut
 
     return step
+
+
+class Listener:
+    """Whom an answerer tells, and who asks for nothing."""
+
+    is_over = False
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def say(self, parts: Sequence[Part]) -> None:
+        self.text += "".join(part.text for part in parts)
+
+    def warn(self, text: str) -> None:
+        pass
+
+    def when_over(self, act: Callable[[], object]) -> None:
+        pass
 
 
 class Endpoint:

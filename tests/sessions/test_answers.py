@@ -16,7 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.session import Detail, Reference
 from kbproc.log.file import FileBatch
 from kbproc.log.interface import Behind
-from kbproc.models.answering.interface import Part, Passage, Prompt, Told, Turn
+from kbproc.models.answering.interface import Passage, Prompt, Told, Turn
 from kbproc.models.answering.openai import LlmSpec, OpenAi
 from kbproc.sessions.retrieval import Wanted, find, resolved
 from tests.conftest import OpenSession
@@ -197,24 +197,6 @@ def test_how_long_an_endpoint_wants_to_be_left_alone(told: str) -> None:
     assert (caught.value.retryable, caught.value.retry_after_ms) == (True, wait_ms)
 
 
-class Unheard:
-    """Whom an answerer tells, and who asks for nothing."""
-
-    is_over = False
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def say(self, parts: Sequence[Part]) -> None:
-        self.text += "".join(part.text for part in parts)
-
-    def warn(self, text: str) -> None:
-        pass
-
-    def when_over(self, act: Callable[[], object]) -> None:
-        pass
-
-
 def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Told]:
     """What an endpoint says. Raises what goes wrong with it."""
     with llm.endpoint(lambda question: steps) as endpoint:
@@ -226,7 +208,7 @@ def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Told]
             instructions="",
             is_known=True,
         )
-        talk = Unheard()
+        talk = llm.Listener()
         try:
             told = answerer.answer(prompt, talk)
             return talk.text, told
