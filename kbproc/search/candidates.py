@@ -24,9 +24,8 @@ from kbproc.views.restriction import Restriction
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from tantivy import DocAddress
 
-    from kbproc.views.fulltext.search import FullTextHits, FullTextSnapshot
+    from kbproc.views.fulltext.search import FullTextHits, FullTextSnapshot, Places
     from kbproc.views.vectors.search import VectorSnapshot
 
 POOL = 100
@@ -59,7 +58,7 @@ class Pool(Struct, kw_only=True):
     total: int
     exact: bool
     whole: bool = True
-    places: dict[int, DocAddress] = {}
+    places: Places = {}
 
 
 def pool_size(wanted: int) -> int:
@@ -90,7 +89,7 @@ def by_words(
         total=hits.total,
         exact=True,
         whole=len(candidates) == hits.total,
-        places=hits.where,
+        places=hits.places,
     )
 
 
@@ -122,7 +121,7 @@ class Mixed:
         chunk that a word matches.
         """
         hits = self._by_word(size) if mode == "hybrid" else None
-        words, matches = (hits.scores, hits.total) if hits else ({}, 0)
+        words = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)) if hits else {}
         near = self._near(size, ef_search)
         least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
@@ -130,7 +129,7 @@ class Mixed:
         near_ranks = {id: rank for rank, id in enumerate(near, 1)}
         bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
         scores, cosines, kept = words, near, list({**words, **near})
-        total = max(matches, len(kept))
+        total = max(hits.total if hits else 0, len(kept))
         if mode == "hybrid":
             cosines = near | self._missing_cosines([id for id in words if id not in near])
             # A chunk outside the word channel's best has at most the last one's BM25.
@@ -163,7 +162,7 @@ class Mixed:
             total=total,
             exact=False,
             whole=whole,
-            places=hits.where if hits else {},
+            places=hits.places if hits else {},
         )
 
     def _by_word(self, size: int) -> FullTextHits:

@@ -7,8 +7,7 @@ Refuses to know: which document a blob belongs to.
 Whoever puts a source holds it. Small ones are nowhere else until `settle`, which the store calls
 before it writes a record: so those of many writes share their syncs. They go into the journal then
 (see journal.py), and are read from memory until their files are made, many together. A larger
-source is stored at once.
-What nobody holds any more and no record has named is erased.
+source is stored at once. What nobody holds any more and no record has named is erased.
 """
 
 from __future__ import annotations
@@ -124,13 +123,10 @@ class _Places:
     def write_journaled(self, source: tuple[str, bytes]) -> str:
         """Under its name at once: a file that is cut off is made again from the journal."""
         sha256, data = source
+        self.makes_folder(sha256)
         target = self.new(sha256)
         try:
-            try:
-                durable.write_new(target, data)
-            except FileNotFoundError:
-                self.makes_folder(sha256)
-                durable.write_new(target, data)
+            durable.write_new(target, data)
         except FileExistsError:  # no regular file: else it would be stored
             self.write(source)
         reach("blob.written")
@@ -239,12 +235,10 @@ class Blobs:
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
         """False for the first ones: a process that writes once needs no journal."""
         is_new, self._is_new = self._is_new, False
-        if is_new:
-            return False
-        if not self._journal.fits(sources.values()):
+        if not is_new and not self._journal.fits(sources.values()):
             self._sync()
-            if not self._journal.fits(sources.values()):
-                return False
+        if is_new or not self._journal.fits(sources.values()):
+            return False
         try:
             self._journal.add(sources.values())
         except OSError:  # what refuses the files, too, is told
@@ -331,9 +325,8 @@ class Blobs:
         """
         if not sha256:
             raise forgotten()
-        data = self._journaled.get(sha256)
-        if data is not None:
-            return data
+        if (journaled := self._journaled.get(sha256)) is not None:
+            return journaled
         try:
             data = _read(self.path(sha256))
         except FileNotFoundError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -19,10 +19,8 @@ from kbproc.views.catalog.reader import EVERYTHING, Sight
 from kbproc.views.catalog.rows import Head, IndexRow, Roster
 
 if TYPE_CHECKING:
-    from tantivy import DocAddress
-
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.views.fulltext.search import FullTextSnapshot, Places
 
 
 class Moved(Exception):
@@ -191,11 +189,8 @@ class Snapshot:
         """The slugs of the knowledge bases that may be seen, sorted."""
         return self._published.roster.kbs_for(self.sight or EVERYTHING)
 
-    def hits(self, ids: Sequence[int], places: Mapping[int, DocAddress]) -> dict[int, IndexRow]:
-        """Chunks as the full-text index holds them; what may not be seen is left out.
-
-        `places`: see FullTextSnapshot.rows.
-        """
+    def hits(self, ids: Sequence[int], places: Places) -> dict[int, IndexRow]:
+        """Chunks as the full-text index holds them; what may not be seen is left out."""
         sight, found = self.sight or EVERYTHING, self.fulltext.rows(ids, places)
         return {id: row for id, row in found.items() if sight.shows(row.kb, row.type)}
 

@@ -29,31 +29,22 @@ _decode = packed_decoder(IndexRow).decode
 
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
 _NO_RESTRICTION = Restriction()
-_NOWHERE: Mapping[int, tantivy.DocAddress] = {}
 
-_Ranked = tuple[float, int, tantivy.DocAddress]  # −score, chunk id, where the index keeps it
+Places = Mapping[int, tantivy.DocAddress]  # where the index keeps a chunk, by its id
+_NOWHERE: Places = {}
+_Ranked = tuple[float, int, tantivy.DocAddress]  # −score, chunk id, place
 
 
 class FullTextHits(NamedTuple):
     """Best first, ties by chunk id; `total` counts every match, not only these.
 
-    `places`: where the index keeps each, for `rows` of the same snapshot.
+    `places`: for `rows` of the same snapshot.
     """
 
     chunk_ids: list[int]
     raw_scores: list[float]
     total: int
-    places: list[tantivy.DocAddress]
-
-    @property
-    def scores(self) -> dict[int, float]:
-        """chunk id → raw score, best first."""
-        return dict(zip(self.chunk_ids, self.raw_scores, strict=True))
-
-    @property
-    def where(self) -> dict[int, tantivy.DocAddress]:
-        """chunk id → place."""
-        return dict(zip(self.chunk_ids, self.places, strict=True))
+    places: Places
 
 
 class TermMatch(NamedTuple):
@@ -106,23 +97,21 @@ class FullTextSnapshot:
         limit: int,
         *,
         restriction: Restriction = _NO_RESTRICTION,
-        offset: int = 0,
     ) -> FullTextHits:
-        """The best chunks from `offset` on, with their raw BM25 and the exact total."""
+        """The best chunks, with their raw BM25 and the exact total."""
         scored = self.clauses.scored(query)
         if scored is None:
-            return FullTextHits([], [], 0, [])
-        wanted = max(1, offset + limit)
+            return FullTextHits([], [], 0, _NOWHERE)
         if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
             within = self.clauses.within(scored, query, by_label)
             ranked, total = self._sifted(within, restriction)
         else:
             within = self.clauses.within(scored, query, restriction)
-            ranked, total = self._ranked(within, wanted)
-        page = ranked[offset : offset + limit]
-        ids, scores = [id for _, id, _ in page], [-score for score, _, _ in page]
-        return FullTextHits(ids, scores, total, [place for _, _, place in page])
+            ranked, total = self._ranked(within, max(1, limit))
+        best = ranked[:limit]
+        ids, scores = [id for _, id, _ in best], [-score for score, _, _ in best]
+        return FullTextHits(ids, scores, total, {id: place for _, id, place in best})
 
     def _ranked(self, query: tantivy.Query, wanted: int) -> tuple[list[_Ranked], int]:
         """Sorted: more than `wanted` if equal scores straddle the end."""
@@ -170,9 +159,7 @@ class FullTextSnapshot:
         within = self.clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
 
-    def rows(
-        self, chunk_ids: Sequence[int], places: Mapping[int, tantivy.DocAddress] = _NOWHERE
-    ) -> dict[int, IndexRow]:
+    def rows(self, chunk_ids: Sequence[int], places: Places = _NOWHERE) -> dict[int, IndexRow]:
         """Those of the chunks that are there, as they were indexed.
 
         `places`: where some of them are kept; the others are looked for.
