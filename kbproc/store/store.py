@@ -25,7 +25,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
 from kbproc.log.choice import open_log
-from kbproc.log.interface import Batch, Behind, Log
+from kbproc.log.interface import Behind, Log
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
@@ -92,6 +92,7 @@ class Store(Front):
         self.unindexed = Unindexed()
         self._folding = threading.RLock()  # who uses the catalog's writer; the lane goes first
         self._folded: Published
+        self._indexed: Published  # the last one of which the full-text index has all
 
     # ------------------------------------------------------------------ opening
 
@@ -205,9 +206,8 @@ class Store(Front):
         """Shows readers what the views hold now; `ahead`: what the catalog has yet to take in."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        lags = self.fulltext.staged is not None
-        behind = self.fulltext.position.seq if lags else None
-        if not lags:
+        behind = None if self.fulltext.staged is None else self.fulltext.position.seq
+        if behind is None:
             self.unindexed.clear()
         shown = Published(
             ahead.head if ahead else self.catalog.queries.head(),
@@ -216,8 +216,8 @@ class Store(Front):
             fulltext_seq=behind,
             recent=self.unindexed.shown,
         )
-        if ahead is None:
-            self._folded = shown
+        self._folded = shown if ahead is None else self._folded
+        self._indexed = shown if behind is None else self._indexed
         self.show(shown)
 
     def folded(self) -> Published:
@@ -250,14 +250,16 @@ class Store(Front):
                 raise self.broken from error
 
     def indexed(self) -> Published:
-        """What readers see once the full-text index has taken in all of it.
+        """What readers see once the full-text index has taken in all that is shown by now.
 
-        Where the disk refuses that, the index stays as it was, and so does what is shown.
+        Whoever waits meanwhile shares its commit, whatever others write. Where the disk refuses
+        that, the index stays as it was, and so does what is shown.
         """
-        if self.published.is_indexed or self.broken is not None:
-            return self.published
+        wanted = self.published
+        if wanted.is_indexed or self.broken is not None:
+            return wanted
         with self._moving:
-            if not self.published.is_indexed and self.broken is None:
+            if self._indexed.seq < wanted.seq and self.broken is None:
                 try:
                     self._place.check()
                     self.fulltext.commit()
@@ -270,8 +272,9 @@ class Store(Front):
                     now = Published(shown.head, self.fulltext.snapshot(), shown.roster)
                     if self._folded is shown:
                         self._folded = now
+                    self._indexed = now
                     self.show(now)
-            return self.published
+            return self._indexed if self.broken is None else self.published
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
         """Whoever searches finds all that can be seen, unless the index can't be committed."""
@@ -342,7 +345,18 @@ class Store(Front):
             _follow_others(self)
         if self.due is not None:
             raise PurgeDue
-        with self.log.batch() as batch, _group(self, batch, self._fold, self._folding) as group:
+        with (
+            self.log.batch() as batch,
+            Group(
+                batch=batch,
+                catalog=self.catalog,
+                blobs=self.blobs,
+                shown=self.published,
+                unfolded=self.unfolded,
+                fold_earlier=self._fold,
+                using=self._folding,
+            ) as group,
+        ):
             if batch.head.seq == 0:
                 birth(Lane(self.host, group, looked))
             for ticket in tickets:
@@ -402,28 +416,14 @@ class Store(Front):
         self._place.leave()
 
 
-def _group(
-    store: Store, batch: Batch, fold_earlier: Callable[[], None], using: threading.RLock
-) -> Group:
-    return Group(
-        batch=batch,
-        catalog=store.catalog,
-        blobs=store.blobs,
-        shown=store.published,
-        unfolded=store.unfolded,
-        fold_earlier=fold_earlier,
-        using=using,
-    )
-
-
 def _tell(store: Store, group: Group) -> None:
     """The indexes what the group has changed."""
     told = group.rows()
     if told is None:
-        store.unindexed.add(*follow.tell(store.followers, store.catalog, store.seq))
-        return
-    for follower in store.followers:
-        follower.apply(*told, group.position)
+        told = follow.tell(store.followers, store.catalog, store.seq)
+    else:
+        for follower in store.followers:
+            follower.apply(*told, group.position)
     store.unindexed.add(*told)
     if store.fulltext.gathered > _MOST_GATHERED:
         store.fulltext.commit()

@@ -22,6 +22,9 @@ from kbproc.library.library import Library
 from kbproc.store import rebuild
 from kbproc.store.folder import read_settings, size_of, write_settings
 from kbproc.store.store import Store
+from kbproc.text.query import parse_query
+from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.fulltext.search import FullTextSnapshot
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
@@ -570,6 +573,57 @@ def where(thread: threading.Thread) -> str:
     """The function that it is in."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "" if frame is None else frame.f_code.co_name
+
+
+class Meanwhile:
+    """A lock; whoever takes it for the first time waited for it while others did this."""
+
+    def __init__(self, lock: Any, others: Callable[[], None]) -> None:
+        self._lock = lock
+        self._others = [others]
+
+    def __enter__(self) -> None:
+        while self._others:
+            self._others.pop()()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_searches_that_wait_together_share_one_commit(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many others write meanwhile, each finds what was there when it began."""
+    store, commits = session.store, 0
+    session.data("doc.create", title="First", text="first words")
+    session.data("search", query="first", mode="fts")
+    real = store.fulltext.commit
+
+    def commit() -> None:
+        nonlocal commits
+        commits += 1
+        real()
+
+    def others() -> None:
+        session.data("search", query="first", mode="fts")  # another commits the index
+        session.data("doc.create", title="Third", text="third words")
+
+    second = session.data("doc.create", title="Second", text="second words")
+    monkeypatch.setattr(store.fulltext, "commit", commit)
+    with store.reading() as snapshot:
+        monkeypatch.setattr(store, "_moving", Meanwhile(store._moving, others))
+        seen = snapshot.fulltext
+        assert [row.document_id for row in rows_of(seen, "second")] == [second["id"]]
+        assert rows_of(seen, "third") == []
+        assert snapshot.seq == store.seq - 1
+        assert commits == 1
+    assert session.data("search", query="third", mode="fts")["total_matches"] == 1
+    assert commits == 2
+
+
+def rows_of(fulltext: FullTextSnapshot, word: str) -> list[IndexRow]:
+    return list(fulltext.rows(fulltext.search(parse_query(word), 9).chunk_ids).values())
 
 
 def test_an_index_that_can_not_be_committed(
