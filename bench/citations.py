@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 
 from bench.bulk_legs import call
 from kbproc.base.host import Host
+from kbproc.base.pipes import leave
 from kbproc.library.library import Library
 from kbproc.models.answering.extractive import Extractive
 from kbproc.models.answering.interface import Part
@@ -115,4 +116,4 @@ def loosely(text: str, passage: str) -> Spans:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import ROOT, Child, request
+from kbproc.base.pipes import leave
 from kbproc.search.evaluation.asking import Asked
 from kbproc.search.evaluation.collection import Collection, read
 from kbproc.search.evaluation.measures import mean_of, ndcg
@@ -137,4 +138,4 @@ def _silent(stage: str, done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.bulk_legs import call
 from kbproc.base.host import Host
+from kbproc.base.pipes import leave
 from kbproc.library.library import Library
 from kbproc.search import search
 from kbproc.search.params import Search
@@ -81,4 +82,4 @@ def numbers(library: Library, question: str) -> tuple[float, float | None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -24,6 +24,7 @@ from unittest import mock
 from bench import eval_answers
 from bench.earlier import filled, pack_of
 from bench.measure import ROOT
+from kbproc.base.pipes import leave
 from kbproc.library.library import Library
 from kbproc.models.catalogue import load
 from kbproc.models.fluency import FLUENT
@@ -154,4 +155,4 @@ def _spent(library: Library, asked: Search) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

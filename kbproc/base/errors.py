@@ -342,11 +342,14 @@ class KbprocError(Exception):
         seq: int | None = None,
         detail: dict[str, Any] | None = None,
         lasting: bool = False,
+        passing: bool = False,
     ) -> None:
-        """`lasting`: no later try will do better, though others of this type may."""
+        """`lasting`: no later try will do better, though others of this type may. `passing`: a
+        later one may do better, though others of this type won't.
+        """
         super().__init__(message)
         self.row = ERRORS[type]
-        self.retryable = False if lasting else self.row.retryable
+        self.retryable = passing or (False if lasting else self.row.retryable)
         self.type = type
         self.message = message
         self.hint = hint or self.row.hint

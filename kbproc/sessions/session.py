@@ -220,6 +220,7 @@ def refuse_unended(queries: Queries, rows: Sequence[SessionRow], *, field: str) 
                 field=field,
                 hint="Wait until it has ended, or end it with session.stop.",
                 detail={"session_id": session, "message_id": message},
+                passing=True,
             )
 
 

@@ -468,7 +468,7 @@ def test_a_cancelled_resume_stops_nothing(ask_model: Callable[..., Session]) -> 
     assert message["error"]["data"]["type"] == "operation.cancelled"
     assert session.data("session.get", session_id=1)["messages"][0]["status"] is None
     error = session.error("session.delete", session_ids=[1])
-    assert error["type"] == "resource.conflict"
+    assert (error["type"], error["retryable"]) == ("resource.conflict", True)
     session.data("session.stop", session_id=1, message_id=1)
     other.connection.end(0.0)
 

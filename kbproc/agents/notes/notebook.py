@@ -214,6 +214,7 @@ class Notebook:
             "resource.conflict",
             f"{self.folder / slug}.md keeps changing.",
             hint="Wait until whoever edits it is done, then repeat the change.",
+            passing=True,
         )
 
     def is_unrecorded(self, slug: str) -> bool:

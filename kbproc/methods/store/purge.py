@@ -160,6 +160,7 @@ def _refuse_while_answering(here: Here) -> None:
             "what is to be erased.",
             hint="Wait until it has ended, or end it with session.stop.",
             detail={"session_id": session, "message_id": message},
+            passing=True,
         )
 
 
