@@ -3,9 +3,9 @@ files, child processes.
 
 Refuses to know: anything that kbproc is about.
 
-Offers: checksums.blocks · checksums.footers · checksums.sealed · durable · errors ·
-    failpoints · gate · host · layout · params · paths · pipes · sandbox · suggest · threads ·
-    values · wording
+Offers: checksums.blocks · checksums.footers · checksums.journal · checksums.sealed · durable ·
+    errors · failpoints · gate · host · layout · params · paths · pipes · sandbox · suggest ·
+    threads · values · wording
 May import: nothing
 Light: yes
 """

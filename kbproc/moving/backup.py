@@ -37,6 +37,7 @@ from kbproc.events.event import Event
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import START
 from kbproc.settings import toml
+from kbproc.sources.blobs import Stored
 from kbproc.store.store import Store
 
 # Stands for store.toml until the end: opening what is half there is refused.
@@ -103,15 +104,15 @@ def take_stock(store: Store, check: Check) -> Inventory:
     for sha256 in sources if store.log.is_shared else ():
         with contextlib.suppress(KbprocError):  # it is missing, then
             store.blobs.get(sha256)
-    blobs = {sha256: store.blobs.path(sha256) for sha256 in sources}
+    blobs = {sha256: store.blobs.stored(sha256) for sha256 in sources}
     parts = [
         _settings(store),
         *_log_parts(store, head.seq),
-        *(_part(store, path, sha256) for sha256, path in blobs.items() if path.exists()),
+        *(_source(store, sha256, blob) for sha256, blob in blobs.items() if blob is not None),
         *(_part(store, path) for path in sorted((store.folder / "vectors").glob("*.pack"))),
         *notes.parts(store),
     ]
-    missing = [sha256 for sha256, path in blobs.items() if not path.exists()]
+    missing = [sha256 for sha256, blob in blobs.items() if blob is None]
     return Inventory(seq=head.seq, parts=parts, missing=missing, elsewhere=notes.elsewhere)
 
 
@@ -141,23 +142,33 @@ class _Notes:
     def parts(self, store: Store) -> Iterator[Part]:
         """Files of the agents' own folders, made of the sources; those that are lost are not."""
         for note in self._live.values():
-            agent, source = note.kb.partition("/")[2], store.blobs.path(note.source_sha256)
-            if self._folders.get(agent, "") is None and source.exists():
+            agent, source = note.kb.partition("/")[2], store.blobs.stored(note.source_sha256)
+            if self._folders.get(agent, "") is None and source is not None:
                 yield Part(
                     name=f"notes/{agent}/{note.source_id}.md",
-                    source=source.name,
+                    source=note.source_sha256,
                     size=note.size_bytes,
-                    open=_reader(source),
+                    open=source.open,
                     sha256=note.source_sha256,
                 )
 
 
-def _part(store: Store, path: Path, sha256: str | None = None) -> Part:
+def _part(store: Store, path: Path) -> Part:
     return Part(
         name=str(path.relative_to(store.folder)),
         source=path.name,
         size=path.stat().st_size,
-        open=_reader(path),
+        open=lambda: path.open("rb"),
+    )
+
+
+def _source(store: Store, sha256: str, blob: Stored) -> Part:
+    path = store.blobs.path(sha256)
+    return Part(
+        name=str(path.relative_to(store.folder)),
+        source=path.name,
+        size=blob.size,
+        open=blob.open,
         sha256=sha256,
     )
 
@@ -168,10 +179,6 @@ def _settings(store: Store) -> Part:
         return _part(store, store.folder / _SETTINGS)
     told = toml.with_table(store.folder / _SETTINGS, "log", {}, {})
     return Part(name=_SETTINGS, source=_SETTINGS, size=len(told), open=lambda: io.BytesIO(told))
-
-
-def _reader(path: Path) -> Callable[[], BinaryIO]:
-    return lambda: path.open("rb")
 
 
 def _log_parts(store: Store, seq: int) -> list[Part]:

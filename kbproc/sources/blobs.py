@@ -6,27 +6,28 @@ Refuses to know: which document a blob belongs to.
 
 Whoever puts a source holds it. Small ones are nowhere else until `settle`, which the store calls
 before it writes a record: so those of many writes share their syncs. They go into the journal then
-(see journal.py), and are read from memory until their files are made, many together. A larger
-source is stored at once. What nobody holds any more and no record has named is erased.
+(see base/checksums/journal.py), and are read from memory until their files are made, many together.
+A larger source is stored at once. What nobody holds any more and no record has named is erased.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 
 from kbproc.base import durable
+from kbproc.base.checksums.journal import Journal
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.threads import Held, Holding
-from kbproc.sources.journal import Journal
 
 _SMALL_BYTES = 64 << 10
 _WRITERS = 8  # what one disk can sync together
@@ -127,11 +128,29 @@ class _Places:
         target = self.new(sha256)
         try:
             durable.write_new(target, data)
-        except FileExistsError:  # no regular file: else it would be stored
-            self.write(source)
+        except FileExistsError:  # another process has died meanwhile, or it is no regular file
+            if not (_is_file(target) and _read(Path(target)) == data):
+                self.write(source)
         reach("blob.written")
         durable.sync_file(target)
         return self.folder(sha256)
+
+    def make(self, journaled: dict[str, bytes]) -> None:
+        """All of them are durable when it returns. Raises OSError."""
+        try:
+            folders = _each(self.write_journaled, journaled.items())
+        except OSError:  # the kernel may have dropped what it could not write
+            _each(self.write, journaled.items())
+            folders = [self.folder(sha256) for sha256 in journaled]
+        reach("blob.named")
+        _each(durable.sync_folder, {self._root, *folders})
+
+
+def sweep(folder: Path) -> None:
+    """Removes what a process was writing among these blobs when it died; raises OSError."""
+    for deep in ("*/*.tmp", "*/*/*.tmp"):
+        for path in folder.glob(deep):
+            path.unlink(missing_ok=True)
 
 
 class Elsewhere(Protocol):
@@ -142,24 +161,43 @@ class Elsewhere(Protocol):
     def get(self, name: str) -> bytes | None: ...
 
 
-class Blobs:
-    """A folder of blobs; `folder` is made on first use. Any thread may use it."""
+class Stored(NamedTuple):
+    """How many bytes there are, and what reads them."""
 
-    def __init__(self, folder: Path, elsewhere: Elsewhere | None = None) -> None:
+    size: int
+    open: Callable[[], BinaryIO]
+
+
+class Blobs:
+    """A folder of blobs; `folder` is made on first use. Any thread may use it.
+
+    `origin`: the store that they are of, if `folder` does not lie in it: nothing is written then.
+    `check` raises store.io where the folder is another one by now.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        elsewhere: Elsewhere | None = None,
+        *,
+        origin: Path | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.folder = folder
         self.elsewhere = elsewhere
+        self._read_only = origin not in (None, folder.parent)
+        self._check = check
         self._root = os.fspath(folder)
         self._places = _Places(self._root)
         self._holding = Holding(self._erase)
-        self._journal = Journal(folder.with_name(f"{folder.name}.journal"))
+        self._journal = Journal((origin or folder.parent) / f"{folder.name}.journal")
         self._journaled: dict[str, bytes] = {}  # what the journal holds, and no file yet
         self._is_new = True
+        self._is_recalled = False
         self.going: frozenset[str] = frozenset()  # being purged: nobody fetches them here again
 
     def path(self, sha256: str) -> Path:
-        """Where it is, or will be. Raises store.io."""
-        if sha256 in self._journaled:
-            self.sync()
+        """Where it is, or will be once its file is made."""
         return Path(self._places.found(sha256) or self._places.new(sha256))
 
     def paths(self) -> list[Path]:
@@ -212,29 +250,25 @@ class Blobs:
         self._holding.keep(names)
 
     def _keep_unnamed(self, names: Iterable[str]) -> None:
-        """Those of them that are held, small and not stored."""
+        """Those of them that are held, small and not stored are durable when it returns."""
         held = [one for name in names if (one := self._holding.get(name)) is not None]
         small = {one.name: one.data for one in held if one.data is not None}
         new = {name: data for name, data in small.items() if not self._is_stored(name)}
+        if not new:
+            return
         self._holding.leave(new)
-        self._keep(new)
+        if not self._is_journaled(new):
+            self._store(new)
+            return
+        reach("blob.journaled")
+        self._journaled |= new
 
     def _is_stored(self, sha256: str) -> bool:
         return sha256 in self._journaled or self._places.found(sha256) is not None
 
-    def _keep(self, sources: dict[str, bytes]) -> None:
-        """They are durable when it returns."""
-        if not sources:
-            return
-        if not self._is_journaled(sources):
-            self._store(sources)
-            return
-        reach("blob.journaled")
-        self._journaled |= sources
-
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
         """False for the first ones: a process that writes once needs no journal."""
-        is_new, self._is_new = self._is_new, False
+        is_new, self._is_new = self._is_new or not self._is_recalled, False
         if not is_new and not self._journal.fits(sources.values()):
             self._sync()
         if is_new or not self._journal.fits(sources.values()):
@@ -260,30 +294,28 @@ class Blobs:
             self._sync()
 
     def _sync(self) -> None:
-        if not self._journaled:
+        if self._read_only or (self._journal.is_clean and not self._journaled):
             return
+        self._check()
         with _as_store_io():
-            durable.make_folder(self.folder)
-            try:
-                folders = _each(self._places.write_journaled, self._journaled.items())
-            except OSError:  # the kernel may have dropped what it could not write
-                self._store(self._journaled)
-                folders = []
-            reach("blob.named")
-            _each(durable.sync_folder, {self._root, *folders})
+            if self._journaled:
+                durable.make_folder(self.folder)
+                self._places.make(self._journaled)
             self._journal.clear()
         self._journaled = {}
 
     def close(self) -> None:
         """Raises store.io, and leaves the journal to the next start."""
-        self.sync()
-        with _as_store_io():
-            self._journal.remove()
+        with self._holding.turn():
+            self._sync()
+            if not self._read_only:
+                with _as_store_io():
+                    self._journal.remove()
 
     def heal(self, sha256: str, data: bytes) -> None:
         """Stores `data`, which a record names, again if its blob is lost; raises store.io."""
         self.named([sha256])
-        if not self.path(sha256).exists():
+        if not self._is_stored(sha256):
             with self._holding.turn():
                 if sha256 not in self.going:
                     self._store({sha256: data})
@@ -294,8 +326,9 @@ class Blobs:
             return self._erase(sha256)
 
     def _erase(self, sha256: str) -> int:
-        if self._journaled:  # it may be there
+        if sha256 in self._journaled:
             self._sync()
+        self._journal.trim()
         path = self.path(sha256)
         if not path.exists():
             return 0
@@ -304,19 +337,23 @@ class Blobs:
         durable.sync_folder(path.parent)
         return size
 
-    def sweep(self, *, all_folders: bool = True) -> None:
-        """Ends what a process left unfinished when it died; raises OSError, store.io.
+    def recall(self) -> None:
+        """What another process has left in the journal is there as if put here. Raises store.io."""
+        try:
+            self._journaled = {digest(source): source for source in self._journal.read()}
+        except OSError as error:
+            message = f"The store's journal of sources can't be read: {error.strerror}."
+            raise KbprocError("store.io", message) from error
+        self._is_recalled = True
 
-        `all_folders`: also looks for files that it was writing, in every folder.
-        """
-        for deep in ("*/*.tmp", "*/*/*.tmp") if all_folders else ():
-            for path in self.folder.glob(deep):
-                path.unlink(missing_ok=True)
-        left = {digest(source): source for source in self._journal.read()}
-        for sha256 in self.broken(left, deep=True):
-            self._store({sha256: left[sha256]})
-        self._journaled = left
-        self.close()
+    def stored(self, sha256: str) -> Stored | None:
+        """None where it is not here; whether it is damaged is not looked at."""
+        data, path = self._journaled.get(sha256), self.path(sha256)
+        if data is not None:
+            return Stored(len(data), lambda: io.BytesIO(data))
+        if not path.exists():
+            return None
+        return Stored(path.stat().st_size, lambda: path.open("rb"))
 
     def get(self, sha256: str) -> bytes:
         """Raises store.corrupt if the blob is missing or is not what its name says.
@@ -357,7 +394,7 @@ class Blobs:
 
 def _is_there(blobs: Blobs, sha256: str, *, deep: bool) -> bool:
     if not deep:
-        return blobs.elsewhere is not None or blobs.path(sha256).exists()
+        return blobs.elsewhere is not None or blobs.stored(sha256) is not None
     try:
         blobs.get(sha256)
     except KbprocError:

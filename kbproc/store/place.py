@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.lease import Lease
-from kbproc.sources.blobs import Blobs
+from kbproc.sources import blobs
 from kbproc.store import overlay
 from kbproc.store.folder import keep_private
 from kbproc.views import soundness
@@ -35,10 +35,7 @@ class Place:
         return cls(folder, origin, lease)
 
     def prepare(self, mend: Callable[[Path], object] = lambda folder: None) -> None:
-        """Fills the overlay, or removes what can't be used; `mend` goes first.
-
-        Raises store.io, and what `mend` raises.
-        """
+        """Fills the overlay, or removes what can't be used, after `mend`. Raises store.io."""
         try:
             if self.read_only:
                 overlay.fill(self.folder, self.origin)
@@ -48,8 +45,8 @@ class Place:
             soundness.drop_damaged(self.folder / "views")
             if (self.folder / "views").is_dir():
                 keep_private(self.folder / "views")
-            died = self._lease.was_abandoned or not was_closed
-            Blobs(self.folder / "blobs").sweep(all_folders=died)
+            if self._lease.was_abandoned or not was_closed:
+                blobs.sweep(self.folder / "blobs")
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The store {self.origin} could not be opened: {error.strerror}."

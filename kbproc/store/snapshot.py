@@ -213,7 +213,7 @@ class Snapshot:
         if self._committed and published.seq != self._published.seq:
             self._end(queries)
             raise Moved
-        self._published = published
+        self._published = self._published if self._committed else published
         return queries
 
     def _begin(self) -> Queries:

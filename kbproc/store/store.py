@@ -75,7 +75,7 @@ class Store(Front):
         self.read_only = place.read_only
         self.host = host
         self.settings = settings
-        self.blobs = Blobs(self.folder / "blobs", log.shelf)
+        self.blobs = Blobs(self.folder / "blobs", log.shelf, origin=self.origin, check=place.check)
         self.log = log
         self.catalog = catalog
         self.readers = Readers(catalog)
@@ -134,6 +134,7 @@ class Store(Front):
             store = cls(
                 place, host=host, settings=settings, log=log, catalog=catalog, fulltext=fulltext
             )
+            store.blobs.recall()  # after the log: what that names is there
             follow.catch_up(fulltext, log, catalog)
             store.publish()
             if log.head.seq == 0:

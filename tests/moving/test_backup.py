@@ -378,6 +378,7 @@ def test_a_damaged_log_is_not_copied(open_session: OpenSession, tmp_path: Path) 
 def test_lost_sources_are_told(session: Session, tmp_path: Path) -> None:
     fill(session, 4)
     gone, bad = (session.data("doc.get", id=id)["sha256"] for id in (3, 4))
+    session.store.blobs.sync()
     session.store.blobs.path(gone).unlink()
     session.store.blobs.path(bad).write_bytes(b"rotten")
     answer = session.ask("store.backup", path="copy")["result"]

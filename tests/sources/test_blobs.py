@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.base.checksums.journal import ROOM
 from kbproc.base.errors import KbprocError
-from kbproc.sources.blobs import Blobs, digest
-from kbproc.sources.journal import ROOM
+from kbproc.sources.blobs import Blobs, digest, sweep
 from tests.kit.patience import PATIENCE
 
 LARGE = (1 << 20) + 1
@@ -24,7 +24,14 @@ LARGE = (1 << 20) + 1
 
 @pytest.fixture
 def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "blobs")
+    return opened(tmp_path / "blobs")
+
+
+def opened(folder: Path, **how: Any) -> Blobs:
+    """As by a process that begins."""
+    blobs = Blobs(folder, **how)
+    blobs.recall()
+    return blobs
 
 
 def stored(blobs: Blobs, data: bytes) -> str:
@@ -41,7 +48,7 @@ def all_files(blobs: Blobs) -> list[Path]:
 
 @given(data=st.binary(max_size=2000))
 def test_round_trip(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    blobs = Blobs(tmp_path_factory.mktemp("blobs"))
+    blobs = opened(tmp_path_factory.mktemp("blobs"))
     assert blobs.get(stored(blobs, data)) == data
 
 
@@ -63,8 +70,8 @@ def test_stores_of_before_have_them_one_folder_deeper(blobs: Blobs) -> None:
     path.rename(older)
     half = older.with_suffix(".tmp")
     half.write_bytes(b"half")
-    blobs = Blobs(blobs.folder)
-    blobs.sweep()
+    sweep(blobs.folder)
+    blobs = opened(blobs.folder)
     assert not half.exists()
     assert stored(blobs, b"hello") == sha256
     assert blobs.paths() == all_files(blobs) == [older]
@@ -82,6 +89,7 @@ def test_a_link_is_no_source(blobs: Blobs, journal: Path, tmp_path: Path) -> Non
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere)
     assert blobs.path(stored(blobs, b"hello")) == link
+    blobs.sync()
     assert not link.is_symlink()
     assert link.read_bytes() == b"hello"
 
@@ -135,7 +143,7 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(blobs, b"another")
-    blobs = Blobs(blobs.folder)
+    blobs = opened(blobs.folder)
     order: list[tuple[str, bool]] = []
     real, target = os.fsync, blobs.path(digest(b"hello"))
 
@@ -331,7 +339,7 @@ def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
 
 def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(blobs, b"another")
-    blobs = Blobs(blobs.folder)
+    blobs = opened(blobs.folder)
     synced: list[str] = []
     real = os.fsync
 
@@ -393,7 +401,12 @@ def test_what_waits_has_no_file_before_somebody_looks_for_it(blobs: Blobs, journ
     before, names = all_files(blobs), [stored(blobs, b"%d" % number) for number in range(10)]
     assert all_files(blobs) == before
     assert [blobs.get(name) for name in names] == [b"%d" % number for number in range(10)]
-    assert all(blobs.path(name).read_bytes() == blobs.get(name) for name in names)
+    told = [blobs.stored(name) for name in names]
+    assert [(one.size, one.open().read()) for one in told if one] == [
+        (1, b"%d" % n) for n in range(10)
+    ]
+    blobs.sync()
+    assert [blobs.path(name).read_bytes() for name in names] == [b"%d" % n for n in range(10)]
     assert not journal.read_bytes().strip(b"\0")
 
 
@@ -408,8 +421,7 @@ def test_files_that_can_not_be_made_are_made_later(
             blobs.sync()
         assert refused.value.type == "store.io"
         assert blobs.get(name) == b"hello"
-    after = Blobs(blobs.folder)
-    after.sweep()
+    after = opened(blobs.folder)
     assert after.get(name) == b"hello"
     blobs.sync()
     assert blobs.path(name).read_bytes() == b"hello"
@@ -426,10 +438,11 @@ def test_a_power_failure_takes_no_source(blobs: Blobs, journal: Path, left: byte
             path = blobs.folder / digest(data)[:2] / digest(data)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(left)
-    after = Blobs(blobs.folder)
-    after.sweep()
+    after = opened(blobs.folder)
     assert [after.get(digest(data)) for data in sources] == sources
+    after.close()
     assert not journal.exists()
+    assert [after.path(digest(data)).read_bytes() for data in sources] == sources
 
 
 def test_a_frame_that_was_torn_ends_the_journal(blobs: Blobs, journal: Path) -> None:
@@ -437,8 +450,7 @@ def test_a_frame_that_was_torn_ends_the_journal(blobs: Blobs, journal: Path) -> 
     data = journal.read_bytes()
     assert b"lostlost" in data
     journal.write_bytes(data.replace(b"lostlost", b"lostlos\0", 1))
-    after = Blobs(blobs.folder)
-    after.sweep()
+    after = opened(blobs.folder)
     assert after.get(kept) == b"the second"
     with pytest.raises(KbprocError):
         after.get(lost)
@@ -458,7 +470,7 @@ def test_nothing_is_left_of_what_is_erased(blobs: Blobs, journal: Path) -> None:
     assert b"a secret" in journal.read_bytes()
     assert blobs.erase(sha256) == 8
     assert not journal.read_bytes().strip(b"\0")
-    Blobs(blobs.folder).sweep()
+    assert opened(blobs.folder).paths() == blobs.paths()
     assert not blobs.path(sha256).exists()
 
 
@@ -525,5 +537,57 @@ def test_only_a_file_is_taken_for_a_journal(
     for number in range(3):
         stored(blobs, b"%d" % number)
     assert not (tmp_path / "elsewhere").exists()
-    with pytest.raises(OSError):
-        Blobs(blobs.folder).sweep()
+    with pytest.raises(KbprocError, match="journal of sources can't be read"):
+        opened(blobs.folder)
+
+
+def test_a_full_disk_keeps_nobody_from_what_was_left(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written before somebody writes; what has its file can be erased."""
+    filed = stored(blobs, b"filed")
+    blobs.sync()
+    left = stored(blobs, b"left")
+    with monkeypatch.context() as patch:
+        patch.setattr("kbproc.base.durable.write_all", lambda fd, data: full(fd))
+        after = opened(blobs.folder)
+        assert (after.get(left), after.broken([left, filed], deep=True)) == (b"left", [])
+        assert after.erase(filed) == 5
+        with pytest.raises(KbprocError):
+            after.sync()
+    stored(after, b"more")
+    assert [source for source in (b"left", b"more") if source in journal.read_bytes()]
+    after.close()
+    assert after.path(left).read_bytes() == b"left"
+
+
+def test_of_what_another_store_holds_nothing_is_changed(blobs: Blobs, journal: Path) -> None:
+    """Whoever reads a store of somebody else's has its sources, too, and their journal stays."""
+    name, before = stored(blobs, b"theirs"), journal.read_bytes()
+    place = blobs.folder.parent / "place"
+    place.mkdir()
+    (place / "blobs").symlink_to(blobs.folder)
+    reader = opened(place / "blobs", origin=blobs.folder.parent)
+    assert reader.get(name) == b"theirs"
+    reader.sync()
+    reader.close()
+    assert journal.read_bytes() == before
+    assert not blobs.path(name).exists()
+
+
+def test_a_folder_that_is_another_by_now_gets_no_files(blobs: Blobs, journal: Path) -> None:
+    def check() -> None:
+        if blobs.folder.parent.name != "here" or not (blobs.folder.parent / "same").exists():
+            raise KbprocError("store.io", "The folder is another one.")
+
+    here = blobs.folder.parent / "here"
+    here.mkdir()
+    (here / "same").touch()
+    blobs = opened(here / "blobs", check=check)
+    names = [stored(blobs, data) for data in (b"first", b"second")]
+    away = here.rename(here.with_name("away"))
+    with pytest.raises(KbprocError):
+        blobs.close()
+    assert not here.exists()
+    after = opened(away / "blobs")
+    assert [after.get(name) for name in names] == [b"first", b"second"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kbproc.base.checksums.journal import Journal
 from kbproc.sources.blobs import digest
-from kbproc.sources.journal import Journal
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
 

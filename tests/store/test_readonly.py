@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import shutil
@@ -258,6 +259,31 @@ def error_of(folder: Path) -> KbprocError:
     with pytest.raises(KbprocError) as found:
         Library.open(folder, host=FixedHost(), cache=folder.parent / "cache")
     return found.value
+
+
+def test_sources_that_have_no_files_yet_are_there(
+    seal: Seal, open_session: OpenSession, tmp_path: Path
+) -> None:
+    """Of a store whose process was killed: its journal is read, and stays as it is."""
+    session = open_session()
+    texts = [f"The tide of day {n} is high." for n in range(5)]
+    for text in texts:
+        session.data("doc.create", title="Tide", text=text)
+    left = tmp_path / "left"
+    as_killed(session.store.folder, left)
+    assert texts[-1].encode() in (left / "blobs.journal").read_bytes()
+    seal(left)
+    before = state(left)
+    sealed = open_session(left)
+    ids = range(1, len(texts) + 1)
+    got = [base64.b64decode(sealed.data("doc.download", id=id)["content"]) for id in ids]
+    assert got == [text.encode() for text in texts]
+    assert all(f["status"] != "fail" for f in sealed.data("doctor", deep=True)["findings"])
+    assert "notice" not in sealed.ask("store.backup", path="copy")["result"]["meta"]
+    sealed.close()
+    assert state(left) == before
+    copy = open_session(tmp_path / "copy")
+    assert [copy.data("doc.get", id=id, text=True)["text"] for id in ids] == texts
 
 
 def test_where_there_is_none(seal: Seal, tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ from kbproc.base.errors import KbprocError
 from kbproc.events.kb import KbCreated
 from kbproc.library.health import doctor
 from kbproc.library.library import Library
+from kbproc.sources.blobs import digest
 from kbproc.store import rebuild
 from kbproc.store.folder import read_settings, size_of, write_settings
 from kbproc.store.store import Store
 from kbproc.text.query import parse_query
+from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.search import FullTextSnapshot
 from tests.conftest import OpenSession
@@ -626,6 +628,18 @@ def rows_of(fulltext: FullTextSnapshot, word: str) -> list[IndexRow]:
     return list(fulltext.rows(fulltext.search(parse_query(word), 9).chunk_ids).values())
 
 
+def test_a_read_keeps_the_index_that_it_began_with(session: Session) -> None:
+    """Whatever is made afresh meanwhile: where a row is kept holds for one index only."""
+    fill(session, 2)
+    with session.store.reading() as snapshot:
+        before = snapshot.fulltext
+        session.data("index.rebuild")
+        assert snapshot.queries.document_ids(DocumentFilter()).tolist()
+        assert snapshot.fulltext is before
+    with session.store.reading() as snapshot:
+        assert snapshot.fulltext is not before
+
+
 def test_an_index_that_can_not_be_committed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -841,7 +855,9 @@ def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, af
 def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> None:
     """Indexes lie by path: what an owner still has to write must not go to who is there now."""
     moved = Session(tmp_path / "store", cwd=tmp_path)
-    moved.data("doc.create", title="before", text="words")
+    texts = ["words", "more words", "and more"]
+    for text in texts:
+        moved.data("doc.create", title="before", text=text)
     (tmp_path / "store").rename(tmp_path / "moved")
     other = Process(tmp_path / "store", cwd=tmp_path).ready()
     assert "result" in other.ask(1, "doc.create", title="of another", text="words")
@@ -855,6 +871,11 @@ def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> Non
     assert (told["type"], moved.store.log.damage) == ("store.io", None)
     moved.close()
     assert files_of(tmp_path / "store") == there
+    again = Session(tmp_path / "moved", cwd=tmp_path)
+    ids = range(1, len(texts) + 1)
+    assert [again.data("doc.get", id=id, text=True)["text"] for id in ids] == texts
+    assert again.store.blobs.broken([digest(text.encode()) for text in texts], deep=True) == []
+    again.close()
 
 
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:

@@ -242,7 +242,7 @@ def _blobs(store: Store, deep: bool) -> Found:
     broken = {sha256: wanted[sha256] for sha256 in store.blobs.broken(wanted, deep=deep)}
     if not broken:
         return _finding("blobs", "pass", f"{_sources(wanted)} there")
-    gone = [sha256 for sha256 in broken if not store.blobs.path(sha256).exists()]
+    gone = [sha256 for sha256 in broken if store.blobs.stored(sha256) is None]
     of = few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
     if len(gone) == len(broken):
         return _finding("blobs", "fail", f"{_sources(gone)} missing: {of}", _INGEST)

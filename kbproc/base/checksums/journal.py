@@ -1,8 +1,8 @@
-"""Sources that are durable before their files are.
+"""Bytes that are durable before they have files of their own.
 
-Owns: one file beside the blobs, whose room is on the disk before it is needed. What is written
-into such room is durable after one short sync; a new file takes four, of bytes and of names.
-Refuses to know: where the sources' files lie, and when those are durable (blobs.py).
+Owns: one file, whose room is on the disk before it is needed. What is written into such room is
+durable after one short sync; a new file takes four, of bytes and of names.
+Refuses to know: whose bytes they are, and when they have their files.
 
 A frame is the length of the bytes (4 bytes, big-endian), their sha256 and the bytes themselves.
 A length of 0 ends the frames; so does one that was torn.
@@ -30,26 +30,23 @@ class Journal:
         self._path = path
         self._fd = -1
         self._end = 0
-        self._used = 0  # beyond `_end` lies what could not be made durable
+        self._used = 0  # beyond `_end` may lie what could not be made durable
 
     def read(self) -> list[bytes]:
-        """What a process that has died left in it. Raises OSError."""
+        """What a process that has died left in it, or one that lives has there. Raises OSError."""
         try:
             fd = _opened(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return []
         with os.fdopen(fd, "rb") as file:
             data = file.read(ROOM)
-        found: list[bytes] = []
-        at = 0
-        while at + _HEAD.size < len(data):
-            length, name = _HEAD.unpack_from(data, at)
-            source = data[at + _HEAD.size : at + _HEAD.size + length]
-            if not length or hashlib.sha256(source).digest() != name:
-                break
-            found.append(source)
-            at += _HEAD.size + length
+        found, self._end = _frames(data)
+        self._used = len(data)  # of what follows nothing is known
         return found
+
+    @property
+    def is_clean(self) -> bool:
+        return not self._used
 
     def fits(self, sources: Collection[bytes]) -> bool:
         """False, too, where one is empty: that is no frame."""
@@ -58,8 +55,7 @@ class Journal:
 
     def add(self, sources: Collection[bytes]) -> None:
         """Durable when it returns; nobody may rely on what is in it after an OSError."""
-        if self._fd < 0:
-            self._make()
+        self._open()
         frames = b"".join(
             _HEAD.pack(len(source), hashlib.sha256(source).digest()) + source for source in sources
         )
@@ -68,24 +64,35 @@ class Journal:
         sync_data(self._fd)
         self._end += len(frames)
 
-    def _make(self) -> None:
+    def _open(self) -> None:
+        """What is in it stays. Raises OSError."""
+        if self._fd >= 0:
+            return
         fd = _opened(self._path, os.O_RDWR | os.O_CREAT)
         try:
-            write_all_at(fd, bytes(ROOM), 0)
-            os.fsync(fd)
-            sync_folder(self._path.parent)
+            if (size := os.fstat(fd).st_size) < ROOM:
+                write_all_at(fd, bytes(ROOM - size), size)
+                os.fsync(fd)
+                sync_folder(self._path.parent)
         except OSError:
             os.close(fd)
-            self._path.unlink(missing_ok=True)
+            if not self._end:
+                self._path.unlink(missing_ok=True)
             raise
         self._fd = fd
 
     def clear(self) -> None:
         """Nothing is left of what was in it. Raises OSError."""
-        if self._used:
-            write_all_at(self._fd, bytes(self._used), 0)
+        self._end = 0
+        self.trim()
+
+    def trim(self) -> None:
+        """Nothing is left of what could not be made durable. Raises OSError."""
+        if self._used > self._end:
+            self._open()
+            write_all_at(self._fd, bytes(self._used - self._end), self._end)
             sync_data(self._fd)
-            self._end = self._used = 0
+            self._used = self._end
 
     def remove(self) -> None:
         """Raises OSError."""
@@ -93,6 +100,20 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
         self._path.unlink(missing_ok=True)
+
+
+def _frames(data: bytes) -> tuple[list[bytes], int]:
+    """The bytes of each whole frame, and where the last one ends."""
+    found: list[bytes] = []
+    at = 0
+    while at + _HEAD.size < len(data):
+        length, name = _HEAD.unpack_from(data, at)
+        source = data[at + _HEAD.size : at + _HEAD.size + length]
+        if not length or hashlib.sha256(source).digest() != name:
+            break
+        found.append(source)
+        at += _HEAD.size + length
+    return found, at
 
 
 def _opened(path: Path, how: int) -> int:
