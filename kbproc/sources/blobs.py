@@ -282,6 +282,7 @@ class Blobs:
 
     def _store(self, sources: dict[str, bytes]) -> None:
         """The bytes are synced before their name appears: a blob that can be seen is whole."""
+        self._check()
         with _as_store_io():
             durable.make_folder(self.folder)
             renamed = _each(self._places.write, sources.items())
@@ -301,6 +302,7 @@ class Blobs:
             if self._journaled:
                 durable.make_folder(self.folder)
                 self._places.make(self._journaled)
+            self._check()  # what was made elsewhere meanwhile is no file of this store
             self._journal.clear()
         self._journaled = {}
 
@@ -326,6 +328,7 @@ class Blobs:
             return self._erase(sha256)
 
     def _erase(self, sha256: str) -> int:
+        self._check()
         if sha256 in self._journaled:
             self._sync()
         self._journal.trim()
@@ -341,7 +344,11 @@ class Blobs:
         """What another process has left in the journal is there as if put here. Raises store.io."""
         try:
             self._journaled = {digest(source): source for source in self._journal.read()}
+            if self._journaled and not self._read_only:
+                self._journal.sync()
         except OSError as error:
+            if self._read_only and isinstance(error, PermissionError):
+                return  # somebody else's, who has it open: what has its file can be read
             message = f"The store's journal of sources can't be read: {error.strerror}."
             raise KbprocError("store.io", message) from error
         self._is_recalled = True

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.base.checksums.journal import ROOM
+from kbproc.base.checksums.journal import ROOM, Journal
 from kbproc.base.errors import KbprocError
 from kbproc.sources.blobs import Blobs, digest, sweep
 from tests.kit.patience import PATIENCE
@@ -575,6 +575,47 @@ def test_of_what_another_store_holds_nothing_is_changed(blobs: Blobs, journal: P
     assert not blobs.path(name).exists()
 
 
+def test_what_was_left_is_durable_before_anybody_relies_on_it(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote it may have been killed just before its sync."""
+    stored(blobs, b"left")
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+    )
+    after = opened(blobs.folder)
+    assert synced == ["blobs.journal"]
+    assert after.get(stored(after, b"left")) == b"left"
+
+
+def test_a_rotten_frame_hides_none_behind_it(blobs: Blobs, journal: Path) -> None:
+    names = [stored(blobs, data * 9) for data in (b"one", b"rotten", b"three")]
+    journal.write_bytes(journal.read_bytes().replace(b"rotten", b"rottem", 1))
+    after = opened(blobs.folder)
+    assert after.broken(names, deep=True) == [names[1]]
+    after.close()
+    assert after.path(names[2]).read_bytes() == b"three" * 9
+
+
+def test_whoever_may_not_read_a_journal_reads_the_rest(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filed = stored(blobs, b"filed")
+    blobs.sync()
+    place = blobs.folder.parent / "place"
+    place.mkdir()
+    (place / "blobs").symlink_to(blobs.folder)
+
+    def denied(self: Journal) -> list[bytes]:
+        raise PermissionError(errno.EACCES, "no")
+
+    monkeypatch.setattr(Journal, "read", denied)
+    assert opened(place / "blobs", origin=blobs.folder.parent).get(filed) == b"filed"
+    with pytest.raises(KbprocError):
+        opened(blobs.folder)
+
+
 def test_a_folder_that_is_another_by_now_gets_no_files(blobs: Blobs, journal: Path) -> None:
     def check() -> None:
         if blobs.folder.parent.name != "here" or not (blobs.folder.parent / "same").exists():
@@ -588,6 +629,11 @@ def test_a_folder_that_is_another_by_now_gets_no_files(blobs: Blobs, journal: Pa
     away = here.rename(here.with_name("away"))
     with pytest.raises(KbprocError):
         blobs.close()
+    assert not here.exists()
+    with pytest.raises(KbprocError):
+        blobs.put(bytes(LARGE))
+    with pytest.raises(KbprocError):
+        blobs.erase(names[0])
     assert not here.exists()
     after = opened(away / "blobs")
     assert [after.get(name) for name in names] == [b"first", b"second"]

@@ -5,7 +5,7 @@ durable after one short sync; a new file takes four, of bytes and of names.
 Refuses to know: whose bytes they are, and when they have their files.
 
 A frame is the length of the bytes (4 bytes, big-endian), their sha256 and the bytes themselves.
-A length of 0 ends the frames; so does one that was torn.
+A length of 0 ends the frames.
 """
 
 from __future__ import annotations
@@ -81,6 +81,11 @@ class Journal:
             raise
         self._fd = fd
 
+    def sync(self) -> None:
+        """What was read is durable: whoever wrote it may have died before. Raises OSError."""
+        self._open()
+        sync_data(self._fd)
+
     def clear(self) -> None:
         """Nothing is left of what was in it. Raises OSError."""
         self._end = 0
@@ -103,17 +108,18 @@ class Journal:
 
 
 def _frames(data: bytes) -> tuple[list[bytes], int]:
-    """The bytes of each whole frame, and where the last one ends."""
+    """The bytes of each whole frame, and where the last one ends; a rotten one is left out."""
     found: list[bytes] = []
-    at = 0
+    at = last = 0
     while at + _HEAD.size < len(data):
         length, name = _HEAD.unpack_from(data, at)
-        source = data[at + _HEAD.size : at + _HEAD.size + length]
-        if not length or hashlib.sha256(source).digest() != name:
+        start, at = at + _HEAD.size, at + _HEAD.size + length
+        if not length or at > len(data):
             break
-        found.append(source)
-        at += _HEAD.size + length
-    return found, at
+        if hashlib.sha256(data[start:at]).digest() == name:
+            found.append(data[start:at])
+            last = at
+    return found, last
 
 
 def _opened(path: Path, how: int) -> int:

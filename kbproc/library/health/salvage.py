@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.checksums.journal import Journal
 from kbproc.base.durable import rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
@@ -293,8 +294,13 @@ def _is_shared(folder: Path) -> bool:
 
 
 def blobs_that_lie(folder: Path) -> list[Path]:
-    """Blobs whose bytes are not what their names say; reads them all. Raises OSError."""
-    found = blobs.Blobs(folder).paths()
+    """Blobs whose bytes are not what their names say, and that no journal holds; reads them all.
+
+    Raises OSError.
+    """
+    journal = Journal(folder.with_name(f"{folder.name}.journal"))
+    waiting = {blobs.digest(source) for source in journal.read()}  # their files are made again
+    found = (path for path in blobs.Blobs(folder).paths() if path.name not in waiting)
     return [path for path in found if blobs.digest(path.read_bytes()) != path.name]
 
 

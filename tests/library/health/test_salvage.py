@@ -19,10 +19,11 @@ from kbproc.log import record as records
 from kbproc.log.file import survey_folder as survey
 from kbproc.log.interface import Lost
 from kbproc.log.record import Draft, Position
+from kbproc.sources.blobs import digest
 from kbproc.views.catalog.filters import DocumentFilter
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.faults import flip, lines_of
+from tests.kit.faults import as_killed, flip, lines_of
 from tests.kit.fixed import FixedHost
 from tests.kit.records import put, split
 from tests.kit.talk import Session
@@ -414,3 +415,20 @@ def test_a_placeholder_is_a_lost_stretch(folder: Path) -> None:
     found = survey(folder / "log")
     assert not found.damaged
     assert not any(isinstance(part, Lost) for part in found.chain)
+
+
+def test_a_file_that_the_journal_makes_again_is_no_damage(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """A process was killed while it made the files of what its journal holds."""
+    session, texts = open_session(), ["one tide", "another tide"]
+    for text in texts:
+        session.data("doc.create", title="Tide", text=text)
+    left = tmp_path / "left"
+    as_killed(session.store.folder, left)
+    half = left / "blobs" / digest(texts[1].encode())[:2] / digest(texts[1].encode())
+    half.parent.mkdir(exist_ok=True)
+    half.write_bytes(b"anoth")
+    assert salvage.blobs_that_lie(left / "blobs") == []
+    (left / "blobs.journal").unlink()
+    assert salvage.blobs_that_lie(left / "blobs") == [half]
