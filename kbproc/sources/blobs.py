@@ -193,7 +193,7 @@ class Blobs:
         self._journal = Journal((origin or folder.parent) / f"{folder.name}.journal")
         self._journaled: dict[str, bytes] = {}  # what the journal holds, and no file yet
         self._is_new = True
-        self._is_recalled = False
+        self._has_journal = False  # it is ours, and what was in it is known
         self.going: frozenset[str] = frozenset()  # being purged: nobody fetches them here again
 
     def path(self, sha256: str) -> Path:
@@ -268,7 +268,7 @@ class Blobs:
 
     def _is_journaled(self, sources: dict[str, bytes]) -> bool:
         """False for the first ones: a process that writes once needs no journal."""
-        is_new, self._is_new = self._is_new or not self._is_recalled, False
+        is_new, self._is_new = self._is_new or not self._has_journal, False
         if not is_new and not self._journal.fits(sources.values()):
             self._sync()
         if is_new or not self._journal.fits(sources.values()):
@@ -310,7 +310,7 @@ class Blobs:
         """Raises store.io, and leaves the journal to the next start."""
         with self._holding.turn():
             self._sync()
-            if not self._read_only:
+            if self._has_journal:
                 with _as_store_io():
                     self._journal.remove()
 
@@ -351,7 +351,7 @@ class Blobs:
                 return  # somebody else's, who has it open: what has its file can be read
             message = f"The store's journal of sources can't be read: {error.strerror}."
             raise KbprocError("store.io", message) from error
-        self._is_recalled = True
+        self._has_journal = not self._read_only
 
     def stored(self, sha256: str) -> Stored | None:
         """None where it is not here; whether it is damaged is not looked at."""

@@ -589,6 +589,16 @@ def test_what_was_left_is_durable_before_anybody_relies_on_it(
     assert after.get(stored(after, b"left")) == b"left"
 
 
+def test_whoever_has_not_looked_into_a_journal_leaves_it_alone(blobs: Blobs, journal: Path) -> None:
+    name, before = stored(blobs, b"left"), journal.read_bytes()
+    another = Blobs(blobs.folder)
+    for data in (b"one", b"two"):
+        assert another.get(stored(another, data)) == data
+    another.close()
+    assert journal.read_bytes() == before
+    assert opened(blobs.folder).get(name) == b"left"
+
+
 def test_a_rotten_frame_hides_none_behind_it(blobs: Blobs, journal: Path) -> None:
     names = [stored(blobs, data * 9) for data in (b"one", b"rotten", b"three")]
     journal.write_bytes(journal.read_bytes().replace(b"rotten", b"rottem", 1))
