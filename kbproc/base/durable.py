@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -75,6 +77,29 @@ def sync_folder(folder: str | Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def syncs_filesystem() -> bool:
+    """Whether one call can sync all files at once, and says so if it fails: syncfs(2) of Linux
+    tells since 5.8.
+    """
+    return sys.platform == "linux" and _version(os.uname().release) >= (5, 8)
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+
+
+def sync_filesystem(fd: int) -> None:
+    """All that was written since `fd` was opened is durable where it lies, names too.
+
+    Raises OSError.
+    """
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def make_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""A gate that background work passes through, and that others may close.
+"""A gate that background work passes through, and that others may close; a lock that tells whose.
 
-Owns: who is inside, and keeping the gate closed until whoever closed it is done.
+Owns: who is inside, and keeping the gate closed until whoever closed it is done; who holds.
 Refuses to know: what the work is.
 """
 
@@ -44,3 +44,26 @@ class Gate:
             with self._changed:
                 self._closed -= 1
                 self._changed.notify_all()
+
+
+class Hold:
+    """Who holds a lock, which the same thread may take again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holder = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._holder, self._depth = threading.get_ident(), self._depth + 1
+
+    def __exit__(self, *wrong: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = 0
+        self._lock.release()
+
+    @property
+    def is_mine(self) -> bool:
+        return self._holder == threading.get_ident()

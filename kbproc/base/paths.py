@@ -7,6 +7,7 @@ Refuses to know: what is in the files, and walking folders.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -97,6 +98,7 @@ def printable(path: Path) -> str:
 
 # O_PATH asks for no permission to list the folders on the way; macOS has no such flag.
 _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = 64 << 10
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that is opened to be waited for would hold up its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
@@ -185,9 +187,46 @@ def _descend(start: Path, names: Sequence[str], open_last: Callable[[str, int], 
 
 def read_file(path: Path, most: int, *, within: Path | None = None) -> bytes:
     """Raises path.outside_root, input.too_large, operation.failed with the reason."""
+    return _whole(path, most, lambda: open_file(path, within=within))
+
+
+class Reading:
+    """Reads files one after the other; those of one folder are opened from there."""
+
+    def __init__(self) -> None:
+        self._at: tuple[Path, Path | None] | None = None
+        self._folder = -1
+
+    def read(self, path: Path, most: int, *, within: Path | None = None) -> bytes:
+        """See `read_file`."""
+
+        def opened() -> int:
+            with contextlib.suppress(OSError, KbprocError):
+                return open_regular(path.name, folder=self._of(path.parent, within))
+            return open_file(path, within=within)  # a link is looked at, and what is wrong is said
+
+        return _whole(path, most, opened)
+
+    def _of(self, folder: Path, within: Path | None) -> int:
+        if self._at != (folder, within):
+            self.close()
+            self._folder = open_folder(folder, within=within)
+            self._at = folder, within
+        return self._folder
+
+    def close(self) -> None:
+        if self._at is not None:
+            self._at = None
+            os.close(self._folder)
+
+
+def _whole(path: Path, most: int, opened: Callable[[], int]) -> bytes:
     try:
-        with open(open_file(path, within=within), "rb") as file:
-            data = file.read(most + 1)
+        fd = opened()
+        try:
+            data = _read(fd, most + 1)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise KbprocError(
             "operation.failed", f"{path.name} can't be read: {error.strerror}."
@@ -198,4 +237,12 @@ def read_file(path: Path, most: int, *, within: Path | None = None) -> bytes:
             f"{path.name} has more than {plural(most, 'byte')}.",
             hint="Raise max_file_bytes, or split the file.",
         )
+    return data
+
+
+def _read(fd: int, most: int) -> bytes:
+    """All that is there, but no more than `most`; some files say that they are empty."""
+    data, step = b"", max(os.fstat(fd).st_size, _STEP)
+    while part := os.read(fd, min(step, most - len(data))):
+        data += part
     return data

@@ -7,9 +7,9 @@ Refuses to know: formats (sources/parse/), files and folders (ingest.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,6 +38,16 @@ class Intake:
         self.parsers = parsers
         self.blobs = blobs
 
+
+class Source(NamedTuple):
+    """`name`: a file's, without its folders; the title of what has no file."""
+
+    data: bytes
+    type: str
+    name: str
+
+
+T = TypeVar("T")
 
 # These end all that is read together; every other error is one source's failure.
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
@@ -88,37 +98,74 @@ def read_content(
     it takes to ask the other process. Raises what the parser raises; a document without any text
     is a failure too.
     """
-    parsed = _parsed(intake, data, doc_type, name, title, plain=plain)
+
+    def parse() -> ParsedChunks:
+        if plain is not None:
+            return intake.parsers.get().read_here(plain, name, title)
+        return intake.parsers.parse(data, doc_type, name, title)
+
+    source = Source(data, doc_type, name)
+    return _content(intake, source, _with_parsers(parse), title=title, keep=keep)
+
+
+def read_some(
+    intake: Intake, sources: Sequence[Source], *, keep: bool
+) -> list[Content | KbprocError]:
+    """What `read_content` says of each. Several are short, and are parsed together.
+
+    Raises what would befall the others, too.
+    """
+    from kbproc.sources.parse.worker import Job
+
+    def attempt(source: Source, parsed: ParsedChunks | KbprocError | None) -> Content | KbprocError:
+        try:
+            if isinstance(parsed, KbprocError):
+                raise parsed
+            if parsed is None:
+                return read_content(intake, *source, keep=keep)
+            return _content(intake, source, parsed, title=None, keep=keep)
+        except KbprocError as error:
+            if error.type in ENDS_ALL:
+                raise
+            return error
+
+    if len(sources) < 2:
+        return [attempt(source, None) for source in sources]
+    jobs = [Job(data=data, type=type, name=name, title=None) for data, type, name in sources]
+    found = _with_parsers(lambda: intake.parsers.parse_some(jobs))
+    return [attempt(source, parsed) for source, parsed in zip(sources, found, strict=True)]
+
+
+def _content(
+    intake: Intake, source: Source, parsed: ParsedChunks, *, title: str | None, keep: bool
+) -> Content:
+    data, doc_type, name = source
     if not parsed.chunks:
         raise KbprocError(
             "operation.failed",
             f"{name} holds no text.",
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
         )
-    source = intake.blobs.put(data) if keep else None
+    held = intake.blobs.put(data) if keep else None
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
         chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
-        sha256=source.name if source else digest(data),
+        sha256=held.name if held else digest(data),
         size_bytes=len(data),
         tags=_usable_tags(parsed.tags),
         metadata=_usable_metadata(parsed.metadata),
         pages=parsed.pages,
-        source=source,
+        source=held,
     )
 
 
-def _parsed(
-    intake: Intake, data: bytes, doc_type: str, name: str, title: str | None, *, plain: str | None
-) -> ParsedChunks:
+def _with_parsers(parse: Callable[[], T]) -> T:
     from kbproc.sources.parse.pool import Retired
 
     while True:
         try:
-            if plain is not None:
-                return intake.parsers.get().read_here(plain, name, title)
-            return intake.parsers.parse(data, doc_type, name, title)
+            return parse()
         except Retired:  # another model has come meanwhile, and another length of chunks
             continue
 

@@ -8,7 +8,8 @@ Refuses to know: how a source is read (content.py), how records are written (sto
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +21,7 @@ from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
-from kbproc.documents.content import ENDS_ALL, Intake, read_content
+from kbproc.documents.content import ENDS_ALL, Intake, Source, read_some
 from kbproc.documents.deletion import is_bulk, targets_of
 from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Content, Ids, fills_record, metadata_of, tags_of, written
@@ -34,7 +35,11 @@ from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
 
-_READERS = 8
+_READERS = 4
+# Files that are read and parsed together: each way to the parsers and back costs as much as
+# parsing a short one.
+_MOST_TOGETHER = 16
+_BYTES_TOGETHER = 64 << 10
 _MOST_LISTED = 100
 
 Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported", "mended"]
@@ -129,7 +134,8 @@ def run(
 
     `tell` gets how many files were read, of how many, and the last one's name.
     """
-    known, failed_before = _known(store, work.kb)
+    before = _known(store, work.kb)
+    known, failed_before = before.files, before.failed
     _require_starts(work, {**known, **failed_before})
     resumed = write.written()
     result = IngestResult(kb=work.kb)
@@ -143,52 +149,110 @@ def run(
 
     paths, missed, mended = find_files(store, work, failed_before, check)
 
-    def examine(path: Path) -> FileOutcome:
-        return _examine(intake, work, path, paths[path], known.get(str(path)), keep=True)
-
-    items = map_ahead(examine, paths, threads=_READERS, name="ingest")
+    items = _examine_all(intake, work, paths, known, keep=True)
     unread = [*missed, *mended]
     for number, item in enumerate(chain(unread, items), 1 - len(unread)):
         _count(result, item, known, resumed)
         if item.content is not None or _failure_is_news(item, failed_before):
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
-            _commit(write, work, batch, failed_before, result)
+            _commit(write, work, batch, before, result)
             batch = []
         if number > 0:
-            tell(number, len(paths), Path(item.path).name)
+            tell(number, len(paths), item.path.rpartition("/")[2])
         if cancelled():
             items.close()
-            _commit(write, work, batch, failed_before, result)
+            _commit(write, work, batch, before, result)
             check()
-    _commit(write, work, batch, failed_before, result)
+    _commit(write, work, batch, before, result)
     if work.prune:
         result.removed = write.item(lambda here: _prune(here, work)).removed
     return result
 
 
-def _known(
-    store: SeenStore, kb: str
-) -> tuple[dict[str, DocumentRow], dict[str, tuple[str, str, str | None]]]:
+class Known(Struct):
+    """What was known of a knowledge base's files at `seq`; only this ingest has written since."""
+
+    files: dict[str, DocumentRow]
+    failed: dict[str, tuple[str, str, str | None]]
+    seq: int
+
+
+def _known(store: SeenStore, kb: str) -> Known:
     with store.reading() as snapshot:
-        return snapshot.queries.paths(kb), snapshot.queries.failures(kb)
+        queries = snapshot.queries
+        return Known(queries.paths(kb), queries.failures(kb), snapshot.seq)
 
 
-def _examine(
+def _examine_all(
+    intake: Intake,
+    work: Work,
+    paths: dict[Path, Path],
+    known: dict[str, DocumentRow],
+    *,
+    keep: bool,
+) -> Generator[FileOutcome]:
+    """In order. `keep` False: for a preview, which leaves nothing behind."""
+
+    def examine(some: list[Path]) -> list[FileOutcome]:
+        earlier = [known.get(str(path)) for path in some]
+        with contextlib.closing(files.Reading()) as reading:
+            looked = [
+                _look(
+                    intake, work, path, partial(reading.read, path, within=paths[path]), row, keep
+                )
+                for path, row in zip(some, earlier, strict=True)
+            ]
+        sources = [one for one in looked if isinstance(one, Source)]
+        read = iter(read_some(intake, sources, keep=keep))
+        return [
+            _read(path, row, one.data, next(read)) if isinstance(one, Source) else one
+            for path, row, one in zip(some, earlier, looked, strict=True)
+        ]
+
+    groups = map_ahead(examine, _together(paths), threads=_READERS, name="ingest")
+    with contextlib.closing(groups):
+        for group in groups:
+            yield from group
+
+
+def _together(paths: Collection[Path]) -> Iterator[list[Path]]:
+    """Short files in groups, if there are many; a long one is a group of its own."""
+    most = min(_MOST_TOGETHER, len(paths) // 32)
+    group, room = list[Path](), _BYTES_TOGETHER
+    for path in paths:
+        size = _size(path)
+        if group and (len(group) >= most or size > room):
+            yield group
+            group, room = [], _BYTES_TOGETHER
+        group.append(path)
+        room -= size
+    if group:
+        yield group
+
+
+def _size(path: Path) -> int:
+    """Whoever reads it says what is wrong with it."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _look(
     intake: Intake,
     work: Work,
     path: Path,
-    within: Path,
+    read: Callable[[int], bytes],
     earlier: DocumentRow | None,
-    *,
     keep: bool,
-) -> FileOutcome:
-    """`keep` False: for a preview, which leaves nothing behind."""
+) -> FileOutcome | Source:
+    """Its bytes, where they are to be parsed."""
     shown, sha256 = files.printable(path), None
     try:
         if shown != str(path):
             raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
-        data = files.read_file(path, work.max_file_bytes, within=within)
+        data = read(work.max_file_bytes)
         sha256 = digest(data)
         if earlier is not None and earlier.sha256 == sha256:
             if keep:
@@ -199,12 +263,19 @@ def _examine(
             return _unsupported(path, path in work.named)
         if not data.strip():
             return _empty(path, earlier)
-        content = read_content(intake, data, doc_type, path.name, keep=keep)
+        return Source(data, doc_type, path.name)
     except KbprocError as error:
         if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=shown, action="failed", error=error, sha256=sha256)
-    return FileOutcome(path=shown, action="updated" if earlier else "added", content=content)
+
+
+def _read(
+    path: Path, earlier: DocumentRow | None, data: bytes, content: Content | KbprocError
+) -> FileOutcome:
+    if isinstance(content, KbprocError):
+        return FileOutcome(path=str(path), action="failed", error=content, sha256=digest(data))
+    return FileOutcome(path=str(path), action="updated" if earlier else "added", content=content)
 
 
 def _unsupported(path: Path, named: bool) -> FileOutcome:
@@ -268,12 +339,14 @@ def _commit(
     write: LongWrite,
     work: Work,
     batch: list[FileOutcome],
-    failed_before: dict[str, tuple[str, str, str | None]],
+    before: Known,
     result: IngestResult,
 ) -> None:
     if not batch:
         return
-    events = write.item(lambda here: _batch(here, work, batch, failed_before))
+    events, is_alone = write.item(lambda here: _batch(here, work, batch, before))
+    if is_alone:
+        before.seq = write.seq
     # A file that another writer has brought in meanwhile counts as unchanged.
     result.unchanged += sum(item.content is not None for item in batch) - len(events)
     for event in events:
@@ -285,11 +358,13 @@ def _batch(
     here: Here,
     work: Work,
     batch: list[FileOutcome],
-    failed_before: dict[str, tuple[str, str, str | None]],
+    before: Known,
 ) -> Decision:
-    """Looks again at what is there: another writer may have been faster."""
+    """Looks again at what is there where another has written: it may have been faster."""
     require_kb(here, work.kb)
-    known = here.queries.documents_at(work.kb, [item.path for item in batch])
+    is_alone, known = here.head.seq == before.seq, before.files
+    if not is_alone:
+        known = here.documents_at(work.kb, [item.path for item in batch])
     ids = Ids(here)
     events: list[Event] = []
     for item in batch:
@@ -305,13 +380,14 @@ def _batch(
                 )
             )
             continue
-        if item.path in failed_before:
+        if item.path in before.failed:
             events.append(FileCleared(kb=work.kb, path=item.path))
         content = item.content
         if content is None or (existing is not None and existing.sha256 == content.sha256):
             continue
         events.append(_file_written(here, work, item.path, content, existing, ids))
-    return Decision(events=events, data=[e for e in events if isinstance(e, DocWritten)])
+    written = [event for event in events if isinstance(event, DocWritten)]
+    return Decision(events=events, data=(written, is_alone))
 
 
 def _file_written(
@@ -401,19 +477,16 @@ def plan(
     _require_starts(work, {**known, **failed_before})
     paths, missed, _ = find_files(store, work, failed_before, check)
 
-    def examine(path: Path) -> FileOutcome:
-        return _examine(intake, work, path, paths[path], known.get(str(path)), keep=False)
-
     foreseen, result = list[str](), IngestResult(kb=work.kb)
     size = 0
-    with contextlib.closing(map_ahead(examine, paths, threads=_READERS, name="plan")) as items:
+    with contextlib.closing(_examine_all(intake, work, paths, known, keep=False)) as items:
         for number, item in enumerate(chain(missed, items), 1 - len(missed)):
             _foresee(result, item)
             size += item.content.size_bytes if item.content else 0
             if item.action in {"added", "updated", "failed"} and len(foreseen) < _MOST_LISTED:
                 why = f" ({item.error.message})" if item.error else ""
                 foreseen.append(f"{item.action}: {item.path}{why}")
-            tell(max(number, 0), len(paths), Path(item.path).name)
+            tell(max(number, 0), len(paths), item.path.rpartition("/")[2])
             check()
     rows = without_file(here, work) if work.prune else []
     gone_ones = removal(here, work.kb, rows)

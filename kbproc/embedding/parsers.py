@@ -8,14 +8,15 @@ Refuses to know: formats, what they are told of the model, and who the other mac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kbproc.base.errors import KbprocError
 from kbproc.embedding.model import StoredModel
 
 if TYPE_CHECKING:
     from kbproc.sources.parse.pool import ParserPool
-    from kbproc.sources.parse.worker import ParsedChunks
+    from kbproc.sources.parse.worker import Job, ParsedChunks
 
 _OVERLAP = 0.15  # of what a chunk may hold
 _PROCESSES = 2
@@ -66,6 +67,15 @@ class Parsers:
             others = None if is_idle or len(data) < _WORTH else self.others
             found = None if others is None else others.read(data, type, name, title)
             return found if found is not None else self.get().parse(data, type, name, title)
+        finally:
+            if is_idle:
+                self._places.release()
+
+    def parse_some(self, jobs: Sequence[Job]) -> list[ParsedChunks | KbprocError]:
+        """See ParserPool.parse_some."""
+        is_idle = self._places.acquire(blocking=False)
+        try:
+            return self.get().parse_some(jobs)
         finally:
             if is_idle:
                 self._places.release()

@@ -31,6 +31,7 @@ from kbproc.base.threads import Held, Holding
 
 _SMALL_BYTES = 64 << 10
 _WRITERS = 8  # what one disk can sync together
+_MANY = 64  # files that are worth a sync of all that any process has written
 
 _logger = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class _Places:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._flat: set[str] = set()  # folders without folders in them
 
     def folder(self, sha256: str) -> str:
         return f"{self._root}/{sha256[:2]}"
@@ -100,8 +102,18 @@ class _Places:
 
     def found(self, sha256: str) -> str | None:
         """Where its file is; a link is none."""
-        older = f"{self.folder(sha256)}/{sha256[2:4]}/{sha256}"
-        return next(filter(_is_file, (self.new(sha256), older)), None)
+        if _is_file(place := self.new(sha256)):
+            return place
+        if (folder := self.folder(sha256)) in self._flat:
+            return None
+        try:
+            if Path(folder).stat().st_nlink == 2:  # Linux counts folders, where it counts at all
+                self._flat.add(folder)
+                return None
+        except OSError:
+            return None
+        older = f"{folder}/{sha256[2:4]}/{sha256}"
+        return older if _is_file(older) else None
 
     def makes_folder(self, sha256: str) -> bool:
         """Whether it was not there."""
@@ -122,6 +134,12 @@ class _Places:
         return changed
 
     def write_journaled(self, source: tuple[str, bytes]) -> str:
+        """As `put_journaled`, and durable."""
+        self.put_journaled(source)
+        durable.sync_file(self.new(source[0]))
+        return self.folder(source[0])
+
+    def put_journaled(self, source: tuple[str, bytes]) -> None:
         """Under its name at once: a file that is cut off is made again from the journal."""
         sha256, data = source
         self.makes_folder(sha256)
@@ -132,18 +150,30 @@ class _Places:
             if not (_is_file(target) and _read(Path(target)) == data):
                 self.write(source)
         reach("blob.written")
-        durable.sync_file(target)
-        return self.folder(sha256)
 
     def make(self, journaled: dict[str, bytes]) -> None:
         """All of them are durable when it returns. Raises OSError."""
         try:
+            if len(journaled) >= _MANY and durable.syncs_filesystem():
+                self._make_many(journaled)
+                return
             folders = _each(self.write_journaled, journaled.items())
         except OSError:  # the kernel may have dropped what it could not write
             _each(self.write, journaled.items())
             folders = [self.folder(sha256) for sha256 in journaled]
         reach("blob.named")
         _each(durable.sync_folder, {self._root, *folders})
+
+    def _make_many(self, journaled: dict[str, bytes]) -> None:
+        """One sync of all takes a tenth of the time that one for each takes."""
+        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for source in journaled.items():
+                self.put_journaled(source)
+            reach("blob.named")
+            durable.sync_filesystem(fd)
+        finally:
+            os.close(fd)
 
 
 def sweep(folder: Path) -> None:
@@ -236,7 +266,7 @@ class Blobs:
         """
         holding = self._holding
         with holding.turn(), holding.waiting() as waiting:
-            self._keep_unnamed([*waiting, *names])
+            self._keep_unnamed(waiting, names)
         held = [one for name in names if (one := holding.get(name)) is not None]
         if not all(one.data is not None or self._is_stored(one.name) for one in held):
             raise KbprocError(
@@ -249,11 +279,14 @@ class Blobs:
         """A record that names them is written: they stay."""
         self._holding.keep(names)
 
-    def _keep_unnamed(self, names: Iterable[str]) -> None:
-        """Those of them that are held, small and not stored are durable when it returns."""
-        held = [one for name in names if (one := self._holding.get(name)) is not None]
-        small = {one.name: one.data for one in held if one.data is not None}
-        new = {name: data for name, data in small.items() if not self._is_stored(name)}
+    def _keep_unnamed(self, waiting: Collection[str], names: Collection[str]) -> None:
+        """Those of them that are held, small and not stored are durable when it returns.
+
+        What is `waiting` has no file; what had one when it was put may have been erased since.
+        """
+        absent = {*waiting, *(name for name in names if not self._is_stored(name))}
+        held = [one for name in absent if (one := self._holding.get(name)) is not None]
+        new = {one.name: one.data for one in held if one.data is not None}
         if not new:
             return
         self._holding.leave(new)

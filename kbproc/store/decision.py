@@ -6,9 +6,9 @@ Refuses to know: how it is carried out (pipeline.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from kbproc.events.document import DocDeleted
 from kbproc.events.event import Event
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import AgentRow, Head, Roster, TokenRow
+from kbproc.views.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
 
 
 class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -32,6 +32,16 @@ class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 FindToken = Callable[[str, str, str], TokenRow | None]
+
+
+class Told(Protocol):
+    """What can be told though the catalog has not taken in all that was written."""
+
+    def token(self, actor: str, method: str, token: str) -> TokenRow | None: ...
+
+    def documents_at(
+        self, sight: Sight, kb: str, paths: Sequence[str]
+    ) -> dict[str, DocumentRow]: ...
 
 
 class Here:
@@ -48,17 +58,17 @@ class Here:
         head: Head,
         roster: Roster,
         sight: Sight | None = None,
-        token: FindToken | None = None,
+        told: Told | None = None,
     ) -> None:
         """`look` gives the catalog, which costs something; `sight`: what may be seen of it.
 
-        `token` finds what was answered under one; without it the catalog is looked at.
+        `told` tells some of it at less cost.
         """
         self._look = look
         self._queries: Queries | None = None
         self._roster = roster
         self._sight = sight or EVERYTHING
-        self._token = token
+        self._told = told
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
@@ -72,7 +82,13 @@ class Here:
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """What was answered under this token last."""
-        return (self._token or self.queries.token)(actor, method, token)
+        return (self._told or self.queries).token(actor, method, token)
+
+    def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
+        """The live documents that come from these files."""
+        if self._told is not None:
+            return self._told.documents_at(self._sight, kb, paths)
+        return self.queries.documents_at(kb, paths)
 
     def agent(self, slug: str) -> AgentRow | None:
         """A deleted one too."""

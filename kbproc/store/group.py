@@ -26,7 +26,15 @@ from kbproc.sources.blobs import Blobs
 from kbproc.store.snapshot import Published, Recent
 from kbproc.views.catalog.filters import labels
 from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import IndexRow, Roster, TokenRow, marks_column
+from kbproc.views.catalog.reader import Sight
+from kbproc.views.catalog.rows import (
+    DocumentRow,
+    IndexRow,
+    Roster,
+    TokenRow,
+    marks_column,
+    token_row,
+)
 
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
@@ -40,15 +48,17 @@ class Unfolded:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.paths: set[str | None] = set()
         self._rows: dict[int, IndexRow] = {}
 
     def add(self, records: Sequence[Record], rows: Sequence[IndexRow]) -> None:
         self._rows.update((row.chunk_id, row) for row in rows)
+        self.paths.update(row.path for row in rows)
         self.records += records
 
     def clear(self) -> None:
         """The catalog has taken it in: whoever misses it here finds it there."""
-        self.records, self._rows = [], {}
+        self.records, self._rows, self.paths = [], {}, set()
 
     @property
     def is_full(self) -> bool:
@@ -216,11 +226,20 @@ class Group:
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """What was answered under this token last."""
         key = (actor, method, token)
-        waiting = (*self._earlier.records, *self.unfolded)
-        if any((one.actor, one.method, one.token) == key for one in waiting):
-            self.fold()
+        for one in reversed((*self._earlier.records, *self.unfolded)):
+            if (one.actor, one.method, one.token) == key:
+                return token_row(one)
         with self._using:
             return self._catalog.queries.token(*key)
+
+    def documents_at(self, sight: Sight, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
+        """The live documents that come from these files; what waits is rarely of any of them."""
+        written = {doc.path for doc in self._written or ()}
+        if not self._earlier.paths.isdisjoint(paths) or not written.isdisjoint(paths):
+            self.fold()
+        with self._using:
+            self._catalog.queries.see(sight)
+            return self._catalog.queries.documents_at(kb, paths)
 
     def rows(self) -> tuple[list[int], list[IndexRow]] | None:
         """The documents that were replaced, and the chunks of all that were written.

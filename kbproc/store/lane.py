@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError, bare
+from kbproc.base.gate import Hold
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
 from kbproc.events import codec
@@ -104,29 +105,6 @@ class Ticket(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self.woken: threading.Event | None = None
-
-
-class Hold:
-    """Who has the lane; the same thread may take it again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._holder = 0
-        self._depth = 0
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._holder, self._depth = threading.get_ident(), self._depth + 1
-
-    def __exit__(self, *wrong: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._holder = 0
-        self._lock.release()
-
-    @property
-    def is_mine(self) -> bool:
-        return self._holder == threading.get_ident()
 
 
 class Turns:

@@ -85,7 +85,7 @@ def _here(lane: Lane, request: Request) -> Here:
     """The newest state, as far as whoever asks may see it."""
     group = lane.group
     look = lambda: lane.queries  # noqa: E731
-    return Here(look, lane.now, group.head, group.roster, request.sight, group.token)
+    return Here(look, lane.now, group.head, group.roster, request.sight, group)
 
 
 def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:

@@ -52,38 +52,30 @@ class Model(Protocol):
     @property
     def status_when_new(self) -> IndexStatus:
         """Of a document that has just been written."""
-        ...
 
     @property
     def vector_seq(self) -> int:
         """Everything up to here is embedded."""
-        ...
 
     @property
     def pending_count(self) -> int:
         """Chunks that still lack a vector."""
-        ...
 
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """The query's vector, or None and why there is none."""
-        ...
 
     def fluency(self, text: str) -> Fluency:
         """How well the model knows a text that it has made a vector of."""
-        ...
 
     def searching(self) -> AbstractContextManager[None]:
         """While a search runs, embedding in the background waits."""
-        ...
 
     def status_of(self, document_id: int) -> IndexStatus: ...
     def pending_documents(self) -> dict[int, int]:
         """document id → chunks that still lack a vector."""
-        ...
 
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
         """Members of a DocumentFilter that select this index status."""
-        ...
 
 
 class StoreModel(Model, Protocol):
@@ -94,32 +86,26 @@ class StoreModel(Model, Protocol):
     @property
     def problem(self) -> KbprocError | None:
         """Why it can't be used, if that is known."""
-        ...
 
     @property
     def model_name(self) -> str | None: ...
     @property
     def dim(self) -> int | None:
         """How long its vectors are; None until it is ready."""
-        ...
 
     def string(self, row: IndexRow) -> str:
         """What of a chunk is embedded; the pack holds its vector under a key made of it."""
-        ...
 
     def string_of(self, title: str, section: str | None, text: str) -> str: ...
     @property
     def fingerprint(self) -> str | None:
         """Of what makes its vectors; None until it is ready."""
-        ...
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
         """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
-        ...
 
     def bring(self, vectors: Mapping[str, bytes]) -> None:
         """What another store of this model has made of these strings; raises store.io."""
-        ...
 
 
 class NoModel:
@@ -176,7 +162,6 @@ class State(Shown, Protocol):
     @property
     def chunks(self) -> int:
         """How many chunks can be seen."""
-        ...
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
     def freshness(self, snapshot: Snapshot) -> Freshness: ...

@@ -25,27 +25,21 @@ class Follower(Protocol):
     @property
     def position(self) -> Position:
         """Everything up to here has been applied; it may lag where nothing was to be applied."""
-        ...
 
     def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
         """Stages a change: these documents leave, then these rows come, all of their documents.
 
         `removed` names whatever may be there already. Raises store.io with nothing staged.
         """
-        ...
 
     def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
         """Holds exactly these rows from now on; what was staged is dropped."""
-        ...
 
     def commit(self) -> None:
         """Shows what is staged to whoever looks from now on. Raises store.io."""
-        ...
 
     def rollback(self) -> None:
         """Forgets what is staged."""
-        ...
 
     def damaged(self) -> list[str]:
         """Files of it that are not what was written. Reads every byte."""
-        ...

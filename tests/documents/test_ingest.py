@@ -655,30 +655,71 @@ def test_two_ingests_of_one_folder_at_once(session: Session, docs: Path) -> None
     assert [sum(result.values()) for result in results] == [40, 40]
 
 
-def test_other_writes_are_not_held_up(
-    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that takes long to read is read outside the lane."""
+@pytest.fixture
+def go_on(session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """An ingest is reading slow.md, and reads on once this is called; its counts."""
     put(docs, slow_md="Slow.")
-    reading, go_on = threading.Event(), threading.Event()
+    reading, going_on = threading.Event(), threading.Event()
     real: Callable[..., Any] = content.read_content
 
     def slow(*arguments: Any, **more: Any) -> Any:
-        if arguments[3] == "slow.md":
+        if arguments[3] == "slow.md" and not reading.is_set():
             reading.set()
-            assert go_on.wait(PATIENCE)
+            assert going_on.wait(PATIENCE)
         return real(*arguments, **more)
 
-    monkeypatch.setattr("kbproc.documents.ingest.read_content", slow)
+    def end() -> dict[str, int]:
+        going_on.set()
+        while b'"id":7,"result"' not in (line := session.outbox.take()):
+            pass
+        return counts(msgspec.json.decode(line)["result"]["data"])
+
+    monkeypatch.setattr("kbproc.documents.content.read_content", slow)
     request = {"jsonrpc": "2.0", "id": 7, "method": "doc.ingest", "params": {"paths": ["docs"]}}
     session.connection.receive(as_bytes(request))
     assert reading.wait(PATIENCE)
+    return end
+
+
+def test_other_writes_are_not_held_up(session: Session, go_on: Callable[[], Any]) -> None:
+    """A file that takes long to read is read outside the lane."""
     assert session.data("kb.create", slug="quick")["slug"] == "quick"
     assert session.data("search", query="slow", mode="fts")["total_matches"] == 0
-    go_on.set()
-    while b'"id":7' not in session.outbox.take():
-        pass
+    assert go_on() == {"added": 1}
     assert paths(session) == ["slow.md"]
+
+
+def test_what_another_has_ingested_meanwhile_is_unchanged(
+    session: Session, docs: Path, go_on: Callable[[], Any]
+) -> None:
+    """The catalog has not taken it in yet."""
+    assert ingest(session) == {"added": 1}
+    assert session.store.unfolded.records
+    assert go_on() == {"unchanged": 1}
+    assert paths(session) == ["slow.md"]
+
+
+def test_what_another_has_changed_meanwhile_becomes_the_next_revision(
+    session: Session, docs: Path, go_on: Callable[[], Any]
+) -> None:
+    put(docs, slow_md="Changed.")
+    assert ingest(session) == {"added": 1}
+    assert go_on() == {"updated": 1}, "to the bytes that it had read before"
+    (document,) = session.data("doc.list")
+    assert document["revision"] == 2
+
+
+def test_what_another_has_written_meanwhile_waits_on(
+    session: Session, docs: Path, go_on: Callable[[], Any]
+) -> None:
+    """Of other files the catalog need not take in anything."""
+    put(docs, other_md="Other.")
+    assert ingest(session, "docs/other.md") == {"added": 1}
+    before = list(session.store.unfolded.records)
+    assert before
+    assert go_on() == {"added": 1}
+    assert session.store.unfolded.records[: len(before)] == before
+    assert paths(session) == ["other.md", "slow.md"]
 
 
 # ------------------------------------------------------------------ the log alone

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.base import durable
 from kbproc.base.checksums.journal import ROOM, Journal
 from kbproc.base.errors import KbprocError
 from kbproc.sources.blobs import Blobs, digest, sweep
@@ -427,10 +428,13 @@ def test_files_that_can_not_be_made_are_made_later(
     assert blobs.path(name).read_bytes() == b"hello"
 
 
+@pytest.mark.parametrize("many", [40, 80])
 @pytest.mark.parametrize("left", [None, b"", b"ot", b"anothes"])
-def test_a_power_failure_takes_no_source(blobs: Blobs, journal: Path, left: bytes | None) -> None:
+def test_a_power_failure_takes_no_source(
+    blobs: Blobs, journal: Path, left: bytes | None, many: int
+) -> None:
     """Of a file that was not synced nothing may be there, or a part, or what was there before."""
-    sources = [b"another", *(b"%d" % number for number in range(40))]
+    sources = [b"another", *(b"%d" % number for number in range(many))]
     for data in sources:
         stored(blobs, data)
     if left is not None:  # it died while their files were made
@@ -514,6 +518,48 @@ def test_files_that_can_not_be_synced_are_written_again(
     monkeypatch.setattr(os, "fsync", refused)
     blobs.sync()
     assert blobs.get(sha256) == b"hello"
+
+
+ONE_SYNC = pytest.mark.skipif(
+    not durable.syncs_filesystem(), reason="only Linux syncs a whole file system and tells"
+)
+
+
+@ONE_SYNC
+def test_many_files_are_made_with_one_sync(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [stored(blobs, b"%d" % number) for number in range(100)]
+    left = list[bytes]()
+
+    def synced(fd: int) -> None:
+        left.append(journal.read_bytes().strip(b"\0"))
+        assert [blobs.path(name).read_bytes() for name in names] == sources
+        real(fd)
+
+    sources, real = [b"%d" % number for number in range(100)], durable.sync_filesystem
+    monkeypatch.setattr(durable, "sync_filesystem", synced)
+    blobs.sync()
+    assert all(left)  # the journal holds them until then
+    assert len(left) == 1
+    assert not journal.read_bytes().strip(b"\0")
+
+
+@ONE_SYNC
+def test_many_that_can_not_be_synced_are_written_again(
+    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [stored(blobs, b"%d" % number) for number in range(100)]
+
+    def refused(fd: int) -> None:
+        for path in all_files(blobs):
+            path.write_bytes(b"")
+        raise OSError(errno.EIO, "bad")
+
+    monkeypatch.setattr(durable, "sync_filesystem", refused)
+    blobs.sync()
+    assert not journal.read_bytes().strip(b"\0")
+    assert [blobs.path(name).read_bytes() for name in names] == [b"%d" % n for n in range(100)]
 
 
 def test_where_no_journal_can_be_written_files_are_synced(

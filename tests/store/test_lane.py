@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.store.lane import Hold, Ticket, Turns
+from kbproc.base.gate import Hold
+from kbproc.store.lane import Ticket, Turns
 from tests.kit.patience import PATIENCE, until
 
 

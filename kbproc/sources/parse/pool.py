@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import msgspec
@@ -25,11 +25,12 @@ from kbproc.sources.parse.worker import (
     LENGTH,
     OUT_OF_MEMORY,
     Answer,
+    Failure,
     Job,
     ParsedChunks,
     Setup,
     chunked,
-    decode_answer,
+    decode_answers,
     frame,
     lazy_counter,
     size,
@@ -86,25 +87,25 @@ class ParserPool:
         if len(data) > most:
             message = f"{name} is larger than {size(most)}, the most that its parser may hold."
             raise KbprocError("input.too_large", message, hint=_SPLIT)
-        job = Job(data=data, type=type, name=name, title=title)
+        (parsed,) = self.parse_some([Job(data=data, type=type, name=name, title=title)])
+        if isinstance(parsed, KbprocError):
+            raise parsed
+        return parsed
+
+    def parse_some(self, jobs: Sequence[Job]) -> list[ParsedChunks | KbprocError]:
+        """Read short documents, one after the other in one process: what `parse` says of each.
+
+        They take one way there and back. Raises operation.cancelled when the pool is closed.
+        """
         try:
-            answer = self._threads.submit(self._read, job).result()
+            answers = self._threads.submit(self._read, jobs).result()
         except (CancelledError, RuntimeError) as error:
             if self._retired:
                 raise Retired from error
             if not self._closed:
                 raise
-            raise _closed(name) from error
-        if answer.failure:
-            failure = answer.failure
-            raise KbprocError(
-                failure.type,
-                failure.message,
-                hint=failure.hint,
-                valid_values=failure.valid_values,
-            )
-        assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
-        return answer.parsed
+            raise _closed(jobs[0].name) from error
+        return [_outcome(answer) for answer in answers]
 
     def read_here(self, text: str, name: str, title: str | None) -> ParsedChunks:
         """A text as it would be read as bytes, without a worker: short, and without NUL and ESC.
@@ -142,19 +143,24 @@ class ParserPool:
         with self._lock:
             return sorted(worker.process.pid for worker in self._running)
 
-    def _read(self, job: Job) -> Answer:
-        worker = self._worker(job.name)
+    def _read(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Those that come to no end together are read one by one: it is the fault of one."""
+        name = jobs[0].name
+        worker = self._worker(name)
         try:
-            answer = worker.ask(job)
+            answers = worker.ask(jobs)
         except _Died as death:
             self._drop(worker)
             if self._closed:
-                raise _closed(job.name) from death
-            message = f"{job.name} {death}."
-            raise KbprocError("operation.failed", message, hint=_SPLIT) from death
-        if answer.failure and answer.failure.last:
+                raise _closed(name) from death
+            if len(jobs) == 1:
+                failure = Failure(type="operation.failed", message=f"{name} {death}.", hint=_SPLIT)
+                return [Answer(failure=failure)]
+            return [answer for job in jobs for answer in self._read([job])]
+        if answers[-1].is_last:
             self._drop(worker)
-        return answer
+        left = jobs[len(answers) :]
+        return [*answers, *(self._read(left) if left else [])]
 
     def _worker(self, name: str) -> _Worker:
         """This thread's process, alive: one killed while idle is replaced unseen."""
@@ -175,6 +181,14 @@ class ParserPool:
         self._own.worker = None
         with self._lock:
             self._running.discard(worker)
+
+
+def _outcome(answer: Answer) -> ParsedChunks | KbprocError:
+    if (failure := answer.failure) is not None:
+        values = failure.valid_values
+        return KbprocError(failure.type, failure.message, hint=failure.hint, valid_values=values)
+    assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
+    return answer.parsed
 
 
 def _closed(name: str) -> KbprocError:
@@ -206,8 +220,11 @@ class _Worker(Child):
             },
         )
 
-    def ask(self, job: Job) -> Answer:
-        """Send a job, wait for its answer. Raises _Died, with the reason."""
+    def ask(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Send jobs, wait for their answers: fewer than jobs if the last one `is_last`.
+
+        Raises _Died, with the reason.
+        """
         deadline = time.monotonic() + self._setup.timeout_s
 
         def patience() -> float:
@@ -219,10 +236,10 @@ class _Worker(Child):
         try:
             self.send(self._first, patience)
             self._first = bytearray()
-            self.send(frame(job), patience)
+            self.send(frame(list(jobs)), patience)
             head = self._receive(LENGTH.size, patience)
             body = self._receive(LENGTH.unpack(head)[0], patience)
-            return decode_answer(body)
+            return decode_answers(body)
         except TimeoutError:
             raise _Died(f"took longer than {self._setup.timeout_s:g} s to read") from None
         except (EOFError, OSError, msgspec.DecodeError) as error:

@@ -1,8 +1,8 @@
 """The process that reads hostile documents: bytes come in, chunks go out, nothing else.
 
 Owns: the frames, the limits it puts on itself, the loop. Run as
-`python -m kbproc.sources.parse.worker` by pool.py, which sends a Setup and then Jobs
-on stdin; one Answer for each comes back on stdout.
+`python -m kbproc.sources.parse.worker` by pool.py, which sends a Setup and then lists of
+Jobs on stdin; for each list one of Answers comes back on stdout.
 Refuses to know: paths, the store, the user's files.
 """
 
@@ -42,6 +42,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A document to be read; a frame holds some."""
+
     data: bytes
     type: str
     name: str
@@ -72,10 +74,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     parsed: ParsedChunks | None = None
     failure: Failure | None = None
 
+    @property
+    def is_last(self) -> bool:
+        return self.failure is not None and self.failure.last
+
 
 decode_answer = packed_decoder(Answer).decode
+decode_answers = packed_decoder(list[Answer]).decode
 _decode_setup = packed_decoder(Setup).decode
-_decode_job = packed_decoder(Job).decode
+_decode_jobs = packed_decoder(list[Job]).decode
 
 
 def frame(message: object) -> bytearray:
@@ -103,12 +110,16 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
     end_with(setup.parent)
     limit(setup.memory_bytes)
     count = lazy_counter(setup.tokenizer)
-    while job := _receive(source, _decode_job):
-        limit_processor(setup.timeout_s)
-        answer = _answer(job, setup, count)
-        sink.write(frame(answer))
+    while jobs := _receive(source, _decode_jobs):
+        answers: list[Answer] = []
+        for job in jobs:
+            limit_processor(setup.timeout_s)
+            answers.append(_answer(job, setup, count))
+            if answers[-1].is_last:
+                break
+        sink.write(frame(answers))
         sink.flush()
-        if answer.failure and answer.failure.last:
+        if answers[-1].is_last:
             return OUT_OF_MEMORY
     return 0
 

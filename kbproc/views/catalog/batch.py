@@ -67,7 +67,6 @@ class Gathered(Protocol):
     def __len__(self) -> int: ...
     def flush(self, db: Tables) -> None:
         """Writes them; none are left."""
-        ...
 
 
 G = TypeVar("G", bound=Gathered)

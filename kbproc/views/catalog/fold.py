@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from kbproc.events import codec
 from kbproc.events.agent import AgentDeleted, AgentWritten
 from kbproc.events.document import (
@@ -34,6 +36,7 @@ from kbproc.events.upkeep import (
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch, Tables
 from kbproc.views.catalog.folds import agent, document, entry, kb, session
+from kbproc.views.catalog.rows import token_row
 
 
 def nothing(batch: Batch, record: Record, event: Event) -> None:
@@ -96,8 +99,6 @@ def _happened(batch: Batch, record: Record, index: int, event: Event) -> None:
 
 def _answered(batch: Batch, record: Record) -> None:
     """What a request with the same token is answered from now on."""
-    if record.token is None:
-        return
-    key = (record.actor, record.method, record.token, record.params_hash, record.salt)
-    result = bytes(record.result).decode()
-    batch.add("tokens", (*key, record.seq, None if result == "null" else result))
+    if record.token is not None:
+        key = (record.actor, record.method, record.token)
+        batch.add("tokens", (*key, *msgspec.structs.astuple(token_row(record))))

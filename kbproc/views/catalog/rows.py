@@ -15,7 +15,7 @@ from msgspec.json import encode
 from kbproc.base.values import decoder
 from kbproc.events.document import ChunkText
 from kbproc.events.event import Given
-from kbproc.log.record import Position
+from kbproc.log.record import Position, Record
 from kbproc.text.passage import Mark
 from kbproc.views.catalog.filters import kb_of
 from kbproc.views.catalog.reader import Sight
@@ -128,6 +128,12 @@ class TokenRow(Struct, frozen=True):
     salt: str
     seq: int
     result: str | None
+
+
+def token_row(of: Record) -> TokenRow:
+    """Of a record with a token."""
+    result = bytes(of.result).decode()
+    return TokenRow(of.params_hash, of.salt, of.seq, None if result == "null" else result)
 
 
 class EventRow(Struct, frozen=True):

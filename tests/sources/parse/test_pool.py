@@ -24,7 +24,7 @@ import kbproc
 from kbproc.base.errors import KbprocError
 from kbproc.sources.chunk import count_words
 from kbproc.sources.parse.pool import ParserPool
-from kbproc.sources.parse.worker import LENGTH, Answer, Job, Setup, frame, read, size
+from kbproc.sources.parse.worker import LENGTH, Answer, Job, ParsedChunks, Setup, frame, read, size
 from tests.kit.patience import PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
@@ -169,6 +169,58 @@ def test_a_document_that_needs_too_much_memory() -> None:
         pool.close()
 
 
+def some(*sources: tuple[bytes, str]) -> list[Job]:
+    return [
+        Job(data=data, type=type, name=f"file {number}", title=None)
+        for number, (data, type) in enumerate(sources)
+    ]
+
+
+def test_some_are_read_on_one_way(pool: ParserPool) -> None:
+    found = pool.parse_some(some((b"a b", "text"), (b"%PDF", "pdf"), (b"# T\n\nc", "markdown")))
+    assert len(pool.pids) == 1
+    first, failed, third = found
+    assert isinstance(first, ParsedChunks)
+    assert isinstance(third, ParsedChunks)
+    assert isinstance(failed, KbprocError)
+    assert [first.chunks[0].text, third.title] == ["a b", "T"]
+    assert failed.message.startswith("file 1 is damaged")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
+def test_one_that_needs_too_much_memory_keeps_no_other_from_being_read() -> None:
+    pool = ParserPool(workers=1, memory_bytes=200 << 20)
+    try:
+        large = (b"a\n\n" * (4 << 20), "text")
+        found = pool.parse_some(some((b"x", "text"), large, (b"y", "text"), (b"z", "text")))
+    finally:
+        pool.close()
+    texts = [one.chunks[0].text for one in found if isinstance(one, ParsedChunks)]
+    assert texts == ["x", "y", "z"]
+    assert isinstance(found[1], KbprocError)
+    assert "file 1 needed more than 200 MiB" in found[1].message
+
+
+def end_the_reader(pool: ParserPool) -> None:
+    until(lambda: seconds_read(pool) > 0.2, "a worker that reads")
+    (pid,) = pool.pids
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid) and pid not in pool.pids, "its end")
+
+
+def test_one_that_ends_its_worker_keeps_no_other_from_being_read(pool: ParserPool) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        jobs = some((b"x", "text"), (slow_pdf(), "pdf"), (b"y", "text"))
+        reading = thread.submit(pool.parse_some, jobs)
+        for _ in ("with the others", "alone"):
+            end_the_reader(pool)
+        found = reading.result(PATIENCE)
+    assert [isinstance(one, ParsedChunks) for one in found] == [True, False, True]
+    assert isinstance(found[1], KbprocError)
+    assert found[1].message.startswith("file 1 ")
+    assert "SIGKILL" in found[1].message
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_worker_killed_while_it_reads(pool: ParserPool, number: signal.Signals) -> None:
     with ThreadPoolExecutor(1) as thread:
@@ -258,7 +310,7 @@ def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
     job = Job(data=b"Text.", type="text", name="a", title=None)
     done = subprocess.run(
         [sys.executable, "-c", NOISY],
-        input=frame(setup) + frame(job),
+        input=frame(setup) + frame([job]),
         capture_output=True,
         check=True,
         cwd=tmp_path,
@@ -266,7 +318,7 @@ def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
     )
     stream = io.BytesIO(done.stdout)
     (length,) = LENGTH.unpack(stream.read(LENGTH.size))
-    answer = msgspec.msgpack.decode(stream.read(), type=Answer)
+    (answer,) = msgspec.msgpack.decode(stream.read(), type=list[Answer])
     assert length == len(done.stdout) - LENGTH.size
     assert answer.parsed is not None
     assert [chunk.text for chunk in answer.parsed.chunks] == ["Text."]

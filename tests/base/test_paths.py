@@ -1,0 +1,78 @@
+"""Files that lie near one another, and what none of them may lead to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbproc.base import durable
+from kbproc.base.errors import KbprocError
+from kbproc.base.paths import Reading, read_file
+
+MOST = 100
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a").write_bytes(b"a")
+    (folder / "empty").write_bytes(b"")
+    (folder / "large").write_bytes(b"x" * (MOST + 1))
+    (folder / "just").write_bytes(b"x" * MOST)
+    (folder / "deep" / "b").write_bytes(b"b")
+    (folder / "deep" / "up").symlink_to(folder / "a")
+    (folder / "out").symlink_to(tmp_path / "secret")
+    (folder / "around").symlink_to(tmp_path)
+    (tmp_path / "secret").write_bytes(b"secret")
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    before = set(Path("/dev/fd").iterdir())
+    with contextlib.closing(Reading()) as reading:
+        yield reading
+    assert set(Path("/dev/fd").iterdir()) == before
+
+
+def said(read: object, path: Path, within: Path) -> object:
+    try:
+        return read(path, MOST, within=within)  # type: ignore[operator]
+    except KbprocError as error:
+        return error.type, error.message
+
+
+def test_one_after_the_other_is_read_as_each_alone(folder: Path, reading: Reading) -> None:
+    names = ["a", "deep/b", "empty", "just", "deep/up", "large", "out", "around/secret", "a"]
+    names += ["pipe", "deep", "gone", "gone/a", "a/b", "deep/b", "deep/../out"]
+    told = [said(reading.read, folder / name, folder) for name in names]
+    assert told == [said(read_file, folder / name, folder) for name in names]
+    assert told[:5] == [b"a", b"b", b"", b"x" * MOST, b"a"]
+    assert [one[0] for one in told[5:8] if isinstance(one, tuple)] == [
+        "input.too_large",
+        "path.outside_root",
+        "path.outside_root",
+    ]
+
+
+def test_a_file_that_says_it_is_empty_is_read(reading: Reading) -> None:
+    name = Path("/proc/self/comm")
+    if not name.exists():
+        pytest.skip("only Linux has such files")
+    assert reading.read(name, MOST) == name.read_bytes()
+    with pytest.raises(KbprocError, match="more than 3 bytes"):
+        reading.read(name, 3)
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [("5.15.0-91-generic", (5, 15)), ("6.1-rc3", (6, 1)), ("4.19.0", (4, 19)), ("6", (6,))],
+)
+def test_the_kernels_version(release: str, version: tuple[int, ...]) -> None:
+    assert durable._version(release) == version
