@@ -1,7 +1,7 @@
 """Where every kbproc process begins and ends.
 
-Owns: keeping what it writes to its user, claiming the wire's pipes before anything heavy is
-imported, trying the fast path of a call, and leaving.
+Owns: keeping what it writes to its user, importing no more than is needed, claiming the wire's
+pipes before anything heavy is imported, trying the fast path of a call, and leaving.
 Refuses to know: what the surfaces do.
 """
 
@@ -16,6 +16,7 @@ from kbproc.base.pipes import claim, complete, leave
 def main() -> None:
     """The `kbproc` command."""
     complete()
+    import_lean()
     argv = sys.argv[1:]
     os.umask(0o077)  # libraries that write views ask for no mode
     pipes = None
@@ -30,6 +31,21 @@ def main() -> None:
     from kbproc.shell.cli import main as run
 
     leave(run(argv, pipes=pipes))
+
+
+def import_lean() -> None:
+    """Imports msgspec as if there were no typing_extensions: `typing` has all that it takes of it.
+
+    That one brings `inspect`, `ast` and a dozen others: they take as long as all else that the
+    first line waits for.
+    """
+    if "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _serves(argv: list[str]) -> bool:

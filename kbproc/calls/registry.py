@@ -6,7 +6,7 @@ Refuses to know: which methods there are (methods/all.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from types import ModuleType
 
 from kbproc.base.errors import KbprocError
@@ -28,22 +28,35 @@ ALIASES = {
 }
 
 
+def declared_in(module: ModuleType) -> Iterable[Method]:
+    return [
+        value.method
+        for value in vars(module).values()
+        if isinstance(getattr(value, "method", None), Method)
+        and value.__module__ == module.__name__
+    ]
+
+
 class Registry:
     """The methods of one process, by name, in the order of their modules."""
 
-    def __init__(self, methods: Iterable[Method]) -> None:
-        self.methods: dict[str, Method] = {m.name: m for m in methods}
+    def __init__(
+        self, methods: Mapping[str, Method], scopes: Collection[str] | None = None
+    ) -> None:
+        """`scopes`: what those of the methods come to, where they are imported on demand."""
+        self.methods = methods
+        self._scopes = scopes
 
     @classmethod
     def of(cls, *modules: ModuleType) -> Registry:
         """Collects what the modules declare; importing them registers nothing."""
-        return cls(
-            value.method
-            for module in modules
-            for value in vars(module).values()
-            if isinstance(getattr(value, "method", None), Method)
-            and value.__module__ == module.__name__
-        )
+        return cls({m.name: m for module in modules for m in declared_in(module)})
+
+    def loaded(self) -> Registry:
+        """None of the methods has to be imported any more."""
+        for _ in self.methods.values():
+            pass
+        return self
 
     def find(self, name: str) -> Method:
         """Raises input.unknown_method with the nearest names."""
@@ -77,5 +90,7 @@ class Registry:
     @property
     def scopes(self) -> tuple[str, ...]:
         """Every scope there is."""
+        if self._scopes is not None:
+            return tuple(sorted(self._scopes))
         named = ((m.scope, *m.more_scopes) for m in self.methods.values())
         return tuple(sorted({scope for scopes in named for scope in scopes}))

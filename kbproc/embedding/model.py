@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.models.fluency import Fluency
 from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-from kbproc.sources.chunk import embed_text
 from kbproc.store.state import IndexStatus, ModelState
 from kbproc.views.catalog.rows import IndexRow
 
@@ -149,6 +148,10 @@ class StoredModel:
         return self.string_of(row.title, row.section, row.text)
 
     def string_of(self, title: str, section: str | None, text: str) -> str:
+        from kbproc.sources.chunk import (
+            embed_text,
+        )  # which cuts texts, too: more than a search needs
+
         return embed_text(title, section, text, max_tokens=self.max_tokens)
 
     def keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -66,6 +65,8 @@ AS_IT_IS = Scale()
 
 def scale_of(vectors: Sequence[NDArray[np.float32]]) -> Scale:
     """By unit vectors of the UNRELATED."""
+    from statistics import fmean  # which half of what Python has for numbers comes with
+
     low = round(fmean(float(one @ other) for one, other in combinations(vectors, 2)), 2)
     return AS_IT_IS if low < _LOW else Scale(low=low, span=round(1 - low, 2))
 

@@ -43,7 +43,7 @@ class Owner:
     ) -> None:
         self.config = config
         self.host = host
-        self.registry = registry or all_methods()
+        self.registry = registry or all_methods().loaded()
         self.opened = Opened()
         self.service = Service(
             registry=self.registry,

@@ -372,13 +372,14 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
 
     Raises input.unknown_method with the nearest commands.
     """
-    aliases = {method.alias: method for method in registry.methods.values() if method.alias}
     name = ".".join(words[:2])
     spaced = registry.methods.get(registry.by_alias(name) or name)
     if spaced is not None and "." not in words[0]:
         return spaced, words[2:]
-    alone = registry.methods.get(words[0]) or aliases.get(words[0])
-    if alone is not None:
+    if (alone := registry.methods.get(words[0])) is not None:
+        return alone, words[1:]
+    aliases = {method.alias: method for method in registry.methods.values() if method.alias}
+    if (alone := aliases.get(words[0])) is not None:
         return alone, words[1:]
     raise _unknown_command(registry, words, list(aliases))
 

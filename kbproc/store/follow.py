@@ -66,13 +66,11 @@ def _made(path: Path) -> Catalog:
 
 
 def _opened(path: Path) -> Catalog | None:
-    import duckdb
-
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.catalog.catalog import Catalog, DatabaseError
 
     try:
         return Catalog(path)
-    except duckdb.Error:
+    except DatabaseError:
         _logger.warning("the catalog could not be opened and is rebuilt", exc_info=True)
         remove_catalog(path)
         return None

@@ -43,7 +43,7 @@ def earlier(method: Method, without: str) -> Method:
 def test_an_outcome_of_an_earlier_version_has_the_members_of_this_one(
     open_session: OpenSession,
 ) -> None:
-    old = open_session(registry=Registry([earlier(CREATE, "pages")]))
+    old = open_session(registry=Registry({CREATE.name: earlier(CREATE, "pages")}))
     first = old.data("doc.create", **ASKED)
     assert "pages" not in first
     old.library.close()

@@ -75,6 +75,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in LOADED[sys.argv[2]]:
         importlib.import_module(name)
+    if (methods := sys.modules.get("kbproc.methods.all")) is not None:
+        methods.registry().loaded()
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, "a thread that runs here would be missing in what is forked"
     gc.collect()

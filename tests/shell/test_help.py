@@ -177,7 +177,7 @@ def test_the_table_of_commands_is_whole() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_reference_tells_every_member_of_a_result(method: reg.Method) -> None:
     told = forms(method) if method.result is not None else []
-    text = markdown.reference(Registry([method]))
+    text = markdown.reference(Registry({method.name: method}))
     for whole, *rest in told:
         assert f"`data`: {whole.type}." in text
         assert all(f"| `{member.path}` |" in text for member in rest)
@@ -187,7 +187,7 @@ def test_the_reference_tells_every_form_of_a_result() -> None:
     one, many = forms(REGISTRY.methods["doc.create"])
     assert one[0].type == "object or null" and "source.url" in {member.path for member in one}
     assert {"documents[].id", "failures[].field"} <= {member.path for member in many}
-    text = markdown.reference(Registry([REGISTRY.methods["doc.create"]]))
+    text = markdown.reference(Registry({"doc.create": REGISTRY.methods["doc.create"]}))
     assert "\nOr `data`: object. What became of `documents`." in text
 
 

@@ -181,7 +181,9 @@ def performed(
     options = Options(
         config=config, output=Output(sys.stdout, sys.stderr), again=["--store", "/s t"]
     )
-    code = performing.run(Registry([method, *others]), method, {}, options)
+    code = performing.run(
+        Registry({one.name: one for one in (method, *others)}), method, {}, options
+    )
     error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
     return code, error
 

@@ -788,7 +788,7 @@ def test_doctor_finds_a_damaged_log_and_a_missing_blob(session: Session) -> None
 def test_doctor_finds_each_view_that_differs(session: Session) -> None:
     fill(session, 4)
     store = session.store
-    store.catalog.writer.execute("update documents set title = 'other' where id = 1")
+    store.catalog.cursor().execute("update documents set title = 'other' where id = 1")
     assert findings(session)["catalog"] == "pass"
     assert findings(session, deep=True)["catalog"] == "fail"
     session.library.rebuild()

@@ -11,12 +11,13 @@ matter; before any other change whatever waits is written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol, TypeVar, cast
-
-import duckdb
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from kbproc.events.event import Given
 from kbproc.views.catalog.tables import TYPES
+
+if TYPE_CHECKING:
+    import duckdb
 
 Row = tuple[Any, ...]
 

@@ -14,7 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
+try:  # the package around it would take as long again, for what is not needed here
+    import _duckdb as duckdb
+except ImportError:
+    import duckdb  # type: ignore[no-redef]
 
 from kbproc.base import durable
 from kbproc.base.failpoints import reach
@@ -24,6 +27,7 @@ from kbproc.views.catalog.fold import fold
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.tables import CATALOG_VERSION, SCHEMA, TABLES
 
+DatabaseError = duckdb.Error
 _FIRST = "insert into head values({},{},'{}','',1,1,1,1);".format(CATALOG_VERSION, *START)
 
 
@@ -93,11 +97,6 @@ class Catalog:
     def queries(self) -> Queries:
         """What is asked through `writer`."""
         return Queries(self._db)
-
-    @property
-    def writer(self) -> duckdb.DuckDBPyConnection:
-        """The connection that sees what `apply` has done and `commit` has not yet shown."""
-        return self._db
 
     def commit(self) -> None:
         if self._in_transaction:
