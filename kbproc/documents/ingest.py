@@ -35,7 +35,7 @@ from kbproc.store.pipeline import LongWrite
 from kbproc.store.state import SeenStore
 from kbproc.views.catalog.rows import DocumentRow
 
-_READERS = 4
+_READERS = 8
 # Files that are read and parsed together: each way to the parsers and back costs as much as
 # parsing a short one.
 _MOST_TOGETHER = 16
@@ -218,7 +218,7 @@ def _examine_all(
 
 def _together(paths: Collection[Path]) -> Iterator[list[Path]]:
     """Short files in groups, if there are many; a long one is a group of its own."""
-    most = min(_MOST_TOGETHER, len(paths) // 32)
+    most = min(_MOST_TOGETHER, len(paths) // (4 * _READERS))
     group, room = list[Path](), _BYTES_TOGETHER
     for path in paths:
         size = _size(path)

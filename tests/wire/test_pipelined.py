@@ -200,13 +200,14 @@ def test_one_that_fails_unexpectedly_is_answered_in_its_turn(
 ) -> None:
     """Its answer waits for those of the writes that came before it."""
     session = open_session()
-    methods = session.service.registry.methods
+    registry = session.service.registry
+    methods = registry.methods
 
     def fail(*arguments: Any) -> Any:
         raise RuntimeError("nobody has thought of this")
 
     broken = msgspec.structs.replace(methods["kb.create"], handler=fail)
-    monkeypatch.setitem(methods, "kb.create", broken)
+    monkeypatch.setattr(registry, "methods", {**methods, "kb.create": broken})
     disk.hold()
     session.send(create(0))
     assert disk.reached.wait(PATIENCE)
