@@ -66,10 +66,16 @@ def answered(library: Library, name: str, **params: object) -> Answer:
 
 def ingest(setting: Setting) -> Iterator[Result]:
     """Files to durable, searchable chunks without vectors, against the parts alone."""
-    files = setting.files
-    if files is None:
-        files = setting.folder / "files"
-        corpus.markdown_files(files, 20 if setting.quick else 400)
+    long, short = setting.files, setting.folder / "short files"
+    if long is None:
+        long = setting.folder / "files"
+        corpus.markdown_files(long, 20 if setting.quick else 400)
+    yield _ingested(setting, long, "ingest without embedding / its parts")
+    corpus.short_files(short, 100 if setting.quick else 4000)
+    yield _ingested(setting, short, "ingest of short files / its parts")
+
+
+def _ingested(setting: Setting, files: Path, name: str) -> Result:
     found = sorted(path for path in files.rglob("*") if path.suffix in {".md", ".txt"})
     folder, model = setting.folder / "ingest", _model(setting)
     chunks: dict[str, int] = {}
@@ -99,7 +105,7 @@ def ingest(setting: Setting) -> Iterator[Result]:
         raise RuntimeError(f"not the same work: {chunks}")
     times = [statistics.median(seconds[who]) for who in ("product", "floor")]
     note = f"{len(found)} files, {chunks['product']} chunks, {chunks['product'] / times[0]:.0f}/s"
-    yield Result("ingest without embedding / its parts", *times, aim=2, note=note)
+    return Result(name, *times, aim=2, note=note)
 
 
 def _model(setting: Setting) -> dict[str, object]:
@@ -278,7 +284,7 @@ def rebuild(setting: Setting) -> Iterator[Result]:
         library = corpus.open_store(folder, corpus.HASH)
         opened = time.perf_counter() - started
         store = library.store
-        assert store.vectors and store.published.chunks == store.vectors.snapshot().live == chunks
+        assert store.vectors and store.chunks == store.vectors.snapshot().live == chunks
         library.tidy()
         folded = time.perf_counter() - started
         library.close()

@@ -100,6 +100,14 @@ def markdown_files(folder: Path, count: int) -> None:
         (folder / f"{number:05}.md").write_text("\n\n".join(lines))
 
 
+def short_files(folder: Path, count: int) -> None:
+    """Files of a title and some 35 words, a hundred in a folder: a chunk each."""
+    for number, words in enumerate(texts(count, seed=5, words=35)):
+        within = folder / f"{number // 100:03}"
+        within.mkdir(parents=True, exist_ok=True)
+        (within / f"{number:05}.md").write_text(f"# Note {number}\n\n{said(words)}")
+
+
 # --------------------------------------------------------------------------- stores
 
 
