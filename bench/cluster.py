@@ -35,6 +35,7 @@ from tests.kit.patience import until
 PAGE = ROOT / "docs" / "cluster.md"
 RESULTS = Path(__file__).parent / "cluster.json"
 _ALONE = Path(__file__).parent / "results.json"
+_GROWTH = RESULTS.with_name("large.json")
 _REBUILT = "rebuild of views, 100,000 chunks"
 _MEMORY_MIB, _NODES = 8 * 1024, 20
 _BYTES = 1000  # of a record's event: a document of a chunk
@@ -73,8 +74,8 @@ def _figures(path: Path) -> dict[str, float]:
 
 def further(figures: dict[str, float]) -> str:
     """What forces each step beyond one store on several machines, and at which size."""
-    small, large = (figures[f"memory of serve, {size} chunks"] for size in ("10,000", "100,000"))
-    kib_a_chunk = (large - small) * 1024 / 90_000
+    small, large = (_memory_at(chunks) for chunks in (100_000, 1_000_000))
+    kib_a_chunk = (large - small) * 1024 / 900_000
     most = int((_MEMORY_MIB - small) * 1024 / kib_a_chunk)
     kept, folded = figures["a node joins at 100,000 records"], figures[_REBUILT] / 100_000
     join_s = 1 / kept + folded
@@ -97,13 +98,19 @@ def further(figures: dict[str, float]) -> str:
         [
             "a search tier",
             "each node holds the indexes of all chunks",
-            f"{small:.0f} MiB at 10,000 chunks, {large:.0f} MiB at 100,000: "
+            f"{small:,.0f} MiB at 100,000 chunks, {large:,.0f} MiB at 1,000,000: "
             f"{kib_a_chunk:.1f} KiB a chunk",
             f"{_about(most)} chunks on nodes of 8 GiB; or {_NODES} nodes of 1,000,000 chunks, "
             f"which hold {_NODES * kib_a_chunk * 1e6 / 2**20:.0f} GiB in all",
         ],
     ]
     return aligned(rows)
+
+
+def _memory_at(chunks: int) -> float:
+    """MiB after many searches, with the files that they have brought into memory."""
+    sizes = json.loads(_GROWTH.read_text(encoding="utf-8"))["sizes"]
+    return next(float(size["memory_mib"]) for size in sizes if size["chunks"] == chunks)
 
 
 def _about(number: float) -> str:

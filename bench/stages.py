@@ -32,6 +32,7 @@ REQUESTS = 200
 FILES = 1000
 _WIRE = Wire(sys.maxsize)
 
+_POOL = "kbproc.sources.parse.pool.ParserPool"
 _WRITING = {
     "its source is durable": "kbproc.sources.blobs.Blobs.settle",
     "records are written to the log": "kbproc.log.tail.Tail.write",
@@ -54,12 +55,12 @@ STAGES = {
         "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
     },
     "doc.create": {
-        "a text is cut": "kbproc.sources.parse.pool.ParserPool.read_here",
+        "a text is cut": f"{_POOL}.read_here",
         **_WRITING,
         "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
     },
     "doc.ingest": {
-        "a text is cut, in a process of its own": "kbproc.sources.parse.pool.ParserPool.parse",
+        "texts are cut, in a process of their own": f"{_POOL}.parse_some",
         **_WRITING,
         "the full-text index commits": "kbproc.views.fulltext.index.FullText.commit",
     },
