@@ -10,12 +10,14 @@ function here raises OSError.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -79,11 +81,29 @@ def sync_folder(folder: str | Path) -> None:
         os.close(fd)
 
 
-def syncs_filesystem() -> bool:
-    """Whether one call can sync all files at once, and says so if it fails: syncfs(2) of Linux
-    tells since 5.8.
+# Those that do what syncfs(2) asks for; programs that serve files (FUSE) and machines may not.
+_WHOLE = frozenset({"btrfs", "ext4", "f2fs", "tmpfs", "xfs"})
+
+
+def syncs_filesystem(folder: str | Path) -> bool:
+    """Whether one call can sync all files at once where `folder` lies, and says so if it fails:
+    syncfs(2) of Linux tells everything since 5.17. Raises OSError.
     """
-    return sys.platform == "linux" and _version(os.uname().release) >= (5, 8)
+    if sys.platform != "linux" or _version(os.uname().release) < (5, 17):
+        return False
+    return _kind_of(Path(folder).stat().st_dev) in _WHOLE
+
+
+@cache
+def _kind_of(device: int) -> str | None:
+    """Of the file system on it, as Linux calls it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+            mount, _, kind = line.partition(" - ")
+            if mount.split()[2] == wanted:
+                return kind.split()[0]
+    return None
 
 
 def _version(release: str) -> tuple[int, ...]:
@@ -97,9 +117,11 @@ def sync_filesystem(fd: int) -> None:
     """
     import ctypes
 
-    if ctypes.CDLL(None, use_errno=True).syncfs(fd):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "syncfs"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if library.syncfs(fd):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def make_folder(folder: Path) -> None:

@@ -242,7 +242,8 @@ def _whole(path: Path, most: int, opened: Callable[[], int]) -> bytes:
 
 def _read(fd: int, most: int) -> bytes:
     """All that is there, but no more than `most`; some files say that they are empty."""
-    data, step = b"", max(os.fstat(fd).st_size, _STEP)
-    while part := os.read(fd, min(step, most - len(data))):
-        data += part
-    return data
+    parts, left, step = [], most, max(os.fstat(fd).st_size, _STEP)
+    while part := os.read(fd, min(step, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

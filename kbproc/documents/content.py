@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 # These end all that is read together; every other error is one source's failure.
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
+_TOGETHER = 1 << 20  # bytes that go to a parser at once; a file may have grown since it was found
 _SHORT = 4 << 10  # bytes of UTF-8: cut within milliseconds, whatever they are
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
@@ -129,7 +130,7 @@ def read_some(
                 raise
             return error
 
-    if len(sources) < 2:
+    if len(sources) < 2 or sum(len(source.data) for source in sources) > _TOGETHER:
         return [attempt(source, None) for source in sources]
     jobs = [Job(data=data, type=type, name=name, title=None) for data, type, name in sources]
     found = _with_parsers(lambda: intake.parsers.parse_some(jobs))

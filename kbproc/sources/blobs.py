@@ -102,18 +102,16 @@ class _Places:
 
     def found(self, sha256: str) -> str | None:
         """Where its file is; a link is none."""
-        if _is_file(place := self.new(sha256)):
-            return place
-        if (folder := self.folder(sha256)) in self._flat:
-            return None
-        try:
-            if Path(folder).stat().st_nlink == 2:  # Linux counts folders, where it counts at all
-                self._flat.add(folder)
-                return None
-        except OSError:
-            return None
-        older = f"{folder}/{sha256[2:4]}/{sha256}"
-        return older if _is_file(older) else None
+        folder, places = self.folder(sha256), [self.new(sha256)]
+        places += [] if self._is_flat(folder) else [f"{folder}/{sha256[2:4]}/{sha256}"]
+        return next(filter(_is_file, places), None)
+
+    def _is_flat(self, folder: str) -> bool:
+        if folder not in self._flat:
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                if not any(entry.is_dir() for entry in entries):
+                    self._flat.add(folder)
+        return folder in self._flat
 
     def makes_folder(self, sha256: str) -> bool:
         """Whether it was not there."""
@@ -154,7 +152,7 @@ class _Places:
     def make(self, journaled: dict[str, bytes]) -> None:
         """All of them are durable when it returns. Raises OSError."""
         try:
-            if len(journaled) >= _MANY and durable.syncs_filesystem():
+            if len(journaled) >= _MANY and durable.syncs_filesystem(self._root):
                 self._make_many(journaled)
                 return
             folders = _each(self.write_journaled, journaled.items())
@@ -282,9 +280,9 @@ class Blobs:
     def _keep_unnamed(self, waiting: Collection[str], names: Collection[str]) -> None:
         """Those of them that are held, small and not stored are durable when it returns.
 
-        What is `waiting` has no file; what had one when it was put may have been erased since.
+        What had a file when it was put may have been erased since; and what had none may have one.
         """
-        absent = {*waiting, *(name for name in names if not self._is_stored(name))}
+        absent = (name for name in {*waiting, *names} if not self._is_stored(name))
         held = [one for name in absent if (one := self._holding.get(name)) is not None]
         new = {one.name: one.data for one in held if one.data is not None}
         if not new:

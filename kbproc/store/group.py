@@ -51,9 +51,11 @@ class Unfolded:
         self.paths: set[str | None] = set()
         self._rows: dict[int, IndexRow] = {}
 
-    def add(self, records: Sequence[Record], rows: Sequence[IndexRow]) -> None:
+    def add(
+        self, records: Sequence[Record], rows: Sequence[IndexRow], paths: set[str | None]
+    ) -> None:
         self._rows.update((row.chunk_id, row) for row in rows)
-        self.paths.update(row.path for row in rows)
+        self.paths |= paths
         self.records += records
 
     def clear(self) -> None:
@@ -125,6 +127,7 @@ class Group:
         self.head = shown.head
         self.failed: BaseException | None = None
         self.unfolded: list[Record] = []
+        self.paths: set[str | None] = set()  # of documents that were written
         self.is_folded = False
         self._catalog = catalog
         self._blobs = blobs
@@ -171,6 +174,7 @@ class Group:
         )
         if made := [event.slug for event in events if isinstance(event, KbCreated)]:
             self._roster = replace(self.roster, kbs=tuple(sorted({*self.roster.kbs, *made})))
+        self.paths.update(doc.path for doc in written)
         if self._written is not None:
             self._written += written
 
@@ -234,8 +238,7 @@ class Group:
 
     def documents_at(self, sight: Sight, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
         """The live documents that come from these files; what waits is rarely of any of them."""
-        written = {doc.path for doc in self._written or ()}
-        if not self._earlier.paths.isdisjoint(paths) or not written.isdisjoint(paths):
+        if not (self._earlier.paths | self.paths).isdisjoint(paths):
             self.fold()
         with self._using:
             self._catalog.queries.see(sight)

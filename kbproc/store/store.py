@@ -434,7 +434,7 @@ def _show(store: Store, group: Group) -> None:
     """After the fsync nothing may be refused: if a view fails, the log still has it."""
     if group.unfolded:
         _, rows = group.rows() or ([], [])
-        store.unfolded.add(group.unfolded, rows)
+        store.unfolded.add(group.unfolded, rows, group.paths)
         store.publish(group)
     else:
         store.catalog.commit()

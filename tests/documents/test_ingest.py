@@ -15,7 +15,10 @@ import pytest
 
 from kbproc.calls import call as calling
 from kbproc.documents import content
+from kbproc.events.document import ChunkText, DocWritten, FileFailed
 from kbproc.sources import walk
+from kbproc.store.lane import Lane, Ticket
+from kbproc.views.catalog.reader import EVERYTHING
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes
@@ -720,6 +723,38 @@ def test_what_another_has_written_meanwhile_waits_on(
     assert go_on() == {"added": 1}
     assert session.store.unfolded.records[: len(before)] == before
     assert paths(session) == ["other.md", "slow.md"]
+
+
+def test_what_shares_a_commit_is_seen_by_who_comes_after_it(session: Session) -> None:
+    """Also after a record that the catalog had to take in at once."""
+    store, found = session.store, list[Any]()
+    source = store.blobs.put(b"P.")
+    document = DocWritten(
+        id=1,
+        kb="default",
+        revision=1,
+        title="P",
+        doc_type="text",
+        source_sha256=source.name,
+        size_bytes=2,
+        first_chunk=1,
+        chunks=[ChunkText(text="P.")],
+        parser=1,
+        path="/p",
+    )
+    failed = FileFailed(
+        kb="default", path="/q", error="operation.failed", message="Bad.", sha256=None
+    )
+
+    def append(event: Any) -> Ticket[Any]:
+        return Ticket(lambda lane: lane.append([event], actor="a", method="doc.ingest"))
+
+    def look(lane: Lane) -> None:
+        found.append(lane.group.documents_at(EVERYTHING, "default", ["/p"]))
+
+    with store.turns.lane:
+        store._run([append(failed), append(document), Ticket(look)])
+    assert [document.id for document in found[0].values()] == [1]
 
 
 # ------------------------------------------------------------------ the log alone

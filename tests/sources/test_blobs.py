@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import stat
 import threading
@@ -332,6 +333,29 @@ def test_what_is_let_go_while_another_stores_goes_after_it(
     assert len(all_files(blobs)) == 2
 
 
+def test_what_another_has_named_between_a_look_and_waiting_stays(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever puts the same bytes may see that they have no file just before they get one."""
+    real = Blobs._is_stored
+
+    def late(self: Blobs, sha256: str) -> bool:
+        found = real(self, sha256)
+        monkeypatch.undo()
+        stored(blobs, b"hello")  # another's, from end to end
+        return found
+
+    monkeypatch.setattr(Blobs, "_is_stored", late)
+    held = blobs.put(b"hello")
+    blobs.settle(())
+    name = held.name
+    del held
+    gc.collect()
+    blobs.settle(())
+    blobs.sync()
+    assert blobs.get(name) == b"hello"
+
+
 def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
     data = bytes(LARGE)
     held = blobs.put(data)
@@ -521,7 +545,7 @@ def test_files_that_can_not_be_synced_are_written_again(
 
 
 ONE_SYNC = pytest.mark.skipif(
-    not durable.syncs_filesystem(), reason="only Linux syncs a whole file system and tells"
+    not durable.syncs_filesystem("."), reason="only Linux syncs a whole file system and tells"
 )
 
 

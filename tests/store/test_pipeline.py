@@ -60,9 +60,11 @@ def put(store: Store, slug: str, token: str | None = None, **more: Any) -> Outco
 
 
 def lines(store: Store) -> list[dict[str, Any]]:
-    """What is on disk, read without any of the store's code."""
+    """What is on disk, read without any of the store's code; of a line that is being written, what
+    is there of it is left out.
+    """
     found = b"".join(path.read_bytes() for path in sorted((store.folder / "log").iterdir()))
-    return [msgspec.json.decode(line) for line in found.splitlines()]
+    return [msgspec.json.decode(line) for line in found[: found.rfind(b"\n") + 1].splitlines()]
 
 
 def slugs(store: Store) -> list[str]:

@@ -159,6 +159,7 @@ class ParserPool:
             return [answer for job in jobs for answer in self._read([job])]
         if answers[-1].is_last:
             self._drop(worker)
+            answers = answers[:-1] or answers  # alone it may have memory enough
         left = jobs[len(answers) :]
         return [*answers, *(self._read(left) if left else [])]
 
@@ -239,7 +240,10 @@ class _Worker(Child):
             self.send(frame(list(jobs)), patience)
             head = self._receive(LENGTH.size, patience)
             body = self._receive(LENGTH.unpack(head)[0], patience)
-            return decode_answers(body)
+            answers = decode_answers(body)
+            if answers and (len(answers) == len(jobs) or answers[-1].is_last):
+                return answers[: len(jobs)]
+            raise EOFError
         except TimeoutError:
             raise _Died(f"took longer than {self._setup.timeout_s:g} s to read") from None
         except (EOFError, OSError, msgspec.DecodeError) as error:

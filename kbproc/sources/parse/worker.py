@@ -42,8 +42,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A document to be read; a frame holds some."""
-
     data: bytes
     type: str
     name: str
