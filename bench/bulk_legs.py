@@ -100,8 +100,7 @@ def _ingested(setting: Setting, files: Path, name: str) -> Result:
 
     seconds: dict[str, list[float]] = {"product": [], "floor": []}
     take_turns([product, floor], 1 if setting.quick else 5)
-    # What is deleted here would slow down the next leg: for some seconds ext4 looks for inodes that
-    # were not in use a moment ago.
+    # Nothing is deleted here: for some minutes afterwards making a file took several times as long.
     if chunks["product"] != chunks["floor"]:
         raise RuntimeError(f"not the same work: {chunks}")
     times = [statistics.median(seconds[who]) for who in ("product", "floor")]

@@ -98,10 +98,10 @@ def printable(path: Path) -> str:
 
 # O_PATH asks for no permission to list the folders on the way; macOS has no such flag.
 _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_STEP = 64 << 10
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that is opened to be waited for would hold up its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_STEP = 64 << 10  # bytes that are asked for at once of a file that does not tell its size
 
 
 def open_regular(name: str | Path, *, folder: int | None = None) -> int:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-try:  # the package around it would take as long again, for what is not needed here
+try:  # the package around it takes three times as long, for what is not needed here
     import _duckdb as duckdb
 except ImportError:
     import duckdb  # type: ignore[no-redef]
@@ -95,7 +95,7 @@ class Catalog:
 
     @cached_property
     def queries(self) -> Queries:
-        """What is asked through `writer`."""
+        """What sees what `apply` has done and `commit` has not yet shown."""
         return Queries(self._db)
 
     def commit(self) -> None:
