@@ -1,8 +1,8 @@
 """Vectors compared one by one, exactly.
 
-Owns: the one way a cosine is computed: row by row in float64, from the pack's f16 values; and
-arrays of rows that grow.
-Refuses to know: what the rows stand for.
+Owns: the one way a cosine is computed: row by row in float64, from f16 values as the pack holds
+them; and arrays of rows that grow.
+Refuses to know: what the rows stand for, and where they were read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbproc.models.calibration import AS_IT_IS
+from kbproc.models.calibration import AS_IT_IS, Scale
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,22 +23,22 @@ _WIDEST_TABLE = 1 << 24
 
 
 def cosines(
-    query: NDArray[np.float32], pack: VectorPack, rows: NDArray[np.int64]
+    query: NDArray[np.float32], vectors: NDArray[np.float32], scale: Scale = AS_IT_IS
 ) -> NDArray[np.float64]:
-    """Cosine of the query, shape (dim,), with pack rows, on the model's scale; shape (len(rows),).
+    """Cosine of the query, shape (dim,), with each vector, shape (n, dim), on the model's scale;
+    shape (n,).
 
     nan for a zero query or vector. Bit for bit the same for the same query and
-    row in any company: the sum runs within one row only.
+    vector in any company: the sum runs within one row only.
     """
-    wide = query.astype(np.float64)
-    vectors = pack.vectors(rows).astype(np.float64)
-    dots = np.einsum("ij,j->i", vectors, wide)
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(np.einsum("i,i", wide, wide))
+    wide, rows = query.astype(np.float64), vectors.astype(np.float64)
+    dots = np.einsum("ij,j->i", rows, wide)
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * np.sqrt(np.einsum("i,i", wide, wide))
     with np.errstate(invalid="ignore", divide="ignore"):
         result: NDArray[np.float64] = np.clip(dots / norms, -1.0, 1.0)
-    if pack.scale == AS_IT_IS:
+    if scale == AS_IT_IS:
         return result
-    return np.clip((result - pack.scale.low) / pack.scale.span, -1.0, 1.0)
+    return np.clip((result - scale.low) / scale.span, -1.0, 1.0)
 
 
 def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
-from kbproc.models.pack import VectorPack, dots
+from kbproc.models.pack import VectorPack, dots, widened
 
 _LINKS = 32
 # At 40, the library's default, one query in sixty is stranded in a far cluster.
@@ -72,12 +72,26 @@ class Graph:
         best = np.argsort(-closeness)[:_STARTS]
         return slots[best], closeness[best]
 
+    def vectors(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What the pack holds of these slots, to the bit; shape (len(slots), dim).
+
+        The search has just been there, so that no page of the pack need come into memory, too.
+        """
+        return widened(self._halves[slots])
+
+    @cached_property
+    def _halves(self) -> NDArray[np.float16]:
+        """The stored f16 values where FAISS keeps them, shape (size, dim)."""
+        faiss = _faiss()
+        codes = faiss.downcast_index(self.index.storage).codes
+        halves: NDArray[np.float16] = faiss.rev_swig_ptr(codes.data(), codes.size()).view("<f2")
+        return halves.reshape(self.size, -1)
+
     @cached_property
     def _sample(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Slots spread over the order of arrival, and their vectors."""
         slots = np.unique(np.linspace(0, self.size - 1, _SAMPLE).astype(np.int32))
-        storage = _faiss().downcast_index(self.index.storage)
-        return slots, storage.reconstruct_batch(slots.astype(np.int64))
+        return slots, self.vectors(slots.astype(np.int64))
 
     def scan(
         self, query: NDArray[np.float32], count: int, mask: NDArray[np.bool_], slack: float

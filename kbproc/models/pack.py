@@ -137,8 +137,8 @@ class VectorPack:
     def usable(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these row numbers hold a vector."""
         good = (rows >= 0) & (rows < self._count)
-        if self._unusable:
-            good &= ~np.isin(rows, list(self._unusable))
+        if bad := self._unusable.intersection(rows.tolist()):
+            good &= ~np.isin(rows, list(bad))
         return good
 
     def key_at(self, row: int) -> bytes:
@@ -156,7 +156,7 @@ class VectorPack:
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The stored f16 values as float32, shape (len(rows), dim)."""
-        return _widened(self._records()["vector"][rows])
+        return widened(self._records()["vector"][rows])
 
     def halves(self, rows: NDArray[np.int64]) -> list[bytes]:
         """The stored f16 values of each row as they lie in the file."""
@@ -272,7 +272,7 @@ def _unsound(path: Path, records: Callable[[], NDArray[np.void]]) -> set[int]:
     return bad
 
 
-def _widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:
+def widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:
     """f16 as float32, for finite values; numpy's own conversion takes twenty times as long.
 
     Exponent and fraction move to float32's places; 2^112 makes up for the bias,

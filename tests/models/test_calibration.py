@@ -31,10 +31,10 @@ def test_cosines_are_put_on_the_models_scale(tmp_path: Path) -> None:
     other = np.array([0.85, *([np.sqrt((1 - 0.85**2) / 7)] * 7)], np.float32)
     pack.append([pack.key("same"), pack.key("near")], np.stack([query, other]))
     rows = np.arange(2)
-    assert cosines(query, pack, rows) == pytest.approx([1, 0.85], abs=1e-3)
+    assert cosines(query, pack.vectors(rows), pack.scale) == pytest.approx([1, 0.85], abs=1e-3)
     pack.scale = Scale(low=0.7, span=0.3)
-    assert cosines(query, pack, rows) == pytest.approx([1, 0.5], abs=5e-3)
-    assert cosines(-query, pack, rows)[0] == -1
+    assert cosines(query, pack.vectors(rows), pack.scale) == pytest.approx([1, 0.5], abs=5e-3)
+    assert cosines(-query, pack.vectors(rows), pack.scale)[0] == -1
 
 
 def test_a_scale_is_told_by_texts_that_have_nothing_in_common() -> None:

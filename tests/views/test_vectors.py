@@ -63,7 +63,7 @@ def brute(
     pack: VectorPack, rows: list[IndexRow], query: np.ndarray, k: int
 ) -> list[tuple[int, float]]:
     there = [r for r in rows if pack.has(pack.key(r.text))]
-    scores = cosines(query, pack, pack.rows([pack.key(r.text) for r in there]))
+    scores = cosines(query, pack.vectors(pack.rows([pack.key(r.text) for r in there])), pack.scale)
     ranked = sorted(zip([r.chunk_id for r in there], scores.tolist(), strict=True))
     return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
 
@@ -359,11 +359,12 @@ def test_a_cosine_does_not_depend_on_its_company(
         [pack.key(str(i)) for i in range(n)], random.standard_normal((n, dim)).astype(np.float32)
     )
     query = random.standard_normal(dim).astype(np.float32)
-    together = cosines(query, pack, rows)
-    alone = np.concatenate([cosines(query, pack, rows[i : i + 1]) for i in range(n)])
+    vectors = pack.vectors(rows)
+    together = cosines(query, vectors)
+    alone = np.concatenate([cosines(query, vectors[i : i + 1]) for i in range(n)])
     assert together.tobytes() == alone.tobytes()
     order = random.permutation(n)
-    assert cosines(query, pack, rows[order]).tobytes() == together[order].tobytes()
+    assert cosines(query, vectors[order]).tobytes() == together[order].tobytes()
     assert (np.abs(together) <= 1).all()
     pack.close()
 

@@ -1,8 +1,8 @@
 """One immutable state of the vector view, and the search over it.
 
 Owns: candidates from graph and flat tail, and restriction masks. Every score that leaves this
-file is recomputed from the pack's f16 values (models/exact.py), so that it does not depend on
-which structure found the chunk or on what was found beside it.
+file is recomputed from f16 values (models/exact.py), which graph and pack hold alike, so that it
+does not depend on which structure found the chunk or on what was found beside it.
 Refuses to know: the log, the catalog, and how the state came about.
 """
 
@@ -78,7 +78,7 @@ class VectorSnapshot:
         graph = self._from_graph(unit, k, mask, ef_search, exact)
         slots = np.concatenate([graph, self._from_tail(unit, k, mask)])
         ids: NDArray[np.int64] = self.slots["chunk"][slots]
-        scores = cosines(query, self.pack, self.slots["row"][slots])
+        scores = self._cosines(query, slots)
         order = np.lexsort((ids, -scores))
         order = order[np.isfinite(scores[order])][:k]
         return ids[order], scores[order]
@@ -90,19 +90,32 @@ class VectorSnapshot:
         pending or unknown."""
         wanted = np.asarray(chunk_ids, np.int64)
         result = np.full(len(wanted), np.nan)
-        ids, rows = self._by_chunk
+        ids, slots = self._by_chunk
         if len(ids):
             at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
             known = ids[at] == wanted
-            result[known] = cosines(query, self.pack, rows[at[known]])
+            result[known] = self._cosines(query, slots[at[known]])
         return result
 
     @cached_property
     def _by_chunk(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Live chunks, sorted by id, and their slots."""
         live = np.flatnonzero(self.alive)
         ids: NDArray[np.int64] = self.slots["chunk"][live]
         order = np.argsort(ids, kind="stable")
-        return ids[order], self.slots["row"][live[order]]
+        return ids[order], live[order]
+
+    def _cosines(self, query: NDArray[np.float32], slots: NDArray[np.int64]) -> NDArray[np.float64]:
+        rows = self.slots["row"][slots]
+        if self.graph is None:
+            return cosines(query, self.pack.vectors(rows), self.pack.scale)
+        beyond = slots >= self.graph.size
+        vectors = self.graph.vectors(np.where(beyond, 0, slots))
+        if beyond.any():
+            vectors[beyond] = self.pack.vectors(rows[beyond])
+        found = cosines(query, vectors, self.pack.scale)
+        found[~self.pack.usable(rows)] = np.nan  # the graph still has what was just erased
+        return found
 
     def _mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
         mask = self.alive
