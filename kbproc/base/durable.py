@@ -262,7 +262,7 @@ _CLOCK_REALTIME_COARSE = 5  # Linux's, by which files are dated
 _TICK_NS = 20_000_000  # it ticks more often
 
 
-class _Look(msgspec.Struct, frozen=True, array_like=True):
+class Look(msgspec.Struct, frozen=True, array_like=True):
     """How a file looked when it was read. A change always changes the ctime: nobody can set it."""
 
     size: int
@@ -272,7 +272,7 @@ class _Look(msgspec.Struct, frozen=True, array_like=True):
 
 class _Kept(msgspec.Struct, frozen=True):
     boot: str
-    files: dict[str, _Look]
+    files: dict[str, Look]
 
 
 _decode = decoder(_Kept).decode
@@ -289,8 +289,8 @@ class Seen:
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: where it is kept; None knows nothing and keeps nothing."""
         self._path = None if folder is None or not boot() else folder / "files.seen"
-        self._before: dict[str, _Look] = {}
-        self._now: dict[str, _Look] = {}
+        self._before: dict[str, Look] = {}
+        self._now: dict[str, Look] = {}
         if self._path is not None:
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 kept = _decode(self._path.read_bytes())
@@ -298,12 +298,12 @@ class Seen:
 
     def knows(self, file: Path) -> bool:
         """Whether nobody has touched it since it was found sound."""
-        look = _look_at(file)
+        look = look_at(file)
         return look is not None and look == self._before.get(file.name)
 
     def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
         """As `check` says, or has said before anybody last touched the file."""
-        look = _look_at(file)
+        look = look_at(file)
         if self._path is None or look is None:
             return check(file)
         if not self.knows(file):
@@ -321,13 +321,21 @@ class Seen:
                 replace(self._path, data, name_is_durable=False)
 
 
-def _look_at(file: Path) -> _Look | None:
-    """None for what is not there."""
+def look_at(file: Path) -> Look | None:
+    """How it looks now; None for what is not there."""
     try:
         found = file.lstat()
     except OSError:
         return None
-    return _Look(found.st_size, found.st_ino, found.st_ctime_ns)
+    return Look(found.st_size, found.st_ino, found.st_ctime_ns)
+
+
+def last_look(file: Path) -> Look | None:
+    """How it looks now; whatever changes it from now on changes that, too."""
+    look = look_at(file)
+    if look is not None:
+        _wait_past(look.changed_ns)
+    return look
 
 
 def _wait_past(moment_ns: int) -> None:

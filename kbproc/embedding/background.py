@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.views.vectors.manifest import Standing
     from kbproc.views.vectors.view import Vectors
 
 WORKERS = 2
@@ -49,6 +50,10 @@ class Home(Readable, Protocol):
     def folder(self) -> Path: ...
     @property
     def vectors(self) -> Vectors | None: ...
+    @property
+    def unopened(self) -> Standing | None:
+        """How far its vectors are, where nobody has opened them yet."""
+
     @property
     def unfolded(self) -> Unfolded: ...
     @property
@@ -94,15 +99,19 @@ class Embedding(StoredModel, Statuses):
     def pending_count(self) -> int:
         if self.state == "off":
             return 0
+        if (unopened := self._store.unopened) is not None:
+            return unopened.pending_count
         vectors = self._store.vectors
         return self._store.chunks if vectors is None else vectors.pending_count
 
     @property
     def vector_seq(self) -> int:
         """Everything up to here is embedded."""
-        vectors = self._store.vectors
         if self.state == "off":
             return self._store.seq
+        if (unopened := self._store.unopened) is not None:
+            return unopened.vector_seq
+        vectors = self._store.vectors
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
     def waits(self, document_id: int) -> bool:

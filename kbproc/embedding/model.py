@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbproc.base.errors import KbprocError
+from kbproc.log.record import Position
+from kbproc.models.calibration import Scale
 from kbproc.models.fluency import Fluency
 from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
 from kbproc.store.state import IndexStatus, ModelState
@@ -23,8 +25,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.models.pack import VectorPack
+    from kbproc.views.vectors.manifest import Standing
 
 _DEFAULT_TOKENS = 256
+
+
+class _Pack(NamedTuple):
+    """A pack that is yet to be opened."""
+
+    path: Path
+    dim: int
+    fingerprint: bytes
+    scale: Scale
+
+    def opened(self) -> VectorPack:
+        from kbproc.models.pack import VectorPack
+
+        pack = VectorPack.open(self.path, dim=self.dim, fingerprint=self.fingerprint)
+        pack.scale = self.scale
+        return pack
 
 
 class StoredModel:
@@ -49,7 +68,9 @@ class StoredModel:
         self.info: ModelInfo | None = None
         self.problem = problem
         self.state: ModelState = "off" if problem is None else "missing"
-        self.pack: VectorPack | None = None
+        self._pack: VectorPack | None = None
+        self._unopened: _Pack | None = None  # while nobody has asked for it
+        self._opening = threading.Lock()
         self._embedder: Embedder | None = None
         self._loading = threading.Lock()
         self._packing = threading.Lock()
@@ -59,7 +80,6 @@ class StoredModel:
     def _look(self) -> None:
         """What can be known of the model without loading it."""
         from kbproc.models import catalogue
-        from kbproc.models.pack import VectorPack
 
         try:
             self.info = catalogue.inspect(self.spec, self._cache)
@@ -70,11 +90,34 @@ class StoredModel:
             self.state = "not ready"
             return
         path = self._packs / f"{self.info.file_name}.pack"
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        pack = VectorPack.open(path, dim=self.info.dim, fingerprint=self.info.fingerprint)
-        pack.scale = self.info.scale
-        self.pack = pack
+        self._unopened = _Pack(path, self.info.dim, self.info.fingerprint, self.info.scale)
         self.state = "ready"
+
+    @property
+    def pack(self) -> VectorPack | None:
+        """Opened when it is first asked for. Raises store.io."""
+        if self._unopened is not None:
+            with self._opening:
+                if self._unopened is not None:
+                    self._pack = self._unopened.opened()
+                    self._unopened = None
+        return self._pack
+
+    @pack.setter
+    def pack(self, pack: VectorPack | None) -> None:
+        with self._opening:
+            self._pack, self._unopened = pack, None
+
+    def standing(self, views: Path, position: Position) -> Standing | None:
+        """How far the view of its vectors in this folder is, if that can be known before pack and
+        view are opened.
+        """
+        from kbproc.models.header import id_of
+        from kbproc.views.vectors.manifest import standing
+
+        pack = self._unopened
+        id = None if pack is None else id_of(pack.path, pack.dim, pack.fingerprint)
+        return None if pack is None or id is None else standing(views, pack.path, id, position)
 
     @property
     def models_folder(self) -> Path:
@@ -167,7 +210,8 @@ class StoredModel:
     @property
     def fingerprint(self) -> str | None:
         """Of the weights, their precision and the longest text; None while there is no pack."""
-        return None if self.pack is None else self.pack.fingerprint.hex()
+        pack = self._pack or self._unopened
+        return None if pack is None else pack.fingerprint.hex()
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
         """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
@@ -196,5 +240,5 @@ class StoredModel:
         """Closes what it has open; nobody asks it any more."""
         if self._embedder is not None:
             self._embedder.close()
-        if self.pack is not None:
-            self.pack.close()
+        if self._pack is not None:
+            self._pack.close()

@@ -88,12 +88,13 @@ class Library:
         lease: Lease | None = None,
         trust: Trust = Trust(None),  # noqa: B008  it holds nothing
         llm: Llm = Llm(),  # noqa: B008  nor does this
+        for_one: bool = False,
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
         `cache` is where exported models are kept for all stores; `lease` is the store's,
         None takes it. `trust`: what the user has approved. `llm`: the endpoint that answers, where
-        the user names one.
+        the user names one. `for_one`: for one request, which may need less than all that many need.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
@@ -112,7 +113,7 @@ class Library:
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
-            store.attach_vectors()
+            store.attach_vectors(when_asked_for=for_one)
             library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
             if library.store.log.damage is None and not store.log.is_shared:

@@ -22,7 +22,6 @@ from kbproc.models.hashing import HASH_DIM, HashEmbedder
 from kbproc.models.http import OpenAiEmbedder
 from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelInfo, ModelSpec, fingerprint
 from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
-from kbproc.models.reference import SentenceTransformersEmbedder
 from kbproc.models.weights import PACKED, LocalModel, file_stem, locate, require_folder
 
 _decode_spec = decoder(ModelSpec).decode
@@ -120,6 +119,8 @@ def load(
         embedder = _over_http(spec)
     else:
         source = locate(spec.name)
+        from kbproc.models.reference import SentenceTransformersEmbedder
+
         embedder = SentenceTransformersEmbedder(source.name, require_folder(source))
     if not info.fingerprint:
         _remember(_memory_of(spec, cache), _described(info, embedder))

@@ -30,7 +30,6 @@ from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
 from kbproc.models.calibration import UNRELATED, Prompts, knows_scripts, scale_of
 from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
-from kbproc.models.packed import unpack
 from kbproc.models.weights import LocalModel, file_stem, require_folder, weights_sha256
 
 if TYPE_CHECKING:
@@ -224,6 +223,8 @@ def _load_any(source: Path, beside: Path) -> Any:
     if source.is_dir():
         return _load(str(source))
     with tempfile.TemporaryDirectory(dir=beside) as unpacked:
+        from kbproc.models.packed import unpack
+
         unpack(source, Path(unpacked))
         return _load(unpacked)
 

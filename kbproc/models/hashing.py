@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import zlib
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from kbproc.models.calibration import AS_IT_IS
 from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HASH_DIM = 64
 _HASH_TOKENS = 256
@@ -39,21 +41,23 @@ class HashEmbedder:
         self.fingerprint = fingerprint("hash", 1, dim)
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        sums = np.zeros(self.dim, np.int64)
+        import numpy as np  # what the model is can be told without
+
+        sums = [0] * self.dim
         for word in _WORD.findall(text.casefold()):
             self._add(sums, word, 2)
             for i in range(len(word) - 2):
                 self._add(sums, word[i : i + 3], 1)
-        if not sums.any():
+        if not any(sums):
             sums[0] = 1
-        wide = sums.astype(np.float64)
+        wide = np.array(sums, np.float64)
         vector: NDArray[np.float32] = (wide / np.sqrt((wide * wide).sum())).astype(np.float32)
         return vector
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         return self.embed(text)
 
-    def _add(self, sums: NDArray[np.int64], feature: str, weight: int) -> None:
+    def _add(self, sums: list[int], feature: str, weight: int) -> None:
         code = zlib.crc32(feature.encode("utf-8", "replace"))
         sums[(code >> 1) % self.dim] += weight if code & 1 else -weight
 

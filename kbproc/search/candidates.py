@@ -245,8 +245,7 @@ def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
     if not filter.only_kbs:
         return Restriction(documents=snapshot.queries.document_ids(filter))
     roster = snapshot.published.roster
-    expired = None if filter.valid_at is None else roster.expired(filter.valid_at)
-    exclude = None if expired is None or not len(expired) else expired
+    exclude = None if filter.valid_at is None else roster.expired(filter.valid_at)
     if filter.kbs is None and snapshot.sight is None and not filter.types:
         hidden = roster.superseded if filter.hide_superseded else ()
         return Restriction(without=superseded_labels(hidden), exclude=exclude)

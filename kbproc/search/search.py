@@ -123,7 +123,9 @@ class _Searching:
         self.repeated: dict[int, list[int]] = {}
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
-        self.embedding, self.vectors = _model_of(state)
+        # Words alone are searched without ever opening the vectors.
+        needs_vectors = params.mode != "fts" or params.explain
+        self.embedding, self.vectors = _model_of(state) if needs_vectors else (state.model, None)
 
     def answer(self, supported: bool) -> Answer:
         if self.params.kb is not None:

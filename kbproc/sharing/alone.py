@@ -181,7 +181,7 @@ class InProcess:
 
     def open(self) -> Library:
         if self._owner is None:
-            self._owner = Owner(self._config, self._host, registry=self._registry)
+            self._owner = Owner(self._config, self._host, registry=self._registry, for_one=True)
             self._owner.open(self._listening)
         return self._owner.opened.get()
 

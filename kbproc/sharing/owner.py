@@ -40,7 +40,9 @@ class Owner:
         *,
         model: dict[str, Any] | None = None,
         registry: Registry | None = None,
+        for_one: bool = False,
     ) -> None:
+        """`for_one`: it asks for one thing itself, and ends."""
         self.config = config
         self.host = host
         self.registry = registry or all_methods().loaded()
@@ -52,6 +54,7 @@ class Owner:
             wire=messages.Wire(MAX_LINE_BYTES),
         )
         self._model = model
+        self._for_one = for_one
         self._listener: Listener | None = None
 
     def open(self, listening: Listening | KbprocError | None = None) -> None:
@@ -73,6 +76,7 @@ class Owner:
                 lease=None if listening is None else listening.lease,
                 trust=Trust(self.config.approved),
                 llm=self.config.llm,
+                for_one=self._for_one,
             )
         except KbprocError as error:
             self.opened.error = error

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.models.pack import HEADER_BYTES, VectorPack
+from kbproc.models.header import HEADER_BYTES
+from kbproc.models.pack import VectorPack
 
 DIM = 8
 MODEL = bytes(range(32))

@@ -272,14 +272,17 @@ class Roster(Struct, frozen=True):
     entries: tuple[str, ...]
     superseded: tuple[str, ...]
     moments: list[str]
-    expiring: Ids
+    expiring: list[int]
 
     def kbs_for(self, sight: Sight) -> list[str]:
         """The knowledge bases that may be seen."""
         return [kb for kb in self.kbs if sight.kbs is None or kb in sight.kbs]
 
-    def expired(self, now: str) -> Ids:
-        """Entries whose time is over at `now`, deleted ones too; sorted by id."""
+    def expired(self, now: str) -> Ids | None:
+        """Entries whose time is over at `now`, deleted ones too, sorted by id; None if none is."""
+        over = bisect_right(self.moments, now)
+        if not over:
+            return None
         import numpy as np
 
-        return np.sort(self.expiring[: bisect_right(self.moments, now)])
+        return np.array(sorted(self.expiring[:over]), dtype=np.int64)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import msgspec
-import numpy as np
 import tantivy
 
 from kbproc.base.checksums.sealed import is_sealed, sealed
@@ -191,6 +190,8 @@ class FullText:
         findings = []
         if not (self._folder / CURRENT).exists():
             findings.append(f"{CURRENT} is missing")
+        import numpy as np
+
         ids = self.snapshot().chunk_ids()
         if twice := len(ids) - len(np.unique(ids)):
             findings.append(f"{twice} chunks are indexed twice")

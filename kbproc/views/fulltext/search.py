@@ -11,11 +11,9 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import tantivy
-from numpy.typing import NDArray
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
@@ -24,6 +22,10 @@ from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.query import K1, Clauses
 from kbproc.views.restriction import Restriction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _decode = packed_decoder(IndexRow).decode
 
@@ -75,6 +77,8 @@ class FullTextSnapshot:
 
     def chunk_ids(self) -> NDArray[np.int64]:
         """Every chunk's id, sorted."""
+        import numpy as np  # searching words alone takes half of its import's time
+
         hits = self._found(tantivy.Query.all_query(), max(1, self.num_docs)).hits
         return np.sort(np.array(self.column("chunk_id", hits), dtype=np.int64))
 
@@ -141,6 +145,8 @@ class FullTextSnapshot:
         return min(most, self.clauses.counted) < ids
 
     def _sifted(self, query: tantivy.Query, restriction: Restriction) -> tuple[list[_Ranked], int]:
+        import numpy as np
+
         hits: Any = self._found(query, max(1, self.num_docs)).hits
         documents = np.array(self.column("document_id", hits), dtype=np.int64)
         seen = np.ones(len(documents), dtype=bool)

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from kbproc.base.durable import Seen
+from kbproc.base.durable import Look, Seen, last_look, look_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.log.record import START, Position
@@ -61,6 +61,7 @@ class Vectors:
         self._staged: list[_Change] = []
         self._position, self._slots, self._waiting = START, Slots(pack), Waiting()
         self._saved: VectorSnapshot | None = None
+        self._saved_with: Look | None = None  # how the pack's file looked then
         self._publish()
 
     @classmethod
@@ -80,7 +81,7 @@ class Vectors:
             for row in saved.pending:
                 view._waiting.add(row)
             view._publish()
-            view._saved = view._snapshot
+            view._saved, view._saved_with = view._snapshot, saved.pack
         return view
 
     def snapshot(self) -> VectorSnapshot:
@@ -202,7 +203,8 @@ class Vectors:
         """
         with self._lock:
             (state, pending), file = self.contents(), self._graph_file
-        if state is self._saved and manifest.is_there(self.folder):
+        is_same = state is self._saved and look_at(self.pack.path) == self._saved_with
+        if is_same and manifest.is_there(self.folder):
             return
         try:
             reach("vectors.save")
@@ -212,8 +214,11 @@ class Vectors:
                 with self._lock:
                     if self._slots.graph is state.graph:
                         self._graph_file = file
+            # Rows that the view names must outlast it.
+            self.pack.sync()
             saved = manifest.Saved(
                 pack_id=self.pack.id,
+                pack=last_look(self.pack.path),
                 position=state.position,
                 kbs=list(state.kb_codes),
                 slots=state.slots.tobytes(),
@@ -222,10 +227,8 @@ class Vectors:
                 pending=pending,
                 graph=file if state.graph else None,
             )
-            # Rows that the view names must outlast it.
-            self.pack.sync()
             manifest.write(self.folder, saved)
-            self._saved = state
+            self._saved, self._saved_with = state, saved.pack
         except OSError as error:
             raise KbprocError("store.io", f"cannot save {self.folder}: {error.strerror}") from error
 

@@ -22,8 +22,6 @@ class AgentQueries(Reader):
         return AgentRow(*rows[0]) if rows else None
 
     def roster(self) -> Roster:
-        import numpy as np
-
         agents = self._rows("from agents order by slug")
         kbs = self._rows(
             "select kb, bool_or(superseded_by is not null and deleted_at is null) from documents "
@@ -39,5 +37,5 @@ class AgentQueries(Reader):
             entries=tuple(kb for kb, _ in kbs),
             superseded=tuple(kb for kb, any_ in kbs if any_),
             moments=[moment for moment, _ in expiring],
-            expiring=np.array([id for _, id in expiring], dtype=np.int64),
+            expiring=[id for _, id in expiring],
         )
