@@ -18,7 +18,7 @@ from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
 from kbproc.views.vectors.waiting import VectorRow, Waiting
 
-_FORMAT = 3
+_FORMAT = 2
 _NAME = "vectors.manifest"
 
 
@@ -45,7 +45,6 @@ class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 
     format: int = _FORMAT
     pack_id: bytes
-    pack: Look | None
     position: Position
     kbs: list[str]
     slots: bytes
@@ -53,6 +52,7 @@ class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     keys: bytes
     pending: list[VectorRow]
     graph: GraphFile | None
+    pack: Look | None = None
 
 
 class Standing(NamedTuple):
