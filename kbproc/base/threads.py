@@ -15,12 +15,14 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kbproc.base.errors import KbprocError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -92,6 +94,8 @@ def map_ahead(
     `most`: a few, as many as there are `threads`, unless whoever takes them pauses at times.
     Closing the generator cancels those that have not begun.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
         ahead: deque[Future[_Made]] = deque()
         try:
@@ -104,6 +108,23 @@ def map_ahead(
         finally:
             for future in ahead:
                 future.cancel()
+
+
+def at_once(
+    work: Callable[[_Given], _Made], items: Collection[_Given], threads: int
+) -> list[_Made]:
+    """`work(item)` of each item, in any order, on at most so many threads."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor
+
+    listed, many = list(items), min(threads, len(items))
+
+    def some(first: int) -> list[_Made]:
+        return [work(item) for item in listed[first::many]]
+
+    with ThreadPoolExecutor(many, thread_name_prefix="at-once") as executor:
+        return [done for each in executor.map(some, range(many)) for done in each]
 
 
 class Held:

@@ -8,7 +8,7 @@ Refuses to know: what is listed or found.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -16,8 +16,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import ListParams
 from kbproc.calls.lean import fitting
 from kbproc.calls.reply import Reply
-from kbproc.search.params import Search
-from kbproc.search.search import Answer
+
+if TYPE_CHECKING:
+    from kbproc.search.params import Search
+    from kbproc.search.search import Answer
 
 K = TypeVar("K", int, str)
 R = TypeVar("R")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.views.vectors.manifest import Standing
     from kbproc.views.vectors.view import Vectors
 
 WORKERS = 2
@@ -51,8 +50,8 @@ class Home(Readable, Protocol):
     @property
     def vectors(self) -> Vectors | None: ...
     @property
-    def unopened(self) -> Standing | None:
-        """How far its vectors are, where nobody has opened them yet."""
+    def unopened(self) -> tuple[int, int] | None:
+        """Up to where all is embedded, and how many chunks wait, while nobody has opened them."""
 
     @property
     def unfolded(self) -> Unfolded: ...
@@ -100,7 +99,7 @@ class Embedding(StoredModel, Statuses):
         if self.state == "off":
             return 0
         if (unopened := self._store.unopened) is not None:
-            return unopened.pending_count
+            return unopened[1]
         vectors = self._store.vectors
         return self._store.chunks if vectors is None else vectors.pending_count
 
@@ -110,7 +109,7 @@ class Embedding(StoredModel, Statuses):
         if self.state == "off":
             return self._store.seq
         if (unopened := self._store.unopened) is not None:
-            return unopened.vector_seq
+            return unopened[0]
         vectors = self._store.vectors
         return 0 if vectors is None else vectors.snapshot().vector_seq
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.record import Position
 from kbproc.models.calibration import Scale
 from kbproc.models.fluency import Fluency
 from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.models.pack import VectorPack
-    from kbproc.views.vectors.manifest import Standing
 
 _DEFAULT_TOKENS = 256
 
 
-class _Pack(NamedTuple):
-    """A pack that is yet to be opened."""
+class Unopened(NamedTuple):
+    """A pack that nobody has asked for yet."""
 
     path: Path
     dim: int
     fingerprint: bytes
     scale: Scale
 
-    def opened(self) -> VectorPack:
+    def open(self) -> VectorPack:
+        """Raises store.io."""
         from kbproc.models.pack import VectorPack
 
         pack = VectorPack.open(self.path, dim=self.dim, fingerprint=self.fingerprint)
@@ -63,13 +62,13 @@ class StoredModel:
         from kbproc.models import catalogue
 
         self._packs = folder / "vectors"
-        self._cache = cache / "models"
+        self.models_folder = cache / "models"  # exported ones, for all stores
         self.spec: ModelSpec = catalogue.spec_of(settings)
         self.info: ModelInfo | None = None
         self.problem = problem
         self.state: ModelState = "off" if problem is None else "missing"
         self._pack: VectorPack | None = None
-        self._unopened: _Pack | None = None  # while nobody has asked for it
+        self.unopened: Unopened | None = None
         self._opening = threading.Lock()
         self._embedder: Embedder | None = None
         self._loading = threading.Lock()
@@ -82,7 +81,7 @@ class StoredModel:
         from kbproc.models import catalogue
 
         try:
-            self.info = catalogue.inspect(self.spec, self._cache)
+            self.info = catalogue.inspect(self.spec, self.models_folder)
         except KbprocError as error:
             self.state, self.problem = "missing", error
             return
@@ -90,39 +89,23 @@ class StoredModel:
             self.state = "not ready"
             return
         path = self._packs / f"{self.info.file_name}.pack"
-        self._unopened = _Pack(path, self.info.dim, self.info.fingerprint, self.info.scale)
+        self.unopened = Unopened(path, self.info.dim, self.info.fingerprint, self.info.scale)
         self.state = "ready"
 
     @property
     def pack(self) -> VectorPack | None:
         """Opened when it is first asked for. Raises store.io."""
-        if self._unopened is not None:
+        if self.unopened is not None:
             with self._opening:
-                if self._unopened is not None:
-                    self._pack = self._unopened.opened()
-                    self._unopened = None
+                if self.unopened is not None:
+                    self._pack = self.unopened.open()
+                    self.unopened = None
         return self._pack
 
     @pack.setter
     def pack(self, pack: VectorPack | None) -> None:
         with self._opening:
-            self._pack, self._unopened = pack, None
-
-    def standing(self, views: Path, position: Position) -> Standing | None:
-        """How far the view of its vectors in this folder is, if that can be known before pack and
-        view are opened.
-        """
-        from kbproc.models.header import id_of
-        from kbproc.views.vectors.manifest import standing
-
-        pack = self._unopened
-        id = None if pack is None else id_of(pack.path, pack.dim, pack.fingerprint)
-        return None if pack is None or id is None else standing(views, pack.path, id, position)
-
-    @property
-    def models_folder(self) -> Path:
-        """Where exported models are kept for all stores."""
-        return self._cache
+            self._pack, self.unopened = pack, None
 
     @property
     def model_name(self) -> str | None:
@@ -136,10 +119,6 @@ class StoredModel:
     def max_tokens(self) -> int:
         """Of the model; of the default one while its own are not known yet."""
         return (self.info.max_tokens if self.info else 0) or _DEFAULT_TOKENS
-
-    @property
-    def tokenizer_path(self) -> str | None:
-        return self.info.tokenizer_path if self.info else None
 
     @property
     def status_when_new(self) -> IndexStatus:
@@ -168,7 +147,7 @@ class StoredModel:
             if self._embedder is None:
                 if self.state == "missing" and self.problem is not None:
                     raise self.problem
-                self._embedder = catalogue.load(self.spec, self._cache)
+                self._embedder = catalogue.load(self.spec, self.models_folder)
             return self._embedder
 
     def prepare(self) -> None:
@@ -210,7 +189,7 @@ class StoredModel:
     @property
     def fingerprint(self) -> str | None:
         """Of the weights, their precision and the longest text; None while there is no pack."""
-        pack = self._pack or self._unopened
+        pack = self._pack or self.unopened
         return None if pack is None else pack.fingerprint.hex()
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:

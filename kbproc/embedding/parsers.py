@@ -33,7 +33,8 @@ class Others(Protocol):
 
 def pool_for(model: StoredModel) -> ParserPool:
     """Processes that cut texts into chunks which fit the model."""
-    return pool_of(model.tokenizer_path, model.max_tokens, workers=_PROCESSES)
+    tokenizer = model.info.tokenizer_path if model.info else None
+    return pool_of(tokenizer, model.max_tokens, workers=_PROCESSES)
 
 
 def pool_of(tokenizer: str | None, tokens: int, *, workers: int) -> ParserPool:

@@ -13,30 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbproc.agents.notes.background import Notebooks
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.threads import share_heaps
-from kbproc.documents.content import Intake
 from kbproc.embedding.background import Embedding
-from kbproc.embedding.parsers import Parsers, pool_for
 from kbproc.history import purge
 from kbproc.library import joining
-from kbproc.library.arrivals import Arrivals
 from kbproc.library.health import salvage
-from kbproc.library.past import Pasts
-from kbproc.library.together import Together
-from kbproc.library.unended import Unended
-from kbproc.library.upkeep import Upkeep
+from kbproc.library.late import LateStore
 from kbproc.log.lease import Lease
 from kbproc.models.answering.choice import Unusable, answerer_of
 from kbproc.models.answering.interface import Answerer
-from kbproc.sessions.making import Answers
 from kbproc.settings.config import Llm
 from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
@@ -44,13 +36,28 @@ from kbproc.store.folder import leads_to
 from kbproc.store.place import Place
 from kbproc.store.store import Store, save_vectors
 
+if TYPE_CHECKING:
+    from kbproc.agents.notes.background import Notebooks
+    from kbproc.documents.content import Intake
+    from kbproc.embedding.parsers import Parsers
+    from kbproc.library.arrivals import Arrivals
+    from kbproc.library.past import Pasts
+    from kbproc.library.together import Together
+    from kbproc.library.upkeep import Upkeep
+    from kbproc.sessions.making import Answers
+
 _logger = logging.getLogger(__name__)
+
+# In the order in which they are closed: who writes in the background ends first.
+_WRITERS = ("answers", "notebooks", "_arrivals", "together", "_upkeep")
+_READERS = ("parsers", "pasts")
 
 
 class Library:
     """An open store with everything that lives off it; `open` makes one.
 
-    Nothing runs in the background before `start`.
+    Nothing runs in the background before `start`. Until then each part is made, and imported, when
+    it is first asked for: one request needs few of them.
     """
 
     def __init__(
@@ -65,17 +72,58 @@ class Library:
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
-        self.parsers = Parsers(lambda: pool_for(self.embedding))
-        self.intake = Intake(self.parsers, store.blobs)
-        self.pasts = Pasts(store, lambda: self.embedding)
-        self.notebooks = Notebooks(store, self.intake)
-        self.answers = Answers(store, answerer)
-        self._upkeep = Upkeep(store, answerer.prepare)
-        self.together = Together(store, lambda: self.embedding, self.parsers)
-        rest = Unended(self.reach).turn
-        self._arrivals = Arrivals(store, self.answers.recover, rest)
+        self._answerer = answerer
         store.turns.purge = lambda: purge.forget_here(self.reach())
         self.closed = False
+
+    @cached_property
+    def parsers(self) -> Parsers:
+        from kbproc.embedding.parsers import Parsers, pool_for
+
+        return Parsers(lambda: pool_for(self.embedding))
+
+    @cached_property
+    def intake(self) -> Intake:
+        from kbproc.documents.content import Intake
+
+        return Intake(self.parsers, self.store.blobs)
+
+    @cached_property
+    def pasts(self) -> Pasts:
+        from kbproc.library.past import Pasts
+
+        return Pasts(self.store, lambda: self.embedding)
+
+    @cached_property
+    def notebooks(self) -> Notebooks:
+        from kbproc.agents.notes.background import Notebooks
+
+        return Notebooks(self.store, self.intake)
+
+    @cached_property
+    def answers(self) -> Answers:
+        from kbproc.sessions.making import Answers
+
+        return Answers(self.store, self._answerer)
+
+    @cached_property
+    def together(self) -> Together:
+        from kbproc.library.together import Together
+
+        return Together(self.store, lambda: self.embedding, self.parsers)
+
+    @cached_property
+    def _upkeep(self) -> Upkeep:
+        from kbproc.library.upkeep import Upkeep
+
+        return Upkeep(self.store, self._answerer.prepare)
+
+    @cached_property
+    def _arrivals(self) -> Arrivals:
+        from kbproc.library.arrivals import Arrivals
+        from kbproc.library.unended import Unended
+
+        return Arrivals(self.store, self.answers.recover, Unended(self.reach).turn)
 
     @classmethod
     def open(
@@ -104,7 +152,8 @@ class Library:
             opened.callback(place.leave)
             place.prepare(mend=_finish)
             opened.pop_all()
-        store = Store.open(place, host=host, model=model, check_log=partial(_check_log, trust))
+        kind = LateStore if for_one else Store
+        store = kind.open(place, host=host, model=model, check_log=partial(_check_log, trust))
         with contextlib.ExitStack() as opened:
             opened.callback(store.close)
             settings = store.settings.get("model", {})
@@ -113,17 +162,25 @@ class Library:
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
-            store.attach_vectors(when_asked_for=for_one)
+            if isinstance(store, LateStore):
+                store.put_off(embedding.unopened)
+            else:
+                store.attach_vectors()
             library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
-            if library.store.log.damage is None and not store.log.is_shared:
+            if store.log.damage is None and not store.log.is_shared and _is_answering(store):
                 library.answers.recover()  # else as soon as a server can be reached
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
         return library
 
     def start(self) -> None:
-        """Embeds, tidies and watches notes in the background, until `close`."""
+        """Embeds, tidies and watches notes in the background, until `close`.
+
+        Every part is made by now, so that no two requests make one.
+        """
+        for part in (*_WRITERS, *_READERS):
+            getattr(self, part)
         self.together.follow()
         self.embedding.start()
         self._upkeep.start()
@@ -154,24 +211,33 @@ class Library:
         return purge.Reach(
             store=self.store,
             embedding=self.embedding,
-            past_closed=self.pasts.closed,
-            forget_answers=self.answers.forget,
-            forget_vectors=self.together.forget,
+            # Each is made when it is called, not now.
+            past_closed=lambda: self.pasts.closed(),  # noqa: PLW0108
+            forget_answers=lambda: self.answers.forget(),  # noqa: PLW0108
+            forget_vectors=lambda keys: self.together.forget(keys),  # noqa: PLW0108
         )
 
     def close(self) -> None:
         """Leaves everything on disk; one part that fails does not keep the others open."""
         self.closed = True
-        _whatever_happens(self.answers.close)
-        _whatever_happens(self.notebooks.close)
-        _whatever_happens(self._arrivals.close)
-        _whatever_happens(self.together.close)
-        _whatever_happens(self._upkeep.close)
-        save_vectors(self.store)
-        _whatever_happens(self.parsers.close)
-        _whatever_happens(self.pasts.close)
+        self._end(_WRITERS)
+        if not isinstance(self.store, LateStore) or self.store.are_vectors_opened:
+            save_vectors(self.store)
+        self._end(_READERS)
         _whatever_happens(self.embedding.close)
         self.store.close()
+
+    def _end(self, parts: Sequence[str]) -> None:
+        """Closes those of them that were made."""
+        for part in parts:
+            if part in vars(self):
+                _whatever_happens(getattr(self, part).close)
+
+
+def _is_answering(store: Store) -> bool:
+    """Whether an answer was being made when the store was last used."""
+    with store.reading() as snapshot:
+        return bool(snapshot.queries.being_answered())
 
 
 def _finish(folder: Path) -> None:

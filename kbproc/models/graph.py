@@ -73,10 +73,7 @@ class Graph:
         return slots[best], closeness[best]
 
     def vectors(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What the pack holds of these slots, to the bit; shape (len(slots), dim).
-
-        The search has just been there, so that no page of the pack need come into memory, too.
-        """
+        """As the graph holds them, shape (len(slots), dim)."""
         return widened(self._halves[slots])
 
     @cached_property
@@ -113,6 +110,25 @@ class Graph:
                 found: NDArray[np.int64] = slots[0]
                 return found
             fetch = min(live, 4 * fetch)
+
+
+def stored(
+    graph: Graph | None, pack: VectorPack, slots: NDArray[np.int64], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """What the pack holds of these slots, to the bit; shape (len(slots), dim).
+
+    `rows`: of every slot, the pack's. What the graph has is read there: the search has just been
+    there, and no page of the pack need come into memory, too. nan for what was erased.
+    """
+    wanted = rows[slots]
+    if graph is None:
+        return pack.vectors(wanted)
+    beyond = slots >= graph.size
+    vectors = graph.vectors(np.where(beyond, 0, slots))
+    if beyond.any():
+        vectors[beyond] = pack.vectors(wanted[beyond])
+    vectors[~pack.usable(wanted)] = np.nan  # the graph still has what was just erased
+    return vectors
 
 
 def build_graph(

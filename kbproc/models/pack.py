@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import mmap
 import os
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +25,13 @@ from kbproc.base.durable import Seen, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.models.calibration import AS_IT_IS
-from kbproc.models.header import HEADER_BYTES, header, read_header
 
+MAGIC = b"kbprocVP"
+VERSION = 1
 KEY_BYTES = 32
 ERASED = bytes(KEY_BYTES)
+_HEADER = struct.Struct("<8sII32s16s")
+HEADER_BYTES = _HEADER.size
 
 
 def dots(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -81,7 +85,7 @@ class VectorPack:
         with _disk("open", path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            id = read_header(fd, dim, fingerprint)
+            id = _read_header(fd, dim, fingerprint)
             old: Path | None = None
             if id is None:
                 if os.fstat(fd).st_size:
@@ -290,10 +294,19 @@ def _checksums(records: NDArray[np.void]) -> NDArray[np.uint32]:
     return np.fromiter((crc(data[end + 4 - size : end]) for end in ends), np.uint32, len(records))
 
 
+def _read_header(fd: int, dim: int, fingerprint: bytes) -> bytes | None:
+    """The pack's id, or None where this is no pack of this model."""
+    header = os.pread(fd, HEADER_BYTES, 0)
+    if len(header) < HEADER_BYTES:
+        return None
+    *found, id = _HEADER.unpack(header)
+    return bytes(id) if found == [MAGIC, VERSION, dim, fingerprint] else None
+
+
 def _start(path: Path, dim: int, fingerprint: bytes) -> tuple[int, bytes]:
     id = os.urandom(16)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    os.pwrite(fd, header(dim, fingerprint, id), 0)
+    os.pwrite(fd, _HEADER.pack(MAGIC, VERSION, dim, fingerprint, id), 0)
     return fd, id
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kbproc.search.candidates import everything
 from kbproc.search.vocabulary import Vocabulary

@@ -10,11 +10,10 @@ greetings and thanks find little; in an abstract all find about as much: there e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.search.fusion import Weights
 from kbproc.text.query import Query, parse_query
@@ -71,6 +70,8 @@ class Parts:
         if len(found) < _FEWEST_WORDS or not asking:
             return None
         worth, sentence, _ = max(asking, key=lambda entry: entry[0])
+        from statistics import median  # which few queries are long enough to need
+
         others = median(entry[0] for entry in found)
         if others >= _ALIKE * worth:
             return None

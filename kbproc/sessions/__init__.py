@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, and which process owns the store.
 
-Offers: asking · live · making · reading · retrieval · session
+Offers: asking · heard · live · making · reading · retrieval · session
 May import: base · text · events · models · views · store · documents · search
 Light: yes
 """

@@ -22,11 +22,11 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
-from kbproc.calls.answers import Heard
 from kbproc.calls.flags import SHELL_BYTES
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.typed import argv_of
+from kbproc.sessions.heard import Heard
 from kbproc.settings.config import Config
 from kbproc.sharing.alone import Backend
 from kbproc.sharing.attached import Anywhere

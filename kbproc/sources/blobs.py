@@ -19,24 +19,20 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import BinaryIO, NamedTuple, Protocol
 
 from kbproc.base import durable
 from kbproc.base.checksums.journal import Journal
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.base.threads import Held, Holding
+from kbproc.base.threads import Held, Holding, at_once
 
 _SMALL_BYTES = 64 << 10
-_WRITERS = 8  # what one disk can sync together
+_WRITERS = 8  # a disk syncs so many files in little more time than one
 _MANY = 64  # files that are worth a sync of all that any process has written
 
 _logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def digest(data: bytes) -> str:
@@ -72,19 +68,6 @@ def _is_file(place: str) -> bool:
         return stat.S_ISREG(os.lstat(place).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def _each(act: Callable[[T], R], items: Collection[T]) -> list[R]:
-    """At once, in any order: a disk syncs many files in little more time than one."""
-    if len(items) < 2:
-        return [act(item) for item in items]
-    listed, many = list(items), min(_WRITERS, len(items))
-
-    def some(first: int) -> list[R]:
-        return [act(item) for item in listed[first::many]]
-
-    with ThreadPoolExecutor(many, thread_name_prefix="blobs") as threads:
-        return [done for each in threads.map(some, range(many)) for done in each]
 
 
 class _Places:
@@ -155,12 +138,12 @@ class _Places:
             if len(journaled) >= _MANY and durable.syncs_filesystem(self._root):
                 self._make_many(journaled)
                 return
-            folders = _each(self.write_journaled, journaled.items())
+            folders = at_once(self.write_journaled, journaled.items(), _WRITERS)
         except OSError:  # the kernel may have dropped what it could not write
-            _each(self.write, journaled.items())
+            at_once(self.write, journaled.items(), _WRITERS)
             folders = [self.folder(sha256) for sha256 in journaled]
         reach("blob.named")
-        _each(durable.sync_folder, {self._root, *folders})
+        at_once(durable.sync_folder, {self._root, *folders}, _WRITERS)
 
     def _make_many(self, journaled: dict[str, bytes]) -> None:
         """One sync of all takes a tenth of the time that one for each takes."""
@@ -316,9 +299,9 @@ class Blobs:
         self._check()
         with _as_store_io():
             durable.make_folder(self.folder)
-            renamed = _each(self._places.write, sources.items())
+            renamed = at_once(self._places.write, sources.items(), _WRITERS)
             reach("blob.named")
-            _each(durable.sync_folder, set().union(*renamed))
+            at_once(durable.sync_folder, set().union(*renamed), _WRITERS)
 
     def sync(self) -> None:
         """All files are durable, and nothing is left in the journal. Raises store.io."""

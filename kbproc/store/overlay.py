@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from kbproc.base.errors import KbprocError
@@ -36,6 +35,8 @@ def take(store: Path, pid: int) -> tuple[Path, Lease]:
 
 def _made(store: Path, pid: int) -> Path:
     """Removes what killed processes have left of theirs. Raises store.io."""
+    import tempfile  # which few stores need
+
     try:
         _remove_leftovers(Path(tempfile.gettempdir()), pid)
         return Path(tempfile.mkdtemp(prefix=_PREFIX))

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
-from kbproc.log.record import Position
 from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane, Turns
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.models.pack import VectorPack
-    from kbproc.views.vectors.manifest import Standing
     from kbproc.views.vectors.view import Vectors
 
 T = TypeVar("T")
@@ -103,11 +101,6 @@ class StoreModel(Model, Protocol):
     def fingerprint(self) -> str | None:
         """Of what makes its vectors; None until it is ready."""
 
-    def standing(self, views: Path, position: Position) -> Standing | None:
-        """How far the view of its vectors in this folder is, if that can be known before pack and
-        view are opened.
-        """
-
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
         """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
 
@@ -151,9 +144,6 @@ class NoModel:
 
     def string_of(self, title: str, section: str | None, text: str) -> str:
         return ""
-
-    def standing(self, views: Path, position: Position) -> None:
-        """There are none."""
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
         return [None] * len(strings)

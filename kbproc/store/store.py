@@ -17,7 +17,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,6 @@ from kbproc.views.follower import Follower
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
     from kbproc.views.fulltext.index import FullText
-    from kbproc.views.vectors.manifest import Standing
     from kbproc.views.vectors.view import Vectors
 
 _MARKS = "log.seen"
@@ -81,8 +80,8 @@ class Store(Front):
         self.catalog = catalog
         self.readers = Readers(catalog)
         self.fulltext = fulltext
-        self._vectors: Vectors | None = None
-        self._is_put_off = False
+        self.vectors: Vectors | None = None
+        self.unopened: tuple[int, int] | None = None  # see Home, in embedding/background.py
         self.model: StoreModel = NoModel()
         self._place = place
         self.turns = Turns(partial(_until_first, self._run, host))
@@ -148,43 +147,16 @@ class Store(Front):
             opened.pop_all()
         return store
 
-    def attach_vectors(self, *, when_asked_for: bool = False) -> None:
-        """Opens the vector view, once the model's pack is there. Raises store.io.
-
-        `when_asked_for`: only then, or before anything is written: not every read needs it.
-        """
-        if when_asked_for:
-            self._is_put_off = True
-            return
+    def attach_vectors(self) -> None:
+        """Opens the vector view, once the model's pack is there."""
         from kbproc.views.vectors.view import Vectors
 
+        if self.model.pack is None:
+            return
         with self.lane():
-            if self.model.pack is not None and (self._is_put_off or self._vectors is None):
-                vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
-                follow.catch_up(vectors, self.log, self.catalog)
-                self._vectors = vectors
-            self._is_put_off = False
-
-    @property
-    def vectors(self) -> Vectors | None:
-        """None while the model has no pack. Whoever asks holds no lock that writers need."""
-        if self._is_put_off:
-            self.attach_vectors()
-        return self._vectors
-
-    @vectors.setter
-    def vectors(self, vectors: Vectors | None) -> None:
-        self._vectors, self._is_put_off = vectors, False
-
-    @property
-    def unopened(self) -> Standing | None:
-        """How far the vectors are, where nobody has opened them and that can be known."""
-        return self._standing if self._is_put_off else None
-
-    @cached_property
-    def _standing(self) -> Standing | None:
-        """Nothing is written before the vectors are opened."""
-        return self.model.standing(self.folder / "views", self.published.head.position)
+            vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
+            follow.catch_up(vectors, self.log, self.catalog)
+            self.vectors = vectors
 
     @property
     def followers(self) -> list[Follower]:
@@ -371,8 +343,6 @@ class Store(Front):
         self._is_exposed = is_exposed(self.origin)
         looked = partial(self.check_writable, look=False)
         self.mend()
-        if self._is_put_off:
-            self.attach_vectors()
         if self.log.gather():
             _follow_others(self)
         if self.due is not None:
@@ -526,11 +496,10 @@ def _forget(store: Store) -> None:
 
 def save_vectors(store: Store) -> None:
     """What is embedded by now need not be looked for again at the next start."""
-    vectors = store._vectors  # what nobody has opened is as it was
-    if vectors is not None and store.broken is None and not store.read_only:
+    if store.vectors is not None and store.broken is None and not store.read_only:
         with contextlib.suppress(KbprocError):  # another store lies there now
             store.look()
-            _whatever_happens(vectors.save)
+            _whatever_happens(store.vectors.save)
 
 
 def _show_vectors(store: Store) -> None:

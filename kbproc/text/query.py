@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.text.analysis import STOP_WORDS, UNSPACED, names, words
 from kbproc.text.language import SMALL_WORDS, is_foreign
@@ -22,8 +24,7 @@ _CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", 
 NEARLY, JOINED = 0.8, 0.5
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True, dict=True):
     """What a query asks for, in folded words.
 
     `terms`: any of them may match, and each scores as often as it is said; those of

@@ -6,13 +6,12 @@ Refuses to know: how either of them stores and searches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kbproc.views.catalog.rows import Ids
 
 
-@dataclass(frozen=True)
-class Restriction:
+class Restriction(Struct, frozen=True):
     """What a search may see; None leaves that side open.
 
     `kbs`: only what is labelled so, `without`: not so; see filters. `documents`: only

@@ -569,7 +569,7 @@ def test_a_damaged_pack(
 
 def _swapped(data: bytes) -> bytes:
     """Each of the records changes places with another: all are sound where they stand."""
-    from kbproc.models.header import HEADER_BYTES
+    from kbproc.models.pack import HEADER_BYTES
 
     size = 32 + 2 * 64 + 4
     assert (len(data) - HEADER_BYTES) % size == 0

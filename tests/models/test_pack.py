@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.models.header import HEADER_BYTES
-from kbproc.models.pack import VectorPack
+from kbproc.models.pack import HEADER_BYTES, VectorPack
 
 DIM = 8
 MODEL = bytes(range(32))

@@ -27,7 +27,7 @@ def row(chunk: int, document: int) -> IndexRow:
 
 def fulltext(folder: Path) -> Opened:
     index = FullText.open(folder)
-    return index, lambda: index.snapshot().chunk_ids().tolist()
+    return index, lambda: index.snapshot().chunk_ids()
 
 
 def vectors(folder: Path) -> Opened:

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
+from kbproc.library.health.fulltext import problems
 from kbproc.log.record import START, Position
 from kbproc.search.vocabulary import Vocabulary
 from kbproc.text.query import parse_query
@@ -38,7 +39,7 @@ def row(chunk_id: int, text: str, document_id: int | None = None, **more: str) -
 def index(tmp_path: Path) -> Iterator[FullText]:
     index = FullText.open(tmp_path / "fulltext")
     yield index
-    assert index.check() == []
+    assert problems(index.snapshot(), tmp_path / "fulltext") == []
     index.close()
 
 

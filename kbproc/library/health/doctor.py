@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
+from kbproc.library.health import fulltext as damage
 from kbproc.library.health import salvage
 from kbproc.library.health.salvage import Damage
 from kbproc.log.record import START, Position
@@ -281,7 +282,8 @@ def positions(store: Store) -> dict[str, list[str]]:
         fulltext, waiting = _pinned(store, snapshot)
         chunks, indexed = snapshot.queries.chunk_total(), fulltext.num_docs + len(waiting)
         head = snapshot.published.head
-    problems: dict[str, list[str]] = {"fulltext": store.fulltext.check()}
+    folder, index = store.folder / "views" / "fulltext", store.fulltext.snapshot()
+    problems: dict[str, list[str]] = {"fulltext": damage.problems(index, folder)}
     if head.seq < written.seq <= store.log.head.seq:
         problems["catalog"] = [f"is at {head.seq}, the log at {written.seq}"]
     elif _record_at(store, head.seq) != head.position:

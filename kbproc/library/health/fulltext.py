@@ -1,4 +1,4 @@
-"""Whether two full-text indexes hold the same.
+"""Whether a full-text index is what it should be, and whether two of them hold the same.
 
 Owns: telling chunks apart by everything that they are indexed under.
 Refuses to know: which of two indexes is right, and their files.
@@ -11,7 +11,10 @@ number a chunk, and equal numbers for equal words.
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kbproc.views.fulltext.files import CURRENT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +28,15 @@ _BATCH = 1000
 _HEAVIEST = 16_000
 
 
+def problems(snapshot: FullTextSnapshot, folder: Path) -> list[str]:
+    """What is wrong with the index in this folder as it stands; empty if nothing is."""
+    found = [] if (folder / CURRENT).exists() else [f"{CURRENT} is missing"]
+    ids = snapshot.chunk_ids()
+    if twice := len(ids) - len(set(ids)):
+        found.append(f"{twice} chunks are indexed twice")
+    return found
+
+
 def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int]:
     """Chunks that only one of them holds, or that they hold under other words or show otherwise.
 
@@ -32,7 +44,7 @@ def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int
     """
     import numpy as np
 
-    ids, others = one.chunk_ids(), other.chunk_ids()
+    ids, others = np.array(one.chunk_ids(), np.int64), np.array(other.chunk_ids(), np.int64)
     if not np.array_equal(ids, others):
         return [int(id) for id in np.setxor1d(ids, others)] or [int(ids[0])]
     differs = _documents(one, ids) != _documents(other, ids)

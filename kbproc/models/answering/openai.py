@@ -12,7 +12,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -299,6 +298,8 @@ def _wait_ms(headers: Mapping[str, str]) -> int | None:
     asked = headers.get("retry-after", "")
     if asked.isdecimal() and len(asked) < 8:
         return int(asked) * 1000
+    from email.utils import parsedate_to_datetime  # of no use but here, and slow to import
+
     try:
         until, now = (parsedate_to_datetime(at) for at in (asked, headers.get("date", "")))
         return max(0, round((until - now).total_seconds() * 1000))

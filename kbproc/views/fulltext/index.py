@@ -185,18 +185,6 @@ class FullText:
         """The share of deleted chunks that the statistics still count."""
         return self.snapshot().dead_ratio
 
-    def check(self) -> list[str]:
-        """What is wrong with the index as it stands; empty if nothing is."""
-        findings = []
-        if not (self._folder / CURRENT).exists():
-            findings.append(f"{CURRENT} is missing")
-        import numpy as np
-
-        ids = self.snapshot().chunk_ids()
-        if twice := len(ids) - len(np.unique(ids)):
-            findings.append(f"{twice} chunks are indexed twice")
-        return findings
-
     def damaged(self) -> list[str]:
         return damaged(self._folder, Seen())
 

@@ -11,7 +11,7 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tantivy
 from tantivy import Occur
@@ -22,10 +22,6 @@ from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.fulltext.query import K1, Clauses
 from kbproc.views.restriction import Restriction
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _decode = packed_decoder(IndexRow).decode
 
@@ -75,12 +71,10 @@ class FullTextSnapshot:
     def dead_ratio(self) -> float:
         return 1 - self.num_docs / self.clauses.counted if self.clauses.counted else 0.0
 
-    def chunk_ids(self) -> NDArray[np.int64]:
+    def chunk_ids(self) -> list[int]:
         """Every chunk's id, sorted."""
-        import numpy as np  # searching words alone takes half of its import's time
-
         hits = self._found(tantivy.Query.all_query(), max(1, self.num_docs)).hits
-        return np.sort(np.array(self.column("chunk_id", hits), dtype=np.int64))
+        return sorted(self.column("chunk_id", hits))
 
     def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
         """tantivy panics where a file of its index has rotted since it was opened."""
@@ -96,11 +90,7 @@ class FullTextSnapshot:
             ) from error
 
     def search(
-        self,
-        query: Query,
-        limit: int,
-        *,
-        restriction: Restriction = _NO_RESTRICTION,
+        self, query: Query, limit: int, *, restriction: Restriction = _NO_RESTRICTION
     ) -> FullTextHits:
         """The best chunks, with their raw BM25 and the exact total."""
         scored = self.clauses.scored(query)
@@ -145,7 +135,7 @@ class FullTextSnapshot:
         return min(most, self.clauses.counted) < ids
 
     def _sifted(self, query: tantivy.Query, restriction: Restriction) -> tuple[list[_Ranked], int]:
-        import numpy as np
+        import numpy as np  # its import takes longer than most searches
 
         hits: Any = self._found(query, max(1, self.num_docs)).hits
         documents = np.array(self.column("document_id", hits), dtype=np.int64)

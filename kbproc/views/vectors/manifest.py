@@ -1,22 +1,20 @@
 """The vector view's files: a manifest, and the graph that it names.
 
-Owns: the manifest's form, whether both files are what was written, and how far the view is that
-they hold.
-Refuses to know: what else is done with what they hold.
+Owns: the manifest's form, and whether both files are what was written.
+Refuses to know: what is done with what they hold.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from kbproc.base.durable import Look, Seen, crc_of, look_at, replace
+from kbproc.base.durable import Look, Seen, crc_of, replace
 from kbproc.base.values import packed_decoder
 from kbproc.log.record import Position
-from kbproc.views.vectors.waiting import VectorRow, Waiting
+from kbproc.views.vectors.waiting import VectorRow
 
 _FORMAT = 2
 _NAME = "vectors.manifest"
@@ -40,7 +38,7 @@ class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 
 class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     """`keys`: VectorPack.keys_digest of the slots that are alive. `pack`: how the file of the pack
-    looked before those were read.
+    looked before those were read. `model`: the pack's fingerprint.
     """
 
     format: int = _FORMAT
@@ -53,13 +51,7 @@ class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     pending: list[VectorRow]
     graph: GraphFile | None
     pack: Look | None = None
-
-
-class Standing(NamedTuple):
-    """How far a view is: up to `vector_seq` everything is embedded; so many chunks wait."""
-
-    vector_seq: int
-    pending_count: int
+    model: bytes = b""
 
 
 _decode = packed_decoder(Saved).decode
@@ -82,24 +74,6 @@ def read(folder: Path) -> Saved | None:
     except (OSError, msgspec.DecodeError):
         return None
     return saved if saved.format == _FORMAT else None
-
-
-def standing(folder: Path, pack: Path, pack_id: bytes, position: Position) -> Standing | None:
-    """How far the view would be if it were opened; None where only that can tell.
-
-    It is known of a view at `position` if nobody has touched its graph or pack since.
-    """
-    saved = read(folder)
-    if saved is None or saved.pack is None or saved.pack_id != pack_id:
-        return None
-    if saved.position != position or look_at(pack) != saved.pack:
-        return None
-    if saved.graph is not None and not Seen(folder).knows(folder / saved.graph.name):
-        return None
-    waiting = Waiting()
-    for row in saved.pending:
-        waiting.add(row)
-    return Standing(waiting.settled_to(position.seq), len(waiting))
 
 
 def is_there(folder: Path) -> bool:

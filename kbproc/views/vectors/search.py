@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kbproc.log.record import Position
 from kbproc.models.exact import cosines, member
-from kbproc.models.graph import Graph
+from kbproc.models.graph import Graph, stored
 from kbproc.models.pack import VectorPack, dots
 from kbproc.views.restriction import Restriction
 
@@ -106,16 +106,9 @@ class VectorSnapshot:
         return ids[order], live[order]
 
     def _cosines(self, query: NDArray[np.float32], slots: NDArray[np.int64]) -> NDArray[np.float64]:
-        rows = self.slots["row"][slots]
-        if self.graph is None:
-            return cosines(query, self.pack.vectors(rows), self.pack.scale)
-        beyond = slots >= self.graph.size
-        vectors = self.graph.vectors(np.where(beyond, 0, slots))
-        if beyond.any():
-            vectors[beyond] = self.pack.vectors(rows[beyond])
-        found = cosines(query, vectors, self.pack.scale)
-        found[~self.pack.usable(rows)] = np.nan  # the graph still has what was just erased
-        return found
+        return cosines(
+            query, stored(self.graph, self.pack, slots, self.slots["row"]), self.pack.scale
+        )
 
     def _mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
         mask = self.alive

@@ -219,6 +219,7 @@ class Vectors:
             saved = manifest.Saved(
                 pack_id=self.pack.id,
                 pack=last_look(self.pack.path),
+                model=self.pack.fingerprint,
                 position=state.position,
                 kbs=list(state.kb_codes),
                 slots=state.slots.tobytes(),
