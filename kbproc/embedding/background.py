@@ -114,14 +114,16 @@ class Embedding(StoredModel, Statuses):
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
     def waits(self, document_id: int) -> bool:
+        if _is_whole(self._store):
+            return False
         vectors = self._store.vectors
         return self.state != "off" if vectors is None else vectors.waits(document_id)
 
     @property
     def failed_documents(self) -> dict[int, str]:
         """document id → why; one that has been changed or deleted since is forgotten."""
-        vectors = self._store.vectors
-        if not self._failed or vectors is None:
+        vectors = self._store.vectors if self._failed else None
+        if vectors is None:
             return {}
         waiting = set(vectors.pending())
         for gone in set(self._failed) - waiting:
@@ -129,6 +131,8 @@ class Embedding(StoredModel, Statuses):
         return dict(self._failed.values())
 
     def pending_documents(self) -> dict[int, int]:
+        if _is_whole(self._store):
+            return {}
         vectors = self._store.vectors
         if vectors is not None:
             return vectors.pending_by_document()
@@ -272,6 +276,11 @@ class Embedding(StoredModel, Statuses):
         for thread in self._threads:
             thread.join(5)
         self.release()
+
+
+def _is_whole(store: Home) -> bool:
+    """Whether nothing waits, which is known before anybody has opened the vectors."""
+    return store.unopened is not None and not store.unopened[1]
 
 
 def _left(embedding: Embedding, ids: Collection[int] | None) -> int:

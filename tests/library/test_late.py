@@ -1,0 +1,189 @@
+"""A store that is opened for one request opens its vectors when they are asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.library.late import LateStore
+from kbproc.library.library import Library
+from kbproc.methods.all import registry
+from kbproc.settings.config import Config
+from kbproc.sharing.alone import InProcess
+from tests.kit.fixed import FixedHost
+from tests.kit.start import REPO
+from tests.kit.talk import Session
+from tests.kit.world import filled
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return filled(tmp_path) / "store"
+
+
+@contextmanager
+def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
+    """As a command of its own asks, and the store that it opens."""
+    backend = InProcess(
+        config=Config(store=store, cache=store.parent / "cache"),
+        registry=registry(),
+        host=FixedHost(),
+    )
+
+    def ask(method: str, **params: Any) -> Any:
+        return backend.ask(method, params, lambda event: None)["result"]
+
+    try:
+        opened = backend.open().store
+        assert isinstance(opened, LateStore)
+        yield ask, opened
+    finally:
+        backend.close()
+
+
+def asked_of_a_server(store: Path, method: str, **params: Any) -> Any:
+    session = Session(store, cwd=store.parent)
+    try:
+        return session.ask(method, **params)["result"]
+    finally:
+        session.close()
+
+
+def timeless(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result, "meta": {**result["meta"], "took_ms": 0}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "opens"),
+    [
+        ("search", {"query": "cache branch", "mode": "fts"}, False),
+        ("search", {"query": "cache branch", "mode": "fts", "explain": True}, True),
+        ("search", {"query": "cache branch"}, True),
+        ("search", {"query": "cache branch", "mode": "vector"}, True),
+        ("knowledge.search", {"query": "cache", "mode": "fts"}, False),
+        ("doc.list", {}, False),
+        ("doc.get", {"id": 1, "text": True}, False),
+        ("kb.status", {"slug": "default"}, False),
+        ("status", {}, False),
+    ],
+)
+def test_what_is_answered_does_not_depend_on_it(
+    store: Path, method: str, params: dict[str, Any], opens: bool
+) -> None:
+    wanted = asked_of_a_server(store, method, **params)
+    with command(store) as (ask, opened):
+        found = ask(method, **params)
+        assert opened.are_vectors_opened is opens
+    for result in (wanted, found):
+        if "db_size_bytes" in result["data"]:
+            result["data"]["db_size_bytes"] = 0  # views are written when they are closed
+    assert timeless(found) == timeless(wanted)
+
+
+def test_a_write_opens_them_first(store: Path) -> None:
+    with command(store) as (ask, opened):
+        ask("doc.create", title="New", text="The lighthouse keeper counts gulls.")
+        assert opened.are_vectors_opened
+        found = ask("search", query="lighthouse", mode="fts")
+        assert found["meta"]["freshness"]["pending_embeddings"] == 1
+    with command(store) as (ask, opened):
+        found = ask("search", query="lighthouse", mode="fts")
+        assert not opened.are_vectors_opened
+        assert found["meta"]["freshness"]["pending_embeddings"] == 1
+        assert found["meta"]["freshness"]["vector_seq"] < found["meta"]["seq"]
+        assert ask("doc.get", id=7)["data"]["index_status"] == "pending"
+    session = Session(store, cwd=store.parent)
+    session.embedded()
+    session.close()
+    with command(store) as (ask, opened):
+        assert ask("search", query="gulls", mode="fts")["meta"]["freshness"] == {
+            "seq": opened.seq,
+            "fulltext_seq": opened.seq,
+            "vector_seq": opened.seq,
+            "pending_embeddings": 0,
+        }
+        assert ask("doc.get", id=7)["data"]["index_status"] == "ready"
+
+
+def pack_of(store: Path) -> Path:
+    (pack,) = (store / "vectors").glob("*.pack")
+    return pack
+
+
+@pytest.mark.parametrize("gone", ["pack", "manifest", "touched", "cut"])
+def test_they_are_opened_where_their_files_are_not_as_they_were_saved(
+    store: Path, gone: str
+) -> None:
+    """What is missing or changed is told by opening them alone."""
+    pack, manifest = pack_of(store), store / "views" / "vectors.manifest"
+    chunks = asked_of_a_server(store, "status")["data"]["total_chunks"]
+    if gone == "pack":
+        pack.unlink()
+    elif gone == "manifest":
+        manifest.unlink()
+    elif gone == "touched":
+        os.utime(pack)
+    else:
+        os.truncate(pack, pack.stat().st_size // 2)
+    with command(store) as (ask, opened):
+        found = ask("search", query="cache", mode="fts")
+        assert opened.are_vectors_opened
+        pending = found["meta"]["freshness"]["pending_embeddings"]
+        assert {"pack": pending == chunks, "cut": pending > 0}.get(gone, pending == 0)
+    with command(store) as (ask, opened):  # it has been saved as it is now
+        again = ask("search", query="cache", mode="fts")
+        assert not opened.are_vectors_opened
+        assert again["meta"]["freshness"] == found["meta"]["freshness"]
+
+
+def test_another_model_under_the_same_name(store: Path) -> None:
+    """Its vectors are of no use, whatever the files look like."""
+    with command(store) as (ask, opened):
+        assert opened.unopened == (opened.seq, 0)
+    settings = store / "store.toml"
+    text = settings.read_text()
+    assert "dim" not in text
+    settings.write_text(text.replace('kind = "hash"', 'kind = "hash"\ndim = 32'))
+    with command(store) as (ask, opened):
+        found = ask("search", query="cache", mode="fts")
+        assert opened.are_vectors_opened
+        assert found["meta"]["freshness"]["pending_embeddings"] > 0
+
+
+def test_threads_that_ask_at_once_open_them_once(store: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with command(store) as (_, opened), ThreadPoolExecutor(8) as threads:
+        views = list(threads.map(lambda _: opened.vectors, range(32)))
+    assert views[0] is not None
+    assert len(set(map(id, views))) == 1
+
+
+def test_a_server_opens_them_at_once(store: Path) -> None:
+    host = FixedHost()
+    library = Library.open(store, host=host, cache=store.parent / "cache")
+    assert not isinstance(library.store, LateStore)
+    library.close()
+
+
+def test_a_search_for_words_in_a_process_of_its_own_imports_no_numpy(store: Path) -> None:
+    told = "print(*sorted({'numpy', 'faiss', 'tantivy'} & set(sys.modules)), file=sys.stderr)"
+    code = (
+        "import sys, kbproc.__main__ as main\n"
+        "leave = main.leave\n"
+        f"main.leave = lambda code: ({told}, leave(code))\n"
+        "main.main()"
+    )
+    argv = [sys.executable, "-c", code, "search", "cache", "--fts-only", "--format", "json"]
+    env = {**os.environ, "KBPROC_STORE": str(store), "PYTHONPATH": str(REPO)}
+    for _ in range(2):  # the first may have to see that nobody has damaged the catalog
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert done.stderr.split() == ["tantivy"]
+    assert '"chunk_id":4,' in done.stdout
