@@ -183,8 +183,9 @@ class Embedding(StoredModel, Statuses):
 
     def _claim(self) -> list[int]:
         """The newest pending chunks that nobody else has; waits if there are none."""
+        vectors = self._store.vectors  # which may have to be opened, and then waits for writers
         with self._changed:
-            ids = self.claims.take(self._store.vectors, _BATCH)
+            ids = self.claims.take(vectors, _BATCH)
             if not ids and not self._closing:  # else nobody would wake it
                 self._changed.wait(_RETRY_SECONDS)
             return ids
@@ -280,7 +281,8 @@ class Embedding(StoredModel, Statuses):
 
 def _is_whole(store: Home) -> bool:
     """Whether nothing waits, which is known before anybody has opened the vectors."""
-    return store.unopened is not None and not store.unopened[1]
+    unopened = store.unopened
+    return unopened is not None and not unopened[1]
 
 
 def _left(embedding: Embedding, ids: Collection[int] | None) -> int:

@@ -189,7 +189,8 @@ class StoredModel:
     @property
     def fingerprint(self) -> str | None:
         """Of the weights, their precision and the longest text; None while there is no pack."""
-        pack = self._pack or self.unopened
+        unopened = self.unopened  # whoever opens it sets the other first
+        pack = self._pack if unopened is None else unopened
         return None if pack is None else pack.fingerprint.hex()
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:

@@ -41,12 +41,13 @@ class LateStore(Store):
             with self.lane():
                 if self._is_late:
                     self.attach_vectors()
-                    self._is_late, self.unopened = False, None
+                    self._is_late, self.unopened = False, None  # there may be none
         return self._vectors
 
     @vectors.setter
     def vectors(self, vectors: Vectors | None) -> None:
         self._vectors = vectors
+        self._is_late, self.unopened = False, None
 
     @property
     def are_vectors_opened(self) -> bool:
@@ -61,12 +62,15 @@ def standing(views: Path, pack: Unopened, position: Position) -> tuple[int, int]
     """How far a view at `position` would be if it were opened: up to where all is embedded, and how
     many chunks wait; None where only opening it can tell.
 
-    It is known of one that was saved, if nobody has touched its graph or its pack since.
+    It is known of one that was saved, if its graph and its pack were found sound, and nobody has
+    touched them since.
     """
     saved = manifest.read(views)
     if saved is None or saved.pack is None or look_at(pack.path) != saved.pack:
         return None
     if saved.position != position or saved.model != pack.fingerprint:
+        return None
+    if not Seen(pack.path.parent).knows(pack.path):
         return None
     if saved.graph is not None and not Seen(views).knows(views / saved.graph.name):
         return None

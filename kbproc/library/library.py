@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
@@ -48,9 +49,19 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # In the order in which they are closed: who writes in the background ends first.
 _WRITERS = ("answers", "notebooks", "_arrivals", "together", "_upkeep")
 _READERS = ("parsers", "pasts")
+
+
+class _part(cached_property[T]):
+    """Made, and imported, when it is first asked for; once, whichever threads ask."""
+
+    def __get__(self, library: Any, owner: Any = None) -> Any:
+        with library.making:
+            return super().__get__(library, owner)
 
 
 class Library:
@@ -73,52 +84,53 @@ class Library:
         self.cache = cache
         self.trust = trust
         self._answerer = answerer
+        self.making = threading.RLock()
         store.turns.purge = lambda: purge.forget_here(self.reach())
         self.closed = False
 
-    @cached_property
+    @_part
     def parsers(self) -> Parsers:
         from kbproc.embedding.parsers import Parsers, pool_for
 
         return Parsers(lambda: pool_for(self.embedding))
 
-    @cached_property
+    @_part
     def intake(self) -> Intake:
         from kbproc.documents.content import Intake
 
         return Intake(self.parsers, self.store.blobs)
 
-    @cached_property
+    @_part
     def pasts(self) -> Pasts:
         from kbproc.library.past import Pasts
 
         return Pasts(self.store, lambda: self.embedding)
 
-    @cached_property
+    @_part
     def notebooks(self) -> Notebooks:
         from kbproc.agents.notes.background import Notebooks
 
         return Notebooks(self.store, self.intake)
 
-    @cached_property
+    @_part
     def answers(self) -> Answers:
         from kbproc.sessions.making import Answers
 
         return Answers(self.store, self._answerer)
 
-    @cached_property
+    @_part
     def together(self) -> Together:
         from kbproc.library.together import Together
 
         return Together(self.store, lambda: self.embedding, self.parsers)
 
-    @cached_property
+    @_part
     def _upkeep(self) -> Upkeep:
         from kbproc.library.upkeep import Upkeep
 
         return Upkeep(self.store, self._answerer.prepare)
 
-    @cached_property
+    @_part
     def _arrivals(self) -> Arrivals:
         from kbproc.library.arrivals import Arrivals
         from kbproc.library.unended import Unended
@@ -175,10 +187,7 @@ class Library:
         return library
 
     def start(self) -> None:
-        """Embeds, tidies and watches notes in the background, until `close`.
-
-        Every part is made by now, so that no two requests make one.
-        """
+        """Embeds, tidies and watches notes in the background, until `close`."""
         for part in (*_WRITERS, *_READERS):
             getattr(self, part)
         self.together.follow()

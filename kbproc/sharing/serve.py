@@ -8,18 +8,22 @@ Refuses to know: how requests are answered or passed on.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kbproc import PROTOCOL, __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.values import as_json
 from kbproc.settings.config import CAPABILITIES, Config
-from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.serving import Serving, parse_scopes
 from kbproc.wire.lines import Lines, Signals
 from kbproc.wire.outbox import Outbox
+
+if TYPE_CHECKING:
+    import socket
+
+    from kbproc.sharing.listening import Listening
 
 
 def run(
@@ -51,6 +55,8 @@ def run(
         found = _reach_or_listen(config, host)
     except _Held:
         return _serve_attached(serving, None, lines, outbox, host)
+    import socket  # not before the first line is written
+
     if isinstance(found, socket.socket):
         return _serve_attached(serving, found, lines, outbox, host)
     from kbproc.sharing import coprocess
@@ -66,6 +72,8 @@ class _Held(Exception):
 
 def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | KbprocError | None:
     """What `reach_or_listen` finds, or why it finds nothing. Raises _Held instead of waiting."""
+
+    from kbproc.sharing.listening import reach_or_listen  # by now the first line is written
 
     def held() -> None:
         raise _Held

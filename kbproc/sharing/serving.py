@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, SCOPES, Config
-from kbproc.sharing import reach
-from kbproc.sharing.reach import Hello
+
+if TYPE_CHECKING:
+    from kbproc.sharing.reach import Hello
 
 PROTOCOLS = ("1",)
 
@@ -47,6 +48,8 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     def hello(self, host: Host) -> Hello:
         """What the owner of the store must know of the client."""
+        from kbproc.sharing import reach  # after the first line: it takes sockets
+
         cwd = host.cwd()
         root = os.path.realpath(cwd / Path(self.root or ".").expanduser())
         return replace(

@@ -187,3 +187,41 @@ def test_a_search_for_words_in_a_process_of_its_own_imports_no_numpy(store: Path
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     assert done.stderr.split() == ["tantivy"]
     assert '"chunk_id":4,' in done.stdout
+
+
+def test_a_pack_that_was_closed_damaged_is_looked_into(store: Path) -> None:
+    session = Session(store, cwd=store.parent)
+    data = bytearray(pack_of(store).read_bytes())
+    data[-6] ^= 1  # of the last vector
+    with pack_of(store).open("r+b") as file:
+        file.write(data)
+    session.data("doc.create", title="New", text="Gulls.", tags=["saved-once-more"])
+    session.embedded()
+    session.close()
+    with command(store) as (ask, opened):
+        found = ask("search", query="cache", mode="fts")
+        assert opened.are_vectors_opened
+        assert found["meta"]["freshness"]["pending_embeddings"] == 1
+
+
+def test_another_model_takes_the_place_of_one_that_nobody_has_opened(store: Path) -> None:
+    with command(store) as (ask, opened):
+        ask("model.use", name="hash", kind="hash", dim=32)
+        assert (opened.are_vectors_opened, opened.unopened) == (True, None)
+        assert opened.vectors is not None
+        assert opened.vectors.pack is opened.model.pack
+        assert opened.vectors.pack.dim == 32
+        found = ask("search", query="cache")
+        assert found["meta"]["freshness"]["pending_embeddings"] == 0
+        assert found["data"]["results"][0]["score_breakdown"]["vector"] is not None
+
+
+def test_a_part_is_made_once_whoever_asks(store: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    library = Library.open(store, host=FixedHost(), cache=store.parent / "cache")
+    with ThreadPoolExecutor(8) as threads:
+        parts = list(threads.map(lambda _: (library.answers, library.intake), range(32)))
+    assert len({tuple(map(id, both)) for both in parts}) == 1
+    assert parts[0][1].parsers is library.parsers
+    library.close()
