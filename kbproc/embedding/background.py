@@ -50,7 +50,7 @@ class Home(Readable, Protocol):
     @property
     def vectors(self) -> Vectors | None: ...
     @property
-    def unopened(self) -> tuple[int, int] | None:
+    def standing(self) -> tuple[int, int] | None:
         """Up to where all is embedded, and how many chunks wait, while nobody has opened them."""
 
     @property
@@ -98,8 +98,8 @@ class Embedding(StoredModel, Statuses):
     def pending_count(self) -> int:
         if self.state == "off":
             return 0
-        if (unopened := self._store.unopened) is not None:
-            return unopened[1]
+        if (standing := self._store.standing) is not None:
+            return standing[1]
         vectors = self._store.vectors
         return self._store.chunks if vectors is None else vectors.pending_count
 
@@ -108,8 +108,8 @@ class Embedding(StoredModel, Statuses):
         """Everything up to here is embedded."""
         if self.state == "off":
             return self._store.seq
-        if (unopened := self._store.unopened) is not None:
-            return unopened[0]
+        if (standing := self._store.standing) is not None:
+            return standing[0]
         vectors = self._store.vectors
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
@@ -281,8 +281,8 @@ class Embedding(StoredModel, Statuses):
 
 def _is_whole(store: Home) -> bool:
     """Whether nothing waits, which is known before anybody has opened the vectors."""
-    unopened = store.unopened
-    return unopened is not None and not unopened[1]
+    standing = store.standing
+    return standing is not None and not standing[1]
 
 
 def _left(embedding: Embedding, ids: Collection[int] | None) -> int:

@@ -32,7 +32,7 @@ class LateStore(Store):
         """`pack`: the model's, if it has one."""
         self._is_late = True
         if pack is not None:
-            self.unopened = standing(self.folder / "views", pack, self.published.head.position)
+            self.standing = standing_of(self.folder / "views", pack, self.published.head.position)
 
     @property
     def vectors(self) -> Vectors | None:
@@ -41,13 +41,13 @@ class LateStore(Store):
             with self.lane():
                 if self._is_late:
                     self.attach_vectors()
-                    self._is_late, self.unopened = False, None  # there may be none
+                    self._is_late, self.standing = False, None  # there may be none
         return self._vectors
 
     @vectors.setter
     def vectors(self, vectors: Vectors | None) -> None:
         self._vectors = vectors
-        self._is_late, self.unopened = False, None
+        self._is_late, self.standing = False, None
 
     @property
     def are_vectors_opened(self) -> bool:
@@ -58,7 +58,7 @@ class LateStore(Store):
         super()._run(tickets)
 
 
-def standing(views: Path, pack: Unopened, position: Position) -> tuple[int, int] | None:
+def standing_of(views: Path, pack: Unopened, position: Position) -> tuple[int, int] | None:
     """How far a view at `position` would be if it were opened: up to where all is embedded, and how
     many chunks wait; None where only opening it can tell.
 

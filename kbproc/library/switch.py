@@ -33,7 +33,7 @@ class Beside:
         self.folder = store.folder
         self.unfolded = store.unfolded
         self.vectors: Vectors | None = None
-        self.unopened = None
+        self.standing = None
         self.embedding: Embedding
         self.reading = store.reading
         self.changed = store.changed

@@ -81,7 +81,7 @@ class Store(Front):
         self.readers = Readers(catalog)
         self.fulltext = fulltext
         self.vectors: Vectors | None = None
-        self.unopened: tuple[int, int] | None = None  # see Home, in embedding/background.py
+        self.standing: tuple[int, int] | None = None  # see Home, in embedding/background.py
         self.model: StoreModel = NoModel()
         self._place = place
         self.turns = Turns(partial(_until_first, self._run, host))
