@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.errors import KbprocError
 from kbproc.library.late import LateStore
 from kbproc.library.library import Library
 from kbproc.methods.all import registry
@@ -38,7 +39,8 @@ def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
     )
 
     def ask(method: str, **params: Any) -> Any:
-        return backend.ask(method, params, lambda event: None)["result"]
+        response = backend.ask(method, params, lambda event: None)
+        return response["result"] if "result" in response else response["error"]["data"]
 
     try:
         opened = backend.open().store
@@ -110,6 +112,41 @@ def test_a_write_opens_them_first(store: Path) -> None:
             "pending_embeddings": 0,
         }
         assert ask("doc.get", id=7)["data"]["index_status"] == "ready"
+
+
+def test_nothing_is_written_where_they_cannot_be_opened(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a record would be in the log that its writer was told of as an error."""
+
+    def refuses(store: LateStore) -> None:
+        raise KbprocError("store.io", "cannot open the pack: Input/output error")
+
+    with command(store) as (ask, opened):
+        head = opened.log.head
+        with monkeypatch.context() as patch:
+            patch.setattr(LateStore, "attach_vectors", refuses)
+            told = ask("doc.create", title="New", text="Gulls.")
+        assert (told["type"], told["message"][:20]) == ("store.io", "cannot open the pack")
+        assert opened.log.head == head
+        assert ask("search", query="cache", mode="fts")["meta"]["seq"] == head.seq
+        assert ask("doc.create", title="New", text="Gulls.")["meta"]["seq"] == head.seq + 1
+
+
+def test_a_manifest_of_another_pack_says_nothing(store: Path) -> None:
+    with command(store) as (ask, _):
+        ask("doc.create", title="New", text="Gulls.")
+    manifest = store / "views" / "vectors.manifest"
+    before = manifest.read_bytes()
+    session = Session(store, cwd=store.parent)
+    session.embedded()
+    session.close()
+    assert manifest.read_bytes() != before
+    manifest.write_bytes(before)
+    with command(store) as (ask, opened):
+        assert opened.standing is None
+        ask("search", query="gulls", mode="fts")
+        assert opened.are_vectors_opened
 
 
 def pack_of(store: Path) -> Path:
@@ -206,7 +243,15 @@ def test_a_pack_that_was_closed_damaged_is_looked_into(store: Path) -> None:
         assert found["meta"]["freshness"]["pending_embeddings"] == 1
 
 
-def test_another_model_takes_the_place_of_one_that_nobody_has_opened(store: Path) -> None:
+def test_another_model_takes_the_place_of_one_that_nobody_has_opened(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made for it is not opened anew from its files."""
+
+    def never(store: LateStore) -> None:
+        raise AssertionError("opened after all")
+
+    monkeypatch.setattr(LateStore, "attach_vectors", never)
     with command(store) as (ask, opened):
         ask("model.use", name="hash", kind="hash", dim=32)
         assert (opened.are_vectors_opened, opened.standing) == (True, None)
