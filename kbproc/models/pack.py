@@ -34,16 +34,6 @@ _HEADER = struct.Struct("<8sII32s16s")
 HEADER_BYTES = _HEADER.size
 
 
-def dots(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The dot product of each row, shape (n, dim), with the query, shape (dim,); shape (n,).
-
-    On this thread alone: `@` has a thread for every core, each of which spins until the others are
-    done. Where a core is busy with something else, that takes ten times as long.
-    """
-    found: NDArray[np.float32] = np.vecdot(vectors, query)
-    return found
-
-
 class VectorPack:
     """One writer at a time, any number of reading threads.
 

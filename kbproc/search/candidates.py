@@ -9,6 +9,7 @@ Refuses to know: how numbers become scores, rows, snippets.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -116,22 +117,20 @@ class Mixed:
     def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
         """The candidates in mode `hybrid` or `vector`; each channel is asked for `size` chunks.
 
-        `wanted`: candidates that can't be among so many best by blended score are left out; None
-        keeps all of them. `total` counts those that are left out, too, and in hybrid mode every
-        chunk that a word matches.
+        `wanted`: candidates that can't be among so many best by blended score are left out, and
+        those that stay have no ranks; None keeps all of them. `total` counts those that are left
+        out, too, and in hybrid mode every chunk that a word matches.
         """
         hits = self._by_word(size) if mode == "hybrid" else None
         words = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)) if hits else {}
-        near = self._near(size, ef_search)
+        near, others = self._near(size, ef_search, list(words))
         least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
-        word_ranks = {id: rank for rank, id in enumerate(words, 1)}
-        near_ranks = {id: rank for rank, id in enumerate(near, 1)}
         bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
         scores, cosines, kept = words, near, list({**words, **near})
         total = max(hits.total if hits else 0, len(kept))
         if mode == "hybrid":
-            cosines = near | self._missing_cosines([id for id in words if id not in near])
+            cosines = near | others
             # A chunk outside the word channel's best has at most the last one's BM25.
             most = min(words.values()) if len(words) == size else 0.0
             if wanted is not None and bound:
@@ -145,13 +144,14 @@ class Mixed:
                 )
             if len(words) == size:
                 scores = words | self._missing_words([id for id in kept if id not in words])
+        ranks = [_ranks(found) if wanted is None else {} for found in (words, near)]
         candidates = [
             Candidate(
                 chunk_id=id,
                 bm25=scores.get(id),
                 cosine=cosines.get(id),
-                fts_rank=word_ranks.get(id),
-                vector_rank=near_ranks.get(id),
+                fts_rank=ranks[0].get(id),
+                vector_rank=ranks[1].get(id),
             )
             for id in kept
         ]
@@ -168,36 +168,48 @@ class Mixed:
     def _by_word(self, size: int) -> FullTextHits:
         return self._fulltext.search(self._query, size, restriction=self._restriction)
 
-    def _near(self, size: int, ef_search: int) -> dict[int, float]:
-        """chunk id → cosine, nearest first. Phrases and excluded words filter these chunks, too."""
+    def _near(
+        self, size: int, ef_search: int, others: list[int]
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """chunk id → cosine, nearest first, and of the others that have a vector. Phrases and
+        excluded words filter the nearest, too.
+        """
         if self._query.phrases:
-            return self._near_among(self._by_word(size).chunk_ids)
+            return self._near_among(self._by_word(size).chunk_ids), self._cosines(others)
         while True:
-            ids, cosines = self._vectors.search(
-                self._vector, size, restriction=self._restriction, ef_search=ef_search
+            ids, cosines, told = self._vectors.compared(
+                self._vector, size, others, restriction=self._restriction, ef_search=ef_search
             )
             found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
             if not self._query.excluded:
-                return found
+                return found, _known(others, told)
             allowed = self._fulltext.permitted(self._query, list(found))
             if len(allowed) >= POOL or len(found) < size:
-                return {id: cosine for id, cosine in found.items() if id in allowed}
+                near = {id: cosine for id, cosine in found.items() if id in allowed}
+                return near, _known(others, told)
             size *= 4
 
     def _near_among(self, ids: list[int]) -> dict[int, float]:
-        found = self._missing_cosines(ids)
+        found = self._cosines(ids)
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def _cosines(self, ids: list[int]) -> dict[int, float]:
+        return _known(ids, self._vectors.cosines(self._vector, ids))
 
     def _missing_words(self, ids: list[int]) -> dict[int, float]:
         if not ids or self._query.reason:
             return {}
         return self._fulltext.scores(self._query, ids)
 
-    def _missing_cosines(self, ids: list[int]) -> dict[int, float]:
-        if not ids:
-            return {}
-        found = self._vectors.cosines(self._vector, ids).tolist()
-        return {id: cosine for id, cosine in zip(ids, found, strict=True) if not math.isnan(cosine)}
+
+def _known(ids: list[int], cosines: NDArray[np.float64]) -> dict[int, float]:
+    """Those that have a vector."""
+    told = zip(ids, cosines.tolist(), strict=True)
+    return {id: cosine for id, cosine in told if not math.isnan(cosine)}
+
+
+def _ranks(found: Iterable[int]) -> dict[int, int]:
+    return {id: rank for rank, id in enumerate(found, 1)}
 
 
 def _in_reach(

@@ -269,7 +269,8 @@ class _Searching:
             weights=self.weights,
             restriction=restriction,
         )
-        every = params.narrows or params.thins or params.fusion == "rrf" or self.times is not None
+        every = params.narrows or params.thins or params.explain
+        every = every or params.fusion == "rrf" or self.times is not None
         return mixed.pool(mode, size, params.ef_search, None if every else self.wanted + 1)
 
     # -------------------------------------------------------------------- scores

@@ -102,10 +102,9 @@ def _near(
     if vector is None or vectors is None:
         return dict.fromkeys(ids)
     shown = vectors.snapshot()
-    near, _ = shown.search(vector, _CANDIDATES, restriction=restriction)
-    both = list(dict.fromkeys([*ids, *near.tolist()]))
-    cosines = shown.cosines(vector, both).tolist()
-    return {id: None if isnan(c) else c for id, c in zip(both, cosines, strict=True)}  # pending
+    near, cosines, others = shown.compared(vector, _CANDIDATES, ids, restriction=restriction)
+    told = zip([*ids, *near.tolist()], [*others.tolist(), *cosines.tolist()], strict=True)
+    return {id: None if isnan(cosine) else cosine for id, cosine in told}  # pending
 
 
 def _words(title: str, body: str) -> Query:

@@ -118,6 +118,24 @@ def test_search_is_brute_force(view: Vectors, size: int) -> None:
         assert hits(view.snapshot().search(query, 10, exact=True)) == want
 
 
+@pytest.mark.parametrize("folded", [False, True], ids=["flat", "graph"])
+def test_others_are_compared_beside_the_nearest(view: Vectors, folded: bool) -> None:
+    rows = [*fill(view, 150), row(151, 200)]
+    if folded:
+        view.fold()
+    apply(view, [70], [row(150, 90), row(152, 91)], Position(3, "i"))
+    shown, query = view.snapshot(), embed("a query")
+    others = [7, 152, 140, 999, 0, 150, 7]  # one of them removed, one pending, one unknown
+    *found, told = shown.compared(query, 10, others)
+    left = [one for one in rows if one.document_id != 70]
+    assert hits((found[0], found[1])) == brute(view.pack, left, query, 10)
+    np.testing.assert_array_equal(told, shown.cosines(query, others))
+    assert np.isnan(told).tolist() == [False, True, True, True, False, True, False]
+    for nothing in (shown.compared(query, 0, others), shown.compared(0 * query, 9, others)):
+        assert len(nothing[0]) == len(nothing[1]) == 0
+        assert np.isnan(nothing[2]).all()
+
+
 # --------------------------------------------------------------- how far a graph is searched
 
 WIDE, MANY, POOL = 64, 6_000, 100

@@ -16,17 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.log.record import Position
-from kbproc.models.exact import cosines, member
+from kbproc.models.exact import cosines, member, nearest
 from kbproc.models.graph import Graph, stored
-from kbproc.models.pack import VectorPack, dots
+from kbproc.models.pack import VectorPack
 from kbproc.views.restriction import Restriction
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
-
-_MOST_FROM_GRAPH = 512
-# An exact scan of so many takes some 5 ms and misses none. A graph asked for
-# enough to survive a filter takes half as long, and may miss one in ten.
-_SCAN_LIMIT = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,32 +65,60 @@ class VectorSnapshot:
         `exact`; otherwise a larger ef_search misses less. Fewer than k come
         back only where fewer are left.
         """
-        norm = float(np.linalg.norm(query))
+        ids, scores, _ = self.compared(
+            query, k, (), restriction=restriction, ef_search=ef_search, exact=exact
+        )
+        return ids, scores
+
+    def compared(
+        self,
+        query: NDArray[np.float32],
+        k: int,
+        others: Sequence[int],
+        *,
+        restriction: Restriction | None = None,
+        ef_search: int = 64,
+        exact: bool = False,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """What `search` finds, and if it may find any, what `cosines` tells of the `others`."""
+        norm, told = float(np.linalg.norm(query)), np.full(len(others), np.nan)
         if not 0.0 < norm < np.inf or k < 1:
-            return np.empty(0, np.int64), np.empty(0, np.float64)
+            return np.empty(0, np.int64), np.empty(0, np.float64), told
         unit = np.ascontiguousarray(query / norm, np.float32)
-        mask = self._mask(restriction)
-        graph = self._from_graph(unit, k, mask, ef_search, exact)
-        slots = np.concatenate([graph, self._from_tail(unit, k, mask)])
-        ids: NDArray[np.int64] = self.slots["chunk"][slots]
-        scores = self._cosines(query, slots)
+        mask, first = self._mask(restriction), len(self.slots) - len(self.tail)
+        slots = nearest(self.tail, unit, k, mask[first:], self._slack) + first
+        if self.graph is not None:
+            view = 0 if exact else ef_search
+            slots = np.append(self.graph.nearest(unit, k, mask[:first], self._slack, view), slots)
+        known, more = self._slots_of(others)
+        scores = self._cosines(query, np.concatenate([slots, more]))
+        told[known] = scores[len(slots) :]
+        ids, scores = self.slots["chunk"][slots], scores[: len(slots)]
         order = np.lexsort((ids, -scores))
         order = order[np.isfinite(scores[order])][:k]
-        return ids[order], scores[order]
+        return ids[order], scores[order], told
 
     def cosines(
         self, query: NDArray[np.float32], chunk_ids: NDArray[np.int64] | Sequence[int]
     ) -> NDArray[np.float64]:
         """Cosine with each chunk, shape (len(chunk_ids),); nan where it is
         pending or unknown."""
-        wanted = np.asarray(chunk_ids, np.int64)
-        result = np.full(len(wanted), np.nan)
-        ids, slots = self._by_chunk
-        if len(ids):
-            at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-            known = ids[at] == wanted
-            result[known] = self._cosines(query, slots[at[known]])
+        known, slots = self._slots_of(chunk_ids)
+        result = np.full(len(known), np.nan)
+        result[known] = self._cosines(query, slots)
         return result
+
+    def _slots_of(
+        self, chunk_ids: NDArray[np.int64] | Sequence[int]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which of the chunks have a vector, and the slots of those."""
+        wanted = np.asarray(chunk_ids, np.int64)
+        ids, slots = self._by_chunk if len(wanted) else (wanted, wanted)
+        if not len(ids):
+            return np.zeros(len(wanted), np.bool_), ids
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        known = ids[at] == wanted
+        return known, slots[at[known]]
 
     @cached_property
     def _by_chunk(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -124,42 +147,6 @@ class VectorSnapshot:
         if restriction.exclude is not None:
             mask = mask & ~member(self.slots["document"], restriction.exclude)
         return mask
-
-    def _from_graph(
-        self, unit: NDArray[np.float32], k: int, mask: NDArray[np.bool_], ef: int, exact: bool
-    ) -> NDArray[np.int64]:
-        if self.graph is None:
-            return np.empty(0, np.int64)
-        mask = mask[: self.graph.size]
-        live = int(np.count_nonzero(mask))
-        count = min(k, live)
-        if count == 0:
-            return np.empty(0, np.int64)
-        # A filtered ranking is a prefix of the whole one with the others left
-        # out, so the survivors of a wide enough fetch are the answer.
-        fetch = count * self.graph.size // live + 16
-        wide = 2 * live >= self.graph.size or live > _SCAN_LIMIT
-        if wide and fetch <= _MOST_FROM_GRAPH and not exact:
-            found = self.graph.nearest(unit, fetch, ef)
-            found = found[mask[found]]
-            if len(found) >= count:
-                return found
-        return self.graph.scan(unit, count, mask, self._slack)
-
-    def _from_tail(
-        self, unit: NDArray[np.float32], k: int, mask: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        first = len(self.slots) - len(self.tail)
-        allowed = np.flatnonzero(mask[first:])
-        if not len(allowed):
-            return allowed
-        # Gathering rows costs some ten times what scanning them does.
-        few = len(allowed) * 16 < len(self.tail)
-        scores = dots(self.tail[allowed], unit) if few else dots(self.tail, unit)[allowed]
-        if k < len(scores):
-            worst = np.partition(scores, len(scores) - k)[len(scores) - k]
-            allowed = allowed[scores >= worst - self._slack]
-        return allowed + first
 
     @property
     def _slack(self) -> float:
