@@ -81,6 +81,7 @@ class Embedding(StoredModel, Statuses):
         self._store = store
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
+        self._searched = threading.Condition()  # apart: most searches have nobody to wake
         self._failed: dict[int, tuple[int, str]] = {}
         self.claims = Claims(self._failed.keys)
         self._threads: list[threading.Thread] = []
@@ -141,15 +142,15 @@ class Embedding(StoredModel, Statuses):
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:
         """While a search runs, the background waits."""
-        with self._changed:
+        with self._searched:
             self._searching += 1
         try:
             yield
         finally:
-            with self._changed:
+            with self._searched:
                 self._searching -= 1
                 if not self._searching:
-                    self._changed.notify_all()
+                    self._searched.notify_all()
 
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
@@ -245,8 +246,8 @@ class Embedding(StoredModel, Statuses):
 
     def _give_way(self) -> None:
         """Searches go first, but they can't keep a chunk from being embedded for ever."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._searching or self._closing, 0.05)
+        with self._searched:
+            self._searched.wait_for(lambda: not self._searching or self._closing, 0.05)
 
     def drain(
         self,

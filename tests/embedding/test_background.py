@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kbproc.embedding.background import Embedding
-from tests.kit.patience import PATIENCE
+from kbproc.embedding.background import WORKERS, Embedding
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
 
@@ -45,3 +46,13 @@ def test_whoever_closes_it_while_it_begins_waits_for_its_threads(
     assert not closing.is_alive()
     assert failed == []
     assert begun and not any(thread.is_alive() for thread in begun)
+
+
+def test_a_search_wakes_nobody_who_waits_for_work(session: Session) -> None:
+    """Whoever is woken takes its turn before the thread that answers."""
+    session.embedded()
+    changed: Any = session.library.embedding._changed
+    until(lambda: len(changed._waiters) == WORKERS, "threads that wait")
+    waiting = list(changed._waiters)
+    assert "result" in session.ask("search", query="anything")
+    assert list(changed._waiters) == waiting
