@@ -7,7 +7,10 @@ Refuses to know: what the lines say.
 
 from __future__ import annotations
 
+import os
 import select
+import stat
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,7 +24,9 @@ _FULL_BYTES = 32 << 20
 
 
 class Outbox:
-    """Lines on their way out, in order. A short line is written at once if the pipe has room."""
+    """Lines on their way out, in order. One that fits into the pipe is written at once: to wake
+    another thread takes longer.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -35,13 +40,14 @@ class Outbox:
         self.on_room: Callable[[], None] = lambda: None
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+        self._is_pipe = sys.platform == "linux" and stat.S_ISFIFO(os.fstat(fd).st_mode)
 
     def send(self, line: bytes) -> None:
         data = line + b"\n"
         with self._changed:
             if self._closed:
                 return
-            if not self._lines and not self._writing and len(data) <= _ATOMIC and self._has_room():
+            if not self._lines and not self._writing and self._has_room(len(data)):
                 self._write(data)
                 return
             self._lines.append(data)
@@ -93,8 +99,14 @@ class Outbox:
         if self._thread is not None:
             self._thread.join(1.0)
 
-    def _has_room(self) -> bool:
-        """A pipe that polls writable takes PIPE_BUF bytes without blocking."""
+    def _has_room(self, size: int) -> bool:
+        """Whether nobody waits who writes so many bytes.
+
+        A pipe that polls writable takes PIPE_BUF, and an empty one all that it holds, if Linux says
+        how much that is.
+        """
+        if size > _ATOMIC:
+            return self._is_pipe and size <= _taken_when_empty(self._fd)
         return any(event & select.POLLOUT for _, event in self._poll.poll(0))
 
     def _write(self, data: bytes) -> None:
@@ -121,3 +133,15 @@ class Outbox:
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
+
+
+def _taken_when_empty(pipe: int) -> int:
+    """Bytes that the pipe takes now if nothing in it is unread; 0 if something is."""
+    import fcntl
+    import termios
+
+    try:
+        unread = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+        return 0 if any(unread) else fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    except OSError:  # it was closed meanwhile
+        return 0

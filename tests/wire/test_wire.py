@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -442,6 +443,27 @@ def pipe() -> Iterator[Pipe]:
     pipe = Pipe()
     yield pipe
     pipe.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS does not say what a pipe takes")
+def test_what_an_empty_pipe_takes_is_there_at_once(pipe: Pipe) -> None:
+    """Another thread would have to be woken first."""
+    pipe.outbox.send(b"x" * 30_000)
+    os.set_blocking(pipe.reader, False)
+    assert os.read(pipe.reader, 1 << 16) == b"x" * 30_000 + b"\n"
+    whole = fcntl.fcntl(pipe.writer, fcntl.F_GETPIPE_SZ)
+    pipe.outbox.send(b"y" * (whole - 1))
+    assert os.read(pipe.reader, whole) == b"y" * (whole - 1) + b"\n"
+
+
+@pytest.mark.parametrize("sizes", [[200_000], [1, 65_535], [30_000] * 9, [70_000, 1, 4095, 4096]])
+def test_whoever_answers_never_waits_for_the_reader(pipe: Pipe, sizes: list[int]) -> None:
+    lines = [b"%d" % (i % 10) * size for i, size in enumerate(sizes)]
+    for line in lines:
+        pipe.outbox.send(line)
+    with os.fdopen(os.dup(pipe.reader), "rb") as reader:
+        assert [reader.readline() for _ in lines] == [line + b"\n" for line in lines]
+    assert pipe.outbox.flush(PATIENCE)
 
 
 def test_who_does_not_read_stops_only_its_streams(open_session: OpenSession, pipe: Pipe) -> None:
