@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -53,7 +53,8 @@ def snippet(
     spaces. Without a match it is the beginning.
     """
     found = _matches(text, tuple(terms))
-    start, end = _window(text, found, chars, centre)
+    best = _densest(found, BEST_CHARS)
+    start, end = _window(text, found, chars, centre, best)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
     body = text[start:end].translate(_BLANKS)
     shift = len(head) - start
@@ -62,8 +63,7 @@ def snippet(
         for m in found
         if m.start < end and m.end > start
     ]
-    best = _tight(found, _densest(found, BEST_CHARS)) if found else None
-    return Snippet(head + body + tail, _merge(inside), best)
+    return Snippet(head + body + tail, _merge(inside), _tight(found, best) if found else None)
 
 
 # Every ASCII character stands in it: one that is looked up in vain takes ten times as long.
@@ -111,7 +111,8 @@ def _stems_of(word: str) -> frozenset[str]:
 
 def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
     wanted, heads, unspaced = _search(terms)
-    text = text.replace("++", "pp")
+    if "+" in text:
+        text = text.replace("++", "pp")
     flat = text.translate(_SHAPE)
     found = [
         _Match(m.start(), m.end(), term)
@@ -121,32 +122,48 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
     if heads:
         if not flat.isascii():
             flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
-        each = (islice(_word_matches(text, flat, wanted, head), _MOST_MATCHES) for head in heads)
-        found += sorted({match for matches in each for match in matches})[:_MOST_MATCHES]
-    return sorted(found)
+        in_words: set[_Match] = set()
+        for head in heads:
+            _add_matches(in_words, text, flat, wanted, head)
+        found += sorted(in_words)[:_MOST_MATCHES]
+    return sorted(found) if unspaced else found
 
 
-def _word_matches(text: str, flat: str, wanted: frozenset[str], head: str) -> Iterator[_Match]:
+def _add_matches(
+    found: set[_Match], text: str, flat: str, wanted: frozenset[str], head: str
+) -> None:
     """The words of `flat`, parted by spaces, that hold `head` and of which `wanted` holds a stem.
 
     Looking for one head after the other takes a quarter of what a pattern of all of them takes.
     """
-    at = flat.find(head)
-    while at >= 0:
+    at, left = flat.find(head), _MOST_MATCHES
+    while at >= 0 and left:
         start, end = flat.rfind(" ", 0, at) + 1, flat.find(" ", at)
         end = len(flat) if end < 0 else end
         common = wanted & _stems_of(text[start:end])
         if common:
-            yield _Match(start, end, min(common))
+            found.add(_Match(start, end, min(common)))
+            left -= 1
         at = flat.find(head, end)
 
 
-def _window(text: str, found: list[_Match], chars: int, centre: Centre) -> tuple[int, int]:
-    """Where to cut `text` so that `found`'s first or densest part stands in the middle."""
+def _window(
+    text: str, found: list[_Match], chars: int, centre: Centre, best: tuple[int, int]
+) -> tuple[int, int]:
+    """Where to cut `text` so that `found`'s first or densest part stands in the middle.
+
+    `best`: the densest of at most BEST_CHARS; if there is room for it, but not for more, none is
+    denser.
+    """
     if len(text) <= chars:
         return 0, len(text)
     room = max(1, chars - 2 * len(ELLIPSIS))
-    first, last = _densest(found, room) if centre == "densest" else _first(found)
+    if centre == "first":
+        first, last = _first(found)
+    elif best[1] - best[0] <= room <= BEST_CHARS:
+        first, last = best
+    else:
+        first, last = _densest(found, room)
     start = max(0, min(first, (first + last - room) // 2, len(text) - room))
     end = min(len(text), start + room)
     return _start(text, start, first), _end(text, end, min(last, end))
