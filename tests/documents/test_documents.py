@@ -673,6 +673,42 @@ def test_chunks_in_order_with_neighbours(session: Session) -> None:
     assert session.data("chunk.get", id=chunks[0]["id"], before=50)["before"] == []
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
+    session: Session, indexed: bool
+) -> None:
+    """In its document as it is now: written, replaced, with a chunk less, and gone."""
+
+    def look() -> None:
+        if indexed:
+            session.data("search", query="words")  # the index is committed
+        with session.store.reading() as snapshot:
+            seen = {id: snapshot.queries.chunks_of(id) for id in (1, 2)}
+        there = {chunk.id: chunks for chunks in seen.values() for chunk in chunks}
+        for id in range(1, session.store.published.head.next_chunk):
+            if id not in there:
+                assert session.error("chunk.get", id=id)["type"] == "resource.not_found"
+                continue
+            told = session.data("chunk.get", id=id, before=50, after=50)
+            around = [*told["before"], told["chunk"], *told["after"]]
+            assert [one["id"] for one in around] == [chunk.id for chunk in there[id]]
+            assert [one["text"] for one in around] == [chunk.text for chunk in there[id]]
+            assert [one["chunk_index"] for one in around] == [chunk.idx for chunk in there[id]]
+            assert told["total_chunks"] == len(around)
+            assert session.data("chunk.get", id=id)["chunk"] == told["chunk"]
+
+    create(session, "Long", LONG)
+    look()
+    create(session, "Other", "other words")
+    look()
+    session.data("doc.update", id=2, text=LONG, title="Others")
+    look()
+    confirmed(session, "chunk.delete", ids=[session.data("chunk.list", document_id=2)[1]["id"]])
+    look()
+    confirmed(session, "doc.delete", ids=[1])
+    look()
+
+
 def test_deleting_chunks(session: Session) -> None:
     create(session, "Long", LONG)
     create(session, "Other", "other words")

@@ -12,8 +12,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents.chunk import ChunkView, not_found, shown
-from kbproc.documents.lookup import require
+from kbproc.documents.chunk import ChunkView, find, neighbours, not_found, shown
 
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 
@@ -50,12 +49,12 @@ class ChunkInContext(Struct, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetChunk) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
-        row = snapshot.queries.chunks([params.id]).get(params.id)
+        row = find(snapshot, params.id)
         if row is None:
             raise not_found([params.id], "$.params.id")
-        document = require(snapshot.queries, row.document_id)
-        around = [shown(chunk) for chunk in snapshot.queries.chunks_of(document.id)]
-        at = next(i for i, chunk in enumerate(around) if chunk.id == params.id)
+        alone = not (params.before or params.after)
+        around = [shown(one) for one in ([row] if alone else neighbours(snapshot, row))]
+        at = next(i for i, one in enumerate(around) if one.id == params.id)
         asked = range(max(0, at - params.before), min(len(around), at + params.after + 1))
         nearest = sorted(asked, key=lambda i: abs(i - at))
         room = fitting(params, params.budget_tokens, [around[i] for i in nearest])
@@ -64,8 +63,8 @@ def get(call: Call, params: GetChunk) -> Reply:
             chunk=around[at],
             before=[around[i] for i in kept if i < at],
             after=[around[i] for i in kept if i > at],
-            title=document.title,
-            total_chunks=len(around),
+            title=row.title,
+            total_chunks=row.chunk_count,
         )
         more = True if room < len(nearest) else None
         return Reply(data=data, seq=snapshot.seq, has_more=more)

@@ -165,8 +165,16 @@ class FullTextSnapshot:
             sought = [id for id in chunk_ids if id not in places]
             found = self._found(self.clauses.among("chunk_id", sought), len(sought))
             at += [place for _, place in found.hits]
-        rows = (_decode(self.searcher.doc(place)["row"][0]) for place in at)
-        return {row.chunk_id: row for row in rows}
+        return {row.chunk_id: row for row in map(self._row, at)}
+
+    def rows_of(self, document_id: int, most: int) -> list[IndexRow]:
+        """Of a document, `most` of them, in order."""
+        found = self._found(self.clauses.among("document_id", [document_id]), max(1, most))
+        return sorted([self._row(place) for _, place in found.hits], key=lambda row: row.chunk_id)
+
+    def _row(self, place: tantivy.DocAddress) -> IndexRow:
+        row: IndexRow = _decode(self.searcher.doc(place)["row"][0])
+        return row
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
