@@ -52,17 +52,20 @@ def cosines(
     return np.clip((result - scale.low) / scale.span, -1.0, 1.0)
 
 
+def slack(unit: NDArray[np.float32]) -> float:
+    """Two float32 dot products of vectors of length 1, as this one is, err by less than half as
+    much: the bound is dim × 2⁻²⁴ (Higham, Accuracy and Stability, §3.1).
+    """
+    return float(len(unit) * 2.0**-22)
+
+
 def nearest(
     vectors: NDArray[np.float32],
     unit: NDArray[np.float32],
     k: int,
     allowed: NDArray[np.bool_],
-    slack: float,
 ) -> NDArray[np.int64]:
-    """Rows, in their order, that surely hold the `k` best of those `allowed`.
-
-    `slack`: twice by how much a dot product of two of length 1 may err.
-    """
+    """Rows of length 1, in their order, that surely hold the `k` best of those `allowed`."""
     rows = np.flatnonzero(allowed)
     if len(rows) * 16 < len(vectors):  # gathering rows costs some ten times what scanning them does
         scores = dots(vectors[rows], unit)
@@ -71,7 +74,7 @@ def nearest(
         scores = scores if len(rows) == len(vectors) else scores[rows]
     if k < len(scores):
         worst = np.partition(scores, len(scores) - k)[len(scores) - k]
-        rows = rows[scores >= worst - slack]
+        rows = rows[scores >= worst - slack(unit)]
     return rows
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
-from kbproc.models.exact import dots
+from kbproc.models.exact import dots, slack
 from kbproc.models.pack import VectorPack, widened
 
 _LINKS = 32
@@ -49,12 +49,12 @@ class Graph:
     spread: float
 
     def nearest(
-        self, unit: NDArray[np.float32], k: int, mask: NDArray[np.bool_], slack: float, ef: int
+        self, unit: NDArray[np.float32], k: int, mask: NDArray[np.bool_], ef: int
     ) -> NDArray[np.int64]:
         """The `k` nearest of the slots in the mask, and others; in no order.
 
         `ef`: the larger, the fewer are missed; 0: none is. None is missed, too, where the mask
-        leaves less than half of a graph's slots, unless they are many. `slack`: as in `scan`.
+        leaves less than half of a graph's slots, unless they are many.
         """
         live = int(np.count_nonzero(mask))
         count = min(k, live)
@@ -69,7 +69,7 @@ class Graph:
             found = found[mask[found]]
             if len(found) >= count:
                 return found
-        return self.scan(unit, count, mask, slack)
+        return self.scan(unit, count, mask)
 
     def _walk(self, query: NDArray[np.float32], count: int, ef: int) -> NDArray[np.int64]:
         """About the `count` nearest slots, unfiltered; shape (≤ count,).
@@ -119,7 +119,7 @@ class Graph:
         return slots, self.vectors(slots.astype(np.int64))
 
     def scan(
-        self, query: NDArray[np.float32], count: int, mask: NDArray[np.bool_], slack: float
+        self, unit: NDArray[np.float32], count: int, mask: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
         """A set of slots that surely holds the `count` best of those in the mask.
 
@@ -132,9 +132,10 @@ class Graph:
         params = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
         live = int(np.count_nonzero(mask))
         fetch = min(live, count + 32)
+        slip = slack(unit) + 2 * self.spread
         while True:
-            scores, slots = storage.search(query[None], fetch, params=params)
-            if fetch == live or scores[0, -1] < scores[0, count - 1] - slack - 2 * self.spread:
+            scores, slots = storage.search(unit[None], fetch, params=params)
+            if fetch == live or scores[0, -1] < scores[0, count - 1] - slip:
                 found: NDArray[np.int64] = slots[0]
                 return found
             fetch = min(live, 4 * fetch)

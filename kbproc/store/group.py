@@ -12,12 +12,12 @@ are folded in before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.document import DocWritten
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
 from kbproc.log.interface import Batch
@@ -32,6 +32,7 @@ from kbproc.views.catalog.rows import (
     IndexRow,
     Roster,
     TokenRow,
+    document_row,
     marks_column,
     token_row,
 )
@@ -136,7 +137,7 @@ class Group:
         self._fold_earlier = fold_earlier
         self._using = using
         self._uses = False
-        self._written: list[DocWritten] | None = []
+        self._written: list[tuple[Record, DocWritten]] | None = []
 
     def append(self, draft: Draft, events: Sequence[Event]) -> Record:
         """One record at the log's end. Raises store.io with nothing appended.
@@ -176,7 +177,7 @@ class Group:
             self._roster = replace(self.roster, kbs=tuple(sorted({*self.roster.kbs, *made})))
         self.paths.update(doc.path for doc in written)
         if self._written is not None:
-            self._written += written
+            self._written += [(record, doc) for doc in written]
 
     def fold(self) -> None:
         """Whatever fails here is everybody's: see take_turn."""
@@ -251,11 +252,9 @@ class Group:
         """
         if self._written is None:
             return None
-        last = {doc.id: doc for doc in self._written}
-        rows = [
-            _row(doc, at, chunk) for doc in last.values() for at, chunk in enumerate(doc.chunks)
-        ]
-        replaced = [doc.id for doc in last.values() if doc.revision > 1]
+        last = {doc.id: (record, doc) for record, doc in self._written}
+        rows = [row for record, doc in last.values() for row in _rows(record, doc)]
+        replaced = [id for id, (_, doc) in last.items() if doc.revision > 1]
         return replaced, sorted(rows, key=lambda row: row.chunk_id)
 
     @property
@@ -264,25 +263,27 @@ class Group:
         return self.batch.head
 
 
-def _row(doc: DocWritten, at: int, chunk: ChunkText) -> IndexRow:
-    """What the catalog's queries say of it, too."""
+def _rows(record: Record, doc: DocWritten) -> Iterator[IndexRow]:
+    """What the catalog's queries say of its chunks, too."""
     facts = doc.entry
     (label,) = labels((doc.kb,), documents=not facts, entries=bool(facts), superseded=False)
-    return IndexRow(
-        chunk_id=doc.first_chunk + at,
-        document_id=doc.id,
-        label=label,
-        title=doc.title,
-        section=chunk.section,
-        text=chunk.text,
-        page=chunk.page,
-        marks=marks_column(chunk.marks),
-        idx=at,
-        chunk_count=len(doc.chunks),
-        type=doc.doc_type,
-        path=doc.path,
-        url=doc.url,
-        tags=doc.tags,
-        confidence=facts.confidence if facts else None,
-        expires_at=facts.expires_at if facts else None,
-    )
+    for at, chunk in enumerate(doc.chunks):
+        yield IndexRow(
+            chunk_id=doc.first_chunk + at,
+            document_id=doc.id,
+            label=label,
+            title=doc.title,
+            section=chunk.section,
+            text=chunk.text,
+            page=chunk.page,
+            marks=marks_column(chunk.marks),
+            idx=at,
+            chunk_count=len(doc.chunks),
+            type=doc.doc_type,
+            path=doc.path,
+            url=doc.url,
+            tags=doc.tags,
+            confidence=facts.confidence if facts else None,
+            expires_at=facts.expires_at if facts else None,
+            document=None if at or doc.revision > 1 else document_row(record, doc),
+        )

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbproc.documents.document import document_of
 from kbproc.embedding.background import Embedding
+from kbproc.store.snapshot import Snapshot
+from kbproc.views.catalog.queries.all import Queries
 from tests.conftest import OpenSession
 from tests.kit.fixed import NOW_MS, FixedHost
 from tests.kit.pdfs import pdf, text_page
@@ -707,6 +710,60 @@ def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
     confirmed(session, "doc.delete", ids=[1])
     look()
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
+    session: Session, indexed: bool
+) -> None:
+    """New, with all that can be said of it, changed, replaced, superseded, gone and back."""
+
+    def look() -> None:
+        if indexed:
+            session.data("search", query="words")  # the index is committed
+        with session.store.reading() as snapshot:
+            for id in range(1, session.store.published.head.next_document):
+                row = snapshot.queries.document(id)
+                if row is None or row.deleted_at is not None:
+                    assert session.error("doc.get", id=id)["type"] == "resource.not_found"
+                    continue
+                wanted = msgspec.to_builtins(document_of(row, session.library.embedding))
+                told = session.data("doc.get", id=id)
+                assert {name: told[name] for name in wanted} == wanted
+
+    create(session, "Long", LONG)
+    facts = {"tags": ["one", "two"], "metadata": {"a": 1, "b": "ü"}, "source_id": "mine"}
+    create(session, "Short", "other words", **facts)
+    entries = [session.data("knowledge.store", title=t, body="words")["id"] for t in ("old", "new")]
+    look()
+    session.data("doc.update", id=2, tags=["three"])
+    look()
+    session.data("knowledge.supersede", old_id=entries[0], new_id=entries[1])
+    look()
+    session.data("doc.update", id=1, text="replaced")
+    look()
+    confirmed(session, "doc.delete", ids=[2])
+    look()
+    session.data("doc.restore", ids=[2])
+    look()
+
+
+def test_what_was_just_written_is_told_without_the_catalog(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(session, "Long", LONG)
+    create(session, "Short", "other words")
+    [first, *_] = session.data("chunk.list", document_id=1)
+
+    def refuse(_: Snapshot) -> Queries:
+        raise AssertionError("the catalog was asked")
+
+    monkeypatch.setattr(Snapshot, "_pin", refuse)
+    assert session.data("doc.get", id=2)["title"] == "Short"
+    assert session.data("chunk.get", id=first["id"], after=1)["title"] == "Long"
+    session.data("search", query="words")
+    assert session.data("doc.get", id=1)["title"] == "Long"
+    assert session.data("chunk.get", id=first["id"], after=1)["after"]
 
 
 def test_deleting_chunks(session: Session) -> None:

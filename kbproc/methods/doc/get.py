@@ -54,7 +54,8 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = lookup.require(snapshot.queries, params.id)
+        row = None if params.text else document.find(snapshot, params.id)
+        row = row or lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
         more = notice = None
         if params.text:

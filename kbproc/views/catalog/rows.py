@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from kbproc.base.values import decoder
-from kbproc.events.document import ChunkText
+from kbproc.events.document import ChunkText, DocWritten
 from kbproc.events.event import Given
 from kbproc.log.record import Position, Record
 from kbproc.text.passage import Mark
@@ -30,7 +30,7 @@ _SAID = ("text", "page", "section", "overlap", "joint")
 _decode = decoder(list[Mark]).decode
 
 
-class DocumentRow(Struct, frozen=True):
+class DocumentRow(Struct, frozen=True, array_like=True):
     """The catalog's columns of one document, in their order."""
 
     id: int
@@ -53,6 +53,32 @@ class DocumentRow(Struct, frozen=True):
     created_by: str
     deleted_at: str | None
     touched: int
+
+
+def document_row(of: Record, event: DocWritten) -> DocumentRow:
+    """Of a document that is not replaced by the event."""
+    return DocumentRow(
+        id=event.id,
+        kb=event.kb,
+        title=event.title,
+        type=event.doc_type,
+        path=event.path,
+        url=event.url,
+        source_id=event.source_id,
+        tags=event.tags,
+        metadata=encode(event.metadata).decode(),
+        revision=event.revision,
+        chunk_count=len(event.chunks),
+        size_bytes=event.size_bytes,
+        sha256=event.source_sha256,
+        parser=event.parser,
+        pages=event.pages,
+        created_at=event.created_at or of.ts,
+        updated_at=of.ts,
+        created_by=event.created_by or of.actor,
+        deleted_at=None,
+        touched=of.seq,
+    )
 
 
 class ChunkRow(Struct, frozen=True):
@@ -87,6 +113,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     """A live chunk for the indexes: what is searched, and what a hit shows.
 
     `label`: what the indexes call its knowledge base, see filters. `marks`: as in ChunkRow.
+    `document`: with the first chunk of one that has never been changed.
     """
 
     chunk_id: int
@@ -106,6 +133,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     confidence: int | None = None
     expires_at: str | None = None
     superseded_by: int | None = None
+    document: DocumentRow | None = None
 
     @property
     def kb(self) -> str:

@@ -32,12 +32,13 @@ from kbproc.log.record import START, Position
 from kbproc.text.analysis import ANALYSIS_VERSION, analyse, names
 from kbproc.text.language import is_foreign
 from kbproc.text.stems import heads, stemmed_by_script
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.catalog.rows import DocumentRow, IndexRow
 from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
 from kbproc.views.fulltext.query import EVERY, FOREIGN
 from kbproc.views.fulltext.search import FullTextSnapshot
 
-_VERSION = [3, ANALYSIS_VERSION, *IndexRow.__struct_fields__]  # of the schema, words, stored rows
+# Of the schema, words, stored rows.
+_VERSION = [3, ANALYSIS_VERSION, *IndexRow.__struct_fields__, *DocumentRow.__struct_fields__]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment

@@ -86,10 +86,10 @@ class VectorSnapshot:
             return np.empty(0, np.int64), np.empty(0, np.float64), told
         unit = np.ascontiguousarray(query / norm, np.float32)
         mask, first = self._mask(restriction), len(self.slots) - len(self.tail)
-        slots = nearest(self.tail, unit, k, mask[first:], self._slack) + first
+        slots = nearest(self.tail, unit, k, mask[first:]) + first
         if self.graph is not None:
             view = 0 if exact else ef_search
-            slots = np.append(self.graph.nearest(unit, k, mask[:first], self._slack, view), slots)
+            slots = np.append(self.graph.nearest(unit, k, mask[:first], view), slots)
         known, more = self._slots_of(others)
         scores = self._cosines(query, np.concatenate([slots, more]))
         told[known] = scores[len(slots) :]
@@ -101,8 +101,7 @@ class VectorSnapshot:
     def cosines(
         self, query: NDArray[np.float32], chunk_ids: NDArray[np.int64] | Sequence[int]
     ) -> NDArray[np.float64]:
-        """Cosine with each chunk, shape (len(chunk_ids),); nan where it is
-        pending or unknown."""
+        """Cosine with each chunk, shape (len(chunk_ids),); nan where it is pending or unknown."""
         known, slots = self._slots_of(chunk_ids)
         result = np.full(len(known), np.nan)
         result[known] = self._cosines(query, slots)
@@ -147,9 +146,3 @@ class VectorSnapshot:
         if restriction.exclude is not None:
             mask = mask & ~member(self.slots["document"], restriction.exclude)
         return mask
-
-    @property
-    def _slack(self) -> float:
-        """No float32 dot product of two unit vectors errs by half as much:
-        the bound is dim × 2⁻²⁴ (Higham, Accuracy and Stability, §3.1)."""
-        return float(self.pack.dim * 2.0**-22)

@@ -7,6 +7,7 @@ Refuses to know: the indexes, which see only that a document was touched.
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import astuple
 
 from kbproc.events.document import (
     ChunkDeleted,
@@ -21,7 +22,7 @@ from kbproc.events.entry import EntryFacts
 from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch, Row, Tables, columns_of
-from kbproc.views.catalog.rows import marks_column
+from kbproc.views.catalog.rows import document_row, marks_column
 
 _NO_FACTS: Row = (None,) * 5
 # Columns of the table of documents.
@@ -133,31 +134,8 @@ def written(batch: Batch, record: Record, event: DocWritten) -> None:
 
 
 def _row(record: Record, event: DocWritten) -> Row:
-    return (
-        event.id,
-        event.kb,
-        event.title,
-        event.doc_type,
-        event.path,
-        event.url,
-        event.source_id,
-        event.tags,
-        msgspec.json.encode(event.metadata).decode(),
-        event.revision,
-        len(event.chunks),
-        event.size_bytes,
-        event.source_sha256,
-        event.parser,
-        event.pages,
-        event.created_at or record.ts,
-        record.ts,
-        event.created_by or record.actor,
-        None,
-        record.seq,
-        *_facts(event.entry),
-        None,
-        None if event.entry is None else event.id,
-    )
+    links = (None, None if event.entry is None else event.id)
+    return (*astuple(document_row(record, event)), *_facts(event.entry), *links)
 
 
 def _facts(facts: EntryFacts | None) -> Row:

@@ -7,15 +7,17 @@ Refuses to know: the indexes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kbproc.views.catalog.filters import LABEL
 from kbproc.views.catalog.reader import Reader
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.views.catalog.rows import DocumentRow, IndexRow
 
 _INDEX_ROWS = (
     f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text, c.page, "  # noqa: S608
     "c.marks, c.idx, d.chunk_count, d.type, d.path, d.url, d.tags, d.confidence, d.expires_at, "
-    "d.superseded_by from chunks c join documents d on d.id = c.document_id"
+    "d.superseded_by, case when c.idx = 0 and d.revision = 1 then d end "
+    "from chunks c join documents d on d.id = c.document_id"
 )
 
 
@@ -27,17 +29,22 @@ class IndexQueries(Reader):
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
-        return [IndexRow(*row) for row in self._rows(sql, [list(document_ids)])]
+        return [_row(row) for row in self._rows(sql, [list(document_ids)])]
 
     def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:
         """Every live chunk by id, streamed."""
         result = self._cursor.execute(_INDEX_ROWS + " order by c.id")
         while rows := result.fetchmany(batch):
-            yield from (IndexRow(*row) for row in rows)
+            yield from (_row(row) for row in rows)
 
     def index_rows_of_chunks(self, ids: Sequence[int]) -> list[IndexRow]:
         sql = (
             _INDEX_ROWS
             + " join (select unnest(?::bigint[]) as wanted) on c.id = wanted order by c.id"
         )
-        return [IndexRow(*row) for row in self._rows(sql, [list(ids)])]
+        return [_row(row) for row in self._rows(sql, [list(ids)])]
+
+
+def _row(columns: Sequence[Any]) -> IndexRow:
+    *chunk, of = columns
+    return IndexRow(*chunk, *[of and DocumentRow(*map(of.get, DocumentRow.__struct_fields__))])
