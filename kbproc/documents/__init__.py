@@ -2,8 +2,8 @@
 
 Refuses to know: the wire, agents and search.
 
-Offers: adding · chains · chunk · content · deletion · document · earlier · entry · ingest · kb ·
-    lookup · revision · selection
+Offers: adding · chains · chunk · content · deletion · document · earlier · entry · indexed ·
+    ingest · kb · lookup · revision · selection
 May import: base · text · events · sources · views · store · embedding
 Light: yes
 """

@@ -1,7 +1,6 @@
 """A chunk as it is shown.
 
-Owns: the ChunkView struct, made from a row, finding a chunk where the full-text index keeps it,
-and the answer where there is no such chunk.
+Owns: the ChunkView struct, made from a row, and the answer where there is no such chunk.
 Refuses to know: how a text is cut into chunks (sources/chunk.py).
 """
 
@@ -11,9 +10,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import there_is_no
-from kbproc.store.snapshot import Snapshot
 from kbproc.text.passage import passage
-from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import ChunkRow, IndexRow, marks_of
 
 
@@ -47,28 +44,6 @@ def shown(row: ChunkRow | IndexRow) -> ChunkView:
         start_line=where.start_line,
         end_line=where.end_line,
     )
-
-
-def find(snapshot: Snapshot, id: int) -> IndexRow | None:
-    """The chunk as it was indexed, or will be; None if there is none that may be seen.
-
-    The catalog takes ten times as long to tell.
-    """
-    fulltext, recent = snapshot.as_indexed
-    row = next((row for row in recent.rows if row.chunk_id == id), None)
-    if row is None:
-        row = fulltext.rows([id]).get(id)
-        if row is None or row.document_id in recent.removed:
-            return None
-    sight = snapshot.sight or EVERYTHING
-    return row if sight.shows(row.kb, row.type) else None
-
-
-def neighbours(snapshot: Snapshot, row: IndexRow) -> list[IndexRow]:
-    """All chunks of the same document, in order."""
-    fulltext, recent = snapshot.as_indexed
-    rows = [other for other in recent.rows if other.document_id == row.document_id]
-    return rows or fulltext.rows_of(row.document_id, row.chunk_count)
 
 
 def not_found(ids: list[int], field: str) -> KbprocError:

@@ -1,8 +1,7 @@
 """A document as it is shown.
 
-Owns: the Document struct, its source and its whole text, made from rows; and finding one where the
-full-text index keeps it.
-Refuses to know: how documents are changed, and what to say where there is none (lookup.py).
+Owns: the Document struct, its source and its whole text, made from rows.
+Refuses to know: how documents are found and changed.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from msgspec import Struct
 
 from kbproc.base.values import Scalar
 from kbproc.events.document import ChunkText
-from kbproc.store.snapshot import Snapshot
 from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import DocumentRow
 
 _GAP = "\n\n"
@@ -35,18 +32,6 @@ def whole_text(chunks: Iterable[ChunkText]) -> str:
         else:
             parts += (_GAP if parts else "", new)
     return "".join(parts)
-
-
-def find(snapshot: Snapshot, id: int) -> DocumentRow | None:
-    """The document as its first chunk was indexed, or will be. None: the catalog can tell, which
-    takes five times as long.
-    """
-    fulltext, recent = snapshot.as_indexed
-    row = next((row for row in recent.rows if row.document_id == id and not row.idx), None)
-    if row is None and id not in recent.removed:
-        row = next(iter(fulltext.rows_of(id, 1)), None)
-    sight = snapshot.sight or EVERYTHING
-    return row.document if row is not None and sight.shows(row.kb, row.type) else None
 
 
 def document_of(row: DocumentRow, embedding: Model) -> Document:

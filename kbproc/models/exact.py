@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The widest id range for which a lookup table (one byte an id) beats bisection.
 _WIDEST_TABLE = 1 << 24
+_IN_CACHE = 256  # rows that a processor keeps while it goes over them again and again
 
 
 def dots(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -91,10 +92,13 @@ def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool
 
 def units(pack: VectorPack, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The vectors of these rows of the pack, each of length 1."""
-    vectors = pack.vectors(rows)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.divide(vectors, norms, out=vectors, where=norms > 0)
-    return vectors
+    found = np.empty((len(rows), pack.dim), np.float32)
+    for first in range(0, len(rows), _IN_CACHE):
+        vectors = pack.vectors(rows[first : first + _IN_CACHE])
+        norms = np.sqrt(np.vecdot(vectors, vectors))
+        norms[norms == 0] = 1
+        np.divide(vectors, norms[:, None], out=found[first : first + _IN_CACHE])
+    return found
 
 
 def grown(array: NDArray[Any], count: int) -> NDArray[Any]:

@@ -36,7 +36,8 @@ _ROUNDING = 1e-5
 
 class Candidate(Struct, frozen=True, kw_only=True):
     """A chunk of the pool. `bm25` is None if no word matches, `cosine` if the vector is pending or
-    the vector channel is off; a rank is None if that channel has not found the chunk.
+    the vector channel is off; a rank is None if that channel has not found the chunk, or where
+    nobody asks for ranks: see Mixed.pool.
     """
 
     chunk_id: int

@@ -66,6 +66,7 @@ def _rebuild(store: Store, tell: Tell) -> None:
             catalog.close()
             follow.remove_catalog(catalog.path)
         raise
+    store.changed()
     reach("views.swapped")
     follow.remove_catalog(old.catalog.path)
     old.retire()

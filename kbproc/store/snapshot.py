@@ -78,7 +78,6 @@ class Readers:
         self._lock = threading.Lock()
 
     def borrow(self, sight: Sight | None = None) -> Queries:
-
         with self._lock:
             self._lent += 1
             queries = self._idle.pop() if self._idle else None

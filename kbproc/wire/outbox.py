@@ -24,8 +24,8 @@ _FULL_BYTES = 32 << 20
 
 
 class Outbox:
-    """Lines on their way out, in order. One that fits into the pipe is written at once: to wake
-    another thread takes longer.
+    """Lines on their way out, in order. A short one is written at once if the pipe has room, and
+    on Linux a longer one if the pipe is empty: to wake another thread takes longer.
     """
 
     def __init__(self, fd: int) -> None:
@@ -103,10 +103,10 @@ class Outbox:
         """Whether nobody waits who writes so many bytes.
 
         A pipe that polls writable takes PIPE_BUF, and an empty one all that it holds, if Linux says
-        how much that is.
+        how much that is. Half of that is left to others: to stderr, if it is the same pipe.
         """
         if size > _ATOMIC:
-            return self._is_pipe and size <= _taken_when_empty(self._fd)
+            return self._is_pipe and 2 * size <= _taken_when_empty(self._fd)
         return any(event & select.POLLOUT for _, event in self._poll.poll(0))
 
     def _write(self, data: bytes) -> None:

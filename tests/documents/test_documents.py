@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -676,15 +678,29 @@ def test_chunks_in_order_with_neighbours(session: Session) -> None:
     assert session.data("chunk.get", id=chunks[0]["id"], before=50)["before"] == []
 
 
-@pytest.mark.parametrize("indexed", [False, True])
+@pytest.fixture(params=["recent", "indexed", "too many"])
+def catch_up(
+    request: pytest.FixtureRequest, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """How what was just written is known: it waits, it is in the index, or the catalog tells."""
+    if request.param == "too many":
+        monkeypatch.setattr("kbproc.store.group._MOST_ROWS", 0)
+
+    def now() -> None:
+        session.embedded()
+        if request.param == "indexed":
+            session.data("search", query="words")
+
+    return now
+
+
 def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
-    session: Session, indexed: bool
+    session: Session, catch_up: Callable[[], None]
 ) -> None:
     """In its document as it is now: written, replaced, with a chunk less, and gone."""
 
     def look() -> None:
-        if indexed:
-            session.data("search", query="words")  # the index is committed
+        catch_up()
         with session.store.reading() as snapshot:
             seen = {id: snapshot.queries.chunks_of(id) for id in (1, 2)}
         there = {chunk.id: chunks for chunks in seen.values() for chunk in chunks}
@@ -712,15 +728,13 @@ def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
 
 
-@pytest.mark.parametrize("indexed", [False, True])
 def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
-    session: Session, indexed: bool
+    session: Session, catch_up: Callable[[], None]
 ) -> None:
     """New, with all that can be said of it, changed, replaced, superseded, gone and back."""
 
     def look() -> None:
-        if indexed:
-            session.data("search", query="words")  # the index is committed
+        catch_up()
         with session.store.reading() as snapshot:
             for id in range(1, session.store.published.head.next_document):
                 row = snapshot.queries.document(id)
@@ -754,6 +768,7 @@ def test_what_was_just_written_is_told_without_the_catalog(
     create(session, "Long", LONG)
     create(session, "Short", "other words")
     [first, *_] = session.data("chunk.list", document_id=1)
+    session.embedded()
 
     def refuse(_: Snapshot) -> Queries:
         raise AssertionError("the catalog was asked")
@@ -764,6 +779,28 @@ def test_what_was_just_written_is_told_without_the_catalog(
     session.data("search", query="words")
     assert session.data("doc.get", id=1)["title"] == "Long"
     assert session.data("chunk.get", id=first["id"], after=1)["after"]
+
+
+def test_an_index_that_has_rotted_is_not_believed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog tells as long as it can."""
+    create(session, "Long", LONG)
+    session.embedded()
+    session.data("search", query="words")
+    [first, *_] = chunks = session.data("chunk.list", document_id=1)
+
+    class PanicException(BaseException):
+        """As pyo3 names what panics."""
+
+    def panic(*_: Any, **__: Any) -> None:
+        raise PanicException
+
+    monkeypatch.setattr(session.store.published.fulltext, "searcher", SimpleNamespace(search=panic))
+    assert session.data("doc.get", id=1)["title"] == "Long"
+    told = session.data("chunk.get", id=first["id"], after=50)
+    assert [told["chunk"], *told["after"]] == chunks
+    assert session.error("search", query="paragraph", mode="fts")["type"] == "store.corrupt"
 
 
 def test_deleting_chunks(session: Session) -> None:

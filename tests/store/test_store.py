@@ -660,11 +660,35 @@ def test_an_index_that_can_not_be_committed(
         assert session.data("doc.get", id=kept["id"])["title"] == "Kept"
         refused = session.error("doc.create", title="Refused", text="refused")
         assert refused["detail"] == {"kept": False}
+        [chunk] = session.data("chunk.list", document_id=kept["id"])
+        assert session.data("chunk.get", id=chunk["id"])["chunk"] == chunk
+        assert session.data("doc.get", id=kept["id"])["title"] == "Kept"
     session.data("doc.create", title="Next", text="next")
     for word, found in (("kept", 1), ("next", 1), ("refused", 0)):
         assert session.data("search", query=word, mode="fts")["total_matches"] == found
     freshness = session.ask("search", query="kept")["result"]["meta"]["freshness"]
     assert freshness["fulltext_seq"] == freshness["seq"]
+
+
+def test_what_the_catalog_can_not_take_in_is_shown_by_no_method(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the full-text index has it already."""
+    fill(session, 2)
+
+    def fail() -> None:
+        raise OSError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.store.catalog, "commit", fail)
+        kept = session.data("doc.create", title="Kept", text="kept")["id"]
+        head = session.store.published.head
+        assert "Kept" not in [document["title"] for document in session.data("doc.list")]
+        assert session.error("doc.get", id=kept)["type"] == "resource.not_found"
+        assert session.error("chunk.get", id=head.next_chunk - 1)["type"] == "resource.not_found"
+    session.data("doc.create", title="Next", text="next")
+    assert session.data("doc.get", id=kept)["title"] == "Kept"
+    assert session.data("chunk.get", id=head.next_chunk - 1)["title"] == "Kept"
 
 
 @pytest.mark.parametrize("part", ["catalog", "vectors"])

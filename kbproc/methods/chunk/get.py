@@ -12,7 +12,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents.chunk import ChunkView, find, neighbours, not_found, shown
+from kbproc.documents import indexed
+from kbproc.documents.chunk import ChunkView, not_found, shown
 
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 
@@ -49,11 +50,12 @@ class ChunkInContext(Struct, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetChunk) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
-        row = find(snapshot, params.id)
+        row = indexed.chunk(state, snapshot, params.id)
         if row is None:
             raise not_found([params.id], "$.params.id")
-        alone = not (params.before or params.after)
-        around = [shown(one) for one in ([row] if alone else neighbours(snapshot, row))]
+        wide = params.before or params.after
+        rows = indexed.chunks_beside(state, snapshot, row) if wide else [row]
+        around = [shown(one) for one in rows]
         at = next(i for i, one in enumerate(around) if one.id == params.id)
         asked = range(max(0, at - params.before), min(len(around), at + params.after + 1))
         nearest = sorted(asked, key=lambda i: abs(i - at))

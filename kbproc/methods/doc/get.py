@@ -12,7 +12,7 @@ from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.documents import content, document, lookup
+from kbproc.documents import content, document, indexed, lookup
 from kbproc.documents.document import Document
 from kbproc.sources.blobs import forgotten
 
@@ -54,7 +54,7 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = None if params.text else document.find(snapshot, params.id)
+        row = None if params.text else indexed.document(state, snapshot, params.id)
         row = row or lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
         more = notice = None

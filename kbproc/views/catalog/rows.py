@@ -56,7 +56,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
 
 
 def document_row(of: Record, event: DocWritten) -> DocumentRow:
-    """Of a document that is not replaced by the event."""
+    """Of a new document; one that is replaced keeps when and by whom it was made."""
     return DocumentRow(
         id=event.id,
         kb=event.kb,

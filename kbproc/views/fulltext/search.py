@@ -10,7 +10,7 @@ b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tantivy
@@ -25,6 +25,7 @@ from kbproc.views.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
 
+_HOW = "Run kbproc index rebuild: it is made again from the log."
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
 _NO_RESTRICTION = Restriction()
 
@@ -77,17 +78,17 @@ class FullTextSnapshot:
         return sorted(self.column("chunk_id", hits))
 
     def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
+        return self._read(lambda: self.searcher.search(query, most, count=count))
+
+    def _read(self, ask: Callable[[], Any]) -> Any:
         """tantivy panics where a file of its index has rotted since it was opened."""
         try:
-            return self.searcher.search(query, most, count=count)
+            return ask()
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise
-            raise KbprocError(
-                "store.corrupt",
-                "The full-text index is damaged.",
-                hint="Run kbproc index rebuild: it is made again from the log.",
-            ) from error
+            why = "The full-text index is damaged."
+            raise KbprocError("store.corrupt", why, hint=_HOW) from error
 
     def search(
         self, query: Query, limit: int, *, restriction: Restriction = _NO_RESTRICTION
@@ -173,8 +174,7 @@ class FullTextSnapshot:
         return sorted([self._row(place) for _, place in found.hits], key=lambda row: row.chunk_id)
 
     def _row(self, place: tantivy.DocAddress) -> IndexRow:
-        row: IndexRow = _decode(self.searcher.doc(place)["row"][0])
-        return row
+        return _decode(self._read(lambda: self.searcher.doc(place))["row"][0])
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
