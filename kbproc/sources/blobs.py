@@ -86,15 +86,26 @@ class _Places:
     def found(self, sha256: str) -> str | None:
         """Where its file is; a link is none."""
         folder, places = self.folder(sha256), [self.new(sha256)]
-        places += [] if self._is_flat(folder) else [f"{folder}/{sha256[2:4]}/{sha256}"]
+        try:
+            places += [] if self._is_flat(folder) else [f"{folder}/{sha256[2:4]}/{sha256}"]
+        except FileNotFoundError:
+            return None
         return next(filter(_is_file, places), None)
 
     def _is_flat(self, folder: str) -> bool:
-        if folder not in self._flat:
-            with contextlib.suppress(OSError), os.scandir(folder) as entries:
-                if not any(entry.is_dir() for entry in entries):
-                    self._flat.add(folder)
-        return folder in self._flat
+        """Raises FileNotFoundError."""
+        if folder in self._flat:
+            return True
+        try:
+            with os.scandir(folder) as entries:
+                if any(entry.is_dir() for entry in entries):
+                    return False
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return False
+        self._flat.add(folder)
+        return True
 
     def makes_folder(self, sha256: str) -> bool:
         """Whether it was not there."""
