@@ -28,6 +28,7 @@ class Tail:
         self.path = Path()
         self._fd = -1
         self._failed: OSError | None = None
+        self._unseen = False  # whether nobody has looked at the file since it was written to
 
     @property
     def is_open(self) -> bool:
@@ -101,7 +102,9 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Appends all of `data`, or nothing."""
         self.check()
-        self._check_untouched()
+        self._unseen = self.size != self.synced
+        if not self._unseen:
+            self._check_untouched()
         try:
             reach("log.write")
             rest = memoryview(data)
@@ -118,6 +121,8 @@ class Tail:
 
     def sync(self) -> None:
         """Makes everything written durable. After a failure the file is in doubt."""
+        if self._unseen:
+            self._check_untouched()
         try:
             reach("log.sync")
             sync_data(self._fd)

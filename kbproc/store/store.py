@@ -304,8 +304,8 @@ class Store(Front):
         Raises store.corrupt for a damaged log. Without `look` by what was found when somebody
         looked at the folder last, as whoever works for a group of writers does first.
         """
-        self._place.check()
         if look or self._is_exposed:  # it may have been mended since
+            self._place.check()
             self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)

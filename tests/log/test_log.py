@@ -419,6 +419,28 @@ def test_after_a_failed_fsync_the_log_goes_on_in_another_segment(
     again.close()
 
 
+@pytest.mark.parametrize("after", [0, 1, 2], ids=["nothing", "a record", "two records"])
+def test_nothing_is_acknowledged_in_a_segment_that_another_process_has_put_aside(
+    log: FileLog, folder: Path, after: int
+) -> None:
+    write(log, 2)
+    [segment] = segments(folder)
+    with log.batch() as batch:
+        for n in range(after):
+            batch.append([draft(3 + n)])
+        segment.rename(folder / "aside")
+        segment.write_bytes((folder / "aside").read_bytes())
+
+        def go_on() -> None:
+            batch.append([draft(9)])
+            batch.commit()
+
+        refused("store.io", go_on)
+    segment.unlink()
+    (folder / "aside").rename(segment)
+    assert log.head.seq == log.verify() == 2
+
+
 def test_what_a_failed_fsync_has_harmed_is_found_before_anything_is_acknowledged(
     log: FileLog, folder: Path, disk: Disk
 ) -> None:
