@@ -47,8 +47,7 @@ STAGES = {
     "search, hybrid": {
         "the query's vector": "kbproc.embedding.model.StoredModel.query_vector",
         "best by words": "kbproc.views.fulltext.search.FullTextSnapshot.search",
-        "best by meaning": "kbproc.views.vectors.search.VectorSnapshot.search",
-        "cosines of the best by words": "kbproc.views.vectors.search.VectorSnapshot.cosines",
+        "best by meaning, cosines": "kbproc.views.vectors.search.VectorSnapshot.compared",
         "BM25 of the best by meaning": "kbproc.views.fulltext.search.FullTextSnapshot.scores",
         "rows of the page": "kbproc.views.fulltext.search.FullTextSnapshot.rows",
         "snippets of the page": "kbproc.search.search.snippet",

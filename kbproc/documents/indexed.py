@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.store.snapshot import Recent, Snapshot
-from kbproc.store.state import State
 from kbproc.views.catalog.reader import EVERYTHING
 from kbproc.views.catalog.rows import DocumentRow, IndexRow
 
@@ -19,64 +18,57 @@ if TYPE_CHECKING:
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 
-def chunk(state: State, snapshot: Snapshot, id: int) -> IndexRow | None:
-    """None if there is none that may be seen."""
+def chunks(snapshot: Snapshot, id: int, *, others: bool) -> list[IndexRow]:
+    """A chunk, with `others` all of its document in order; empty if there is none to be seen."""
     try:
-        row = _chunk(*_index(state, snapshot), id)
+        fulltext, recent = _index(snapshot)
+        rows = _kept(fulltext, recent, id, others)
     except _AskTheCatalog:
-        row = next(iter(snapshot.queries.index_rows_of_chunks([id])), None)
-    return _seen(snapshot, row)
+        rows = snapshot.queries.index_rows_of_chunks([id])
+        if rows and others:
+            rows = snapshot.queries.index_rows([rows[0].document_id])
+    return rows if rows and _is_seen(snapshot, rows[0]) else []
 
 
-def chunks_beside(state: State, snapshot: Snapshot, row: IndexRow) -> list[IndexRow]:
-    """All chunks of the same document, in order."""
-    try:
-        fulltext, recent = _index(state, snapshot)
-        rows = [other for other in recent.rows if other.document_id == row.document_id]
-        return rows or _read(fulltext, row.document_id, row.chunk_count)
-    except _AskTheCatalog:
-        return snapshot.queries.index_rows([row.document_id])
-
-
-def document(state: State, snapshot: Snapshot, id: int) -> DocumentRow | None:
+def document(snapshot: Snapshot, id: int) -> DocumentRow | None:
     """None: the catalog tells whether there is one."""
     try:
-        fulltext, recent = _index(state, snapshot)
+        fulltext, recent = _index(snapshot)
         row = next((row for row in recent.rows if row.document_id == id and not row.idx), None)
         if row is None and id not in recent.removed:
-            row = next(
-                iter(_read(fulltext, id, 1)), None
-            )  # if it is not the first, no harm is done
+            row = next(iter(_of(fulltext, id, 1)), None)  # if it is not the first, no harm is done
     except _AskTheCatalog:
         return None
-    row = _seen(snapshot, row)
-    return None if row is None else row.document
+    return row.document if row is not None and _is_seen(snapshot, row) else None
 
 
 class _AskTheCatalog(Exception):
     """The index may lack something that is shown."""
 
 
-def _index(state: State, snapshot: Snapshot) -> tuple[FullTextSnapshot, Recent]:
+def _index(snapshot: Snapshot) -> tuple[FullTextSnapshot, Recent]:
     """As it stands, and by what it is behind: nobody waits until it is not."""
-    recent = snapshot.published.recent
-    if state.broken is not None or recent is None:
+    shown = snapshot.published
+    if not shown.agrees or shown.recent is None:
         raise _AskTheCatalog
-    return snapshot.published.fulltext, recent
+    return shown.fulltext, shown.recent
 
 
-def _chunk(fulltext: FullTextSnapshot, recent: Recent, id: int) -> IndexRow | None:
+def _kept(fulltext: FullTextSnapshot, recent: Recent, id: int, others: bool) -> list[IndexRow]:
     row = next((row for row in recent.rows if row.chunk_id == id), None)
     if row is not None:
-        return row
+        document = row.document_id
+        return [r for r in recent.rows if r.document_id == document] if others else [row]
     try:
         row = fulltext.rows([id]).get(id)
     except KbprocError as error:
         raise _AskTheCatalog from error
-    return None if row is None or row.document_id in recent.removed else row
+    if row is None or row.document_id in recent.removed:
+        return []
+    return _of(fulltext, row.document_id, row.chunk_count) if others else [row]
 
 
-def _read(fulltext: FullTextSnapshot, document_id: int, most: int) -> list[IndexRow]:
+def _of(fulltext: FullTextSnapshot, document_id: int, most: int) -> list[IndexRow]:
     """A file of the index may have rotted since it was opened."""
     try:
         return fulltext.rows_of(document_id, most)
@@ -84,6 +76,5 @@ def _read(fulltext: FullTextSnapshot, document_id: int, most: int) -> list[Index
         raise _AskTheCatalog from error
 
 
-def _seen(snapshot: Snapshot, row: IndexRow | None) -> IndexRow | None:
-    sight = snapshot.sight or EVERYTHING
-    return row if row is not None and sight.shows(row.kb, row.type) else None
+def _is_seen(snapshot: Snapshot, row: IndexRow) -> bool:
+    return (snapshot.sight or EVERYTHING).shows(row.kb, row.type)

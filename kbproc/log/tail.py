@@ -28,7 +28,6 @@ class Tail:
         self.path = Path()
         self._fd = -1
         self._failed: OSError | None = None
-        self._unseen = False  # whether nobody has looked at the file since it was written to
 
     @property
     def is_open(self) -> bool:
@@ -102,8 +101,7 @@ class Tail:
     def write(self, data: bytes) -> None:
         """Appends all of `data`, or nothing."""
         self.check()
-        self._unseen = self.size != self.synced
-        if not self._unseen:
+        if self.size == self.synced:  # else it was looked at, and will be before all is synced
             self._check_untouched()
         try:
             reach("log.write")
@@ -121,7 +119,8 @@ class Tail:
 
     def sync(self) -> None:
         """Makes everything written durable. After a failure the file is in doubt."""
-        if self._unseen:
+        self.check()
+        if self.size != self.synced:
             self._check_untouched()
         try:
             reach("log.sync")

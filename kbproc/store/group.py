@@ -167,11 +167,7 @@ class Group:
     def _add(self, record: Record, events: Sequence[Event], written: list[DocWritten]) -> None:
         given = self.head.given.and_by(*(event.gives() for event in events))
         self.head = replace(
-            self.head,
-            seq=record.seq,
-            hash=record.hash,
-            ts=record.ts,
-            **given._asdict(),
+            self.head, seq=record.seq, hash=record.hash, ts=record.ts, **given._asdict()
         )
         if made := [event.slug for event in events if isinstance(event, KbCreated)]:
             self._roster = replace(self.roster, kbs=tuple(sorted({*self.roster.kbs, *made})))

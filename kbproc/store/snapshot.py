@@ -40,7 +40,8 @@ class Published:
     """What readers see: a position, the roster at it, and the full-text index.
 
     `fulltext_seq`: how far the index has come where it is behind; None: it is not. `recent`: by
-    what; None: by too much to tell.
+    what; None: by too much to tell. `agrees`: with what the catalog holds, which some view could
+    not follow otherwise.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Published:
         *,
         fulltext_seq: int | None = None,
         recent: Recent | None = Recent(),  # noqa: B008  it is never changed
+        agrees: bool = True,
     ) -> None:
         self.head = head
+        self.agrees = agrees
         self.recent = recent
         self.fulltext = fulltext
         self.roster = roster

@@ -217,6 +217,7 @@ class Store(Front):
             ahead.roster if ahead else self._roster,
             fulltext_seq=behind,
             recent=self.unindexed.shown,
+            agrees=self.broken is None,
         )
         self._folded = shown if ahead is None else self._folded
         self._indexed = shown if behind is None else self._indexed
@@ -304,8 +305,8 @@ class Store(Front):
         Raises store.corrupt for a damaged log. Without `look` by what was found when somebody
         looked at the folder last, as whoever works for a group of writers does first.
         """
+        self._place.check()
         if look or self._is_exposed:  # it may have been mended since
-            self._place.check()
             self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
@@ -398,13 +399,13 @@ class Store(Front):
                 self.fulltext.commit()
                 self.catalog.commit()
                 self.unfolded.clear()
+                self.broken = None
                 self.publish()
                 _show_vectors(self)
             except Exception as error:
                 _forget(self)
                 self.broken = _lagging(error)
                 raise self.broken from error
-            self.broken = None
         self.changed()
 
     # ------------------------------------------------------------------ closing

@@ -781,8 +781,16 @@ def test_what_was_just_written_is_told_without_the_catalog(
     assert session.data("chunk.get", id=first["id"], after=1)["after"]
 
 
+class PanicException(BaseException):
+    """As pyo3 names what panics."""
+
+
+@pytest.mark.parametrize(
+    "error", [PanicException, ValueError, IndexError], ids=lambda e: e.__name__
+)
+@pytest.mark.parametrize("part", ["search", "doc"])
 def test_an_index_that_has_rotted_is_not_believed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: Session, monkeypatch: pytest.MonkeyPatch, part: str, error: type[BaseException]
 ) -> None:
     """The catalog tells as long as it can."""
     create(session, "Long", LONG)
@@ -790,13 +798,14 @@ def test_an_index_that_has_rotted_is_not_believed(
     session.data("search", query="words")
     [first, *_] = chunks = session.data("chunk.list", document_id=1)
 
-    class PanicException(BaseException):
-        """As pyo3 names what panics."""
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
 
-    def panic(*_: Any, **__: Any) -> None:
-        raise PanicException
-
-    monkeypatch.setattr(session.store.published.fulltext, "searcher", SimpleNamespace(search=panic))
+    fulltext = session.store.published.fulltext
+    real = fulltext.searcher
+    parts: dict[str, Any] = {"search": real.search, "doc": real.doc, part: fail}
+    sound = SimpleNamespace(fast_field_values=real.fast_field_values, num_docs=real.num_docs)
+    monkeypatch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), **parts))
     assert session.data("doc.get", id=1)["title"] == "Long"
     told = session.data("chunk.get", id=first["id"], after=50)
     assert [told["chunk"], *told["after"]] == chunks

@@ -419,9 +419,10 @@ def test_after_a_failed_fsync_the_log_goes_on_in_another_segment(
     again.close()
 
 
+@pytest.mark.parametrize("since", [0, 1])
 @pytest.mark.parametrize("after", [0, 1, 2], ids=["nothing", "a record", "two records"])
 def test_nothing_is_acknowledged_in_a_segment_that_another_process_has_put_aside(
-    log: FileLog, folder: Path, after: int
+    log: FileLog, folder: Path, after: int, since: int
 ) -> None:
     write(log, 2)
     [segment] = segments(folder)
@@ -432,10 +433,12 @@ def test_nothing_is_acknowledged_in_a_segment_that_another_process_has_put_aside
         segment.write_bytes((folder / "aside").read_bytes())
 
         def go_on() -> None:
-            batch.append([draft(9)])
+            for n in range(since):
+                batch.append([draft(9 + n)])
             batch.commit()
 
-        refused("store.io", go_on)
+        if after or since:
+            refused("store.io", go_on)
     segment.unlink()
     (folder / "aside").rename(segment)
     assert log.head.seq == log.verify() == 2

@@ -50,12 +50,11 @@ class ChunkInContext(Struct, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetChunk) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
-        row = indexed.chunk(state, snapshot, params.id)
-        if row is None:
+        wide = bool(params.before or params.after)
+        rows = indexed.chunks(snapshot, params.id, others=wide)
+        if not rows:
             raise not_found([params.id], "$.params.id")
-        wide = params.before or params.after
-        rows = indexed.chunks_beside(state, snapshot, row) if wide else [row]
-        around = [shown(one) for one in rows]
+        around = [shown(row) for row in rows]
         at = next(i for i, one in enumerate(around) if one.id == params.id)
         asked = range(max(0, at - params.before), min(len(around), at + params.after + 1))
         nearest = sorted(asked, key=lambda i: abs(i - at))
@@ -65,8 +64,8 @@ def get(call: Call, params: GetChunk) -> Reply:
             chunk=around[at],
             before=[around[i] for i in kept if i < at],
             after=[around[i] for i in kept if i > at],
-            title=row.title,
-            total_chunks=row.chunk_count,
+            title=rows[at].title,
+            total_chunks=rows[at].chunk_count,
         )
         more = True if room < len(nearest) else None
         return Reply(data=data, seq=snapshot.seq, has_more=more)

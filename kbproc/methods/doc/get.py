@@ -54,7 +54,7 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = None if params.text else indexed.document(state, snapshot, params.id)
+        row = None if params.text else indexed.document(snapshot, params.id)
         row = row or lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
         more = notice = None

@@ -125,17 +125,11 @@ def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
     if wanted is None:
         return "json_type(metadata, ?) = 'NULL'", [pointer]
     if isinstance(wanted, str):
-        return "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?", [
-            pointer,
-            pointer,
-            wanted,
-        ]
+        sql = "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?"
+        return sql, [pointer, pointer, wanted]
     if isinstance(wanted, bool):
-        return "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?", [
-            pointer,
-            pointer,
-            str(wanted).lower(),
-        ]
+        sql = "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?"
+        return sql, [pointer, pointer, str(wanted).lower()]
     # As doubles, integers beyond 2**53 would be taken for their neighbours.
     return (
         "json_type(metadata, ?) in ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE') and "

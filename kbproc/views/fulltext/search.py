@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tantivy
+from msgspec import DecodeError
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
@@ -25,6 +26,7 @@ from kbproc.views.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
 
+_ROTTED = (ValueError, LookupError, DecodeError)
 _HOW = "Run kbproc index rebuild: it is made again from the log."
 _FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
 _NO_RESTRICTION = Restriction()
@@ -81,11 +83,11 @@ class FullTextSnapshot:
         return self._read(lambda: self.searcher.search(query, most, count=count))
 
     def _read(self, ask: Callable[[], Any]) -> Any:
-        """tantivy panics where a file of its index has rotted since it was opened."""
+        """tantivy fails, or panics, where a file of its index has rotted since it was opened."""
         try:
             return ask()
         except BaseException as error:
-            if type(error).__name__ != "PanicException":
+            if type(error).__name__ != "PanicException" and not isinstance(error, _ROTTED):
                 raise
             why = "The full-text index is damaged."
             raise KbprocError("store.corrupt", why, hint=_HOW) from error
@@ -174,7 +176,8 @@ class FullTextSnapshot:
         return sorted([self._row(place) for _, place in found.hits], key=lambda row: row.chunk_id)
 
     def _row(self, place: tantivy.DocAddress) -> IndexRow:
-        return _decode(self._read(lambda: self.searcher.doc(place))["row"][0])
+        found: IndexRow = self._read(lambda: _decode(self.searcher.doc(place)["row"][0]))
+        return found
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
