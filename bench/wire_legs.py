@@ -1,4 +1,4 @@
-"""Legs over real pipes and whole processes: ping, search, start, one-shot call, memory.
+"""Legs over real pipes and whole processes: ping, search, get, start, one-shot call, memory.
 
 Owns: what is asked, of whom, how often, and the aims.
 Refuses to know: how stores are made (corpus.py) and clocks (measure.py).
@@ -131,6 +131,24 @@ def _all_found(product: Child, line: bytes, mode: str) -> None:
         raise RuntimeError(f"the search was not whole: {found['meta']}")
     if found["meta"]["freshness"]["pending_embeddings"]:
         raise RuntimeError("vectors are missing")
+
+
+# ----------------------------------------------------------------------- one by its id
+
+
+def get(setting: Setting) -> Iterator[Result]:
+    """What a search has found, read by its id: documents that were never changed, and chunks."""
+    documents = setting.small // corpus.CHUNKS_IN_DOCUMENT
+    with cores_apart(), serve(setting.store(setting.small)) as product:
+        for method in ("doc.get", "chunk.get"):
+            lines = [request(method, id=number + 1) for number in range(documents)]
+            answer(product.ask(lines[0]))
+            [took] = medians(
+                [lambda i, lines=lines: product.ask(lines[i % documents])],  # type: ignore[misc]
+                setting.rounds,
+                warm=40,
+            )
+            yield Result(f"{method}, {setting.small:,} chunks", took, aim=0.0005)
 
 
 # -------------------------------------------------------------------------- process

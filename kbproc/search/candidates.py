@@ -145,14 +145,14 @@ class Mixed:
                 )
             if len(words) == size:
                 scores = words | self._missing_words([id for id in kept if id not in words])
-        ranks = [_ranks(found) if wanted is None else {} for found in (words, near)]
+        by_word, by_meaning = (_ranks(words), _ranks(near)) if wanted is None else ({}, {})
         candidates = [
             Candidate(
                 chunk_id=id,
                 bm25=scores.get(id),
                 cosine=cosines.get(id),
-                fts_rank=ranks[0].get(id),
-                vector_rank=ranks[1].get(id),
+                fts_rank=by_word.get(id),
+                vector_rank=by_meaning.get(id),
             )
             for id in kept
         ]
