@@ -17,7 +17,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
 from kbproc.store import rebuild
 from kbproc.store.store import Store
-from kbproc.views import soundness
+from kbproc.views.catalog.catalog import Catalog
+from kbproc.views.follower import Follower
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # a disk that has just refused is left alone for so long
@@ -106,7 +107,8 @@ class Upkeep:
     def _heal(self) -> None:
         """Once a start: what has rotted since is found before it is asked for."""
         with self._store.exclusive():
-            wrong = soundness.damaged_views([self._store.catalog, *self._store.followers])
+            views: list[Catalog | Follower] = [self._store.catalog, *self._store.followers]
+            wrong = [view.name for view in views if view.damaged()]
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
             with self._store.exclusive():

@@ -9,6 +9,7 @@ of its own means as much as another model's: 0 is nothing in common, 1 is the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,10 @@ class Scale(Struct, frozen=True, kw_only=True):
 
     low: float = 0.0
     span: float = 1.0
+
+    def unscaled(self, value: float) -> float:
+        """The cosine that has this value on the scale; below the scale none has."""
+        return self.low + self.span * value if value > -1 else -math.inf
 
 
 AS_IT_IS = Scale()

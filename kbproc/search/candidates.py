@@ -8,6 +8,7 @@ Refuses to know: how numbers become scores, rows, snippets.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -124,25 +125,24 @@ class Mixed:
         """
         hits = self._by_word(size) if mode == "hybrid" else None
         words = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)) if hits else {}
-        near, others = self._near(size, ef_search, list(words))
+        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
+        reach = None
+        if wanted is not None and bound:
+            # A chunk outside the word channel's best has at most the last one's BM25.
+            most = min(words.values()) if len(words) == size else 0.0
+            reach = _Reach(words, most=most, bound=bound, wanted=wanted, weights=self._weights)
+        # Candidates count where words have found fewer than there may be of them; more than `size`
+        # are near where some are excluded.
+        few = hits is None or hits.total < len(words) + size or bool(self._query.excluded)
+        near, others = self._near(size, ef_search, list(words), None if few else reach)
         least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
-        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
         scores, cosines, kept = words, near, list({**words, **near})
         total = max(hits.total if hits else 0, len(kept))
         if mode == "hybrid":
             cosines = near | others
-            # A chunk outside the word channel's best has at most the last one's BM25.
-            most = min(words.values()) if len(words) == size else 0.0
-            if wanted is not None and bound:
-                kept = _in_reach(
-                    words,
-                    cosines,
-                    most=most,
-                    bound=bound,
-                    wanted=wanted,
-                    weights=self._weights,
-                )
+            if reach:
+                kept = reach.within(cosines)
             if len(words) == size:
                 scores = words | self._missing_words([id for id in kept if id not in words])
         by_word, by_meaning = (_ranks(words), _ranks(near)) if wanted is None else ({}, {})
@@ -170,16 +170,21 @@ class Mixed:
         return self._fulltext.search(self._query, size, restriction=self._restriction)
 
     def _near(
-        self, size: int, ef_search: int, others: list[int]
+        self, size: int, ef_search: int, others: list[int], reach: _Reach | None
     ) -> tuple[dict[int, float], dict[int, float]]:
         """chunk id → cosine, nearest first, and of the others that have a vector. Phrases and
-        excluded words filter the nearest, too.
+        excluded words filter the nearest, too. Of those out of `reach` some may be missing.
         """
         if self._query.phrases:
             return self._near_among(self._by_word(size).chunk_ids), self._cosines(others)
         while True:
             ids, cosines, told = self._vectors.compared(
-                self._vector, size, others, restriction=self._restriction, ef_search=ef_search
+                self._vector,
+                size,
+                others,
+                restriction=self._restriction,
+                ef_search=ef_search,
+                reach=reach.narrow if reach else None,
             )
             found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
             if not self._query.excluded:
@@ -213,33 +218,53 @@ def _ranks(found: Iterable[int]) -> dict[int, int]:
     return {id: rank for rank, id in enumerate(found, 1)}
 
 
-def _in_reach(
-    words: dict[int, float],
-    cosines: dict[int, float],
-    *,
-    most: float,
-    bound: float,
-    wanted: int,
-    weights: Weights,
-) -> list[int]:
-    """Those that may be among the `wanted` best once every BM25 is known.
+class _Reach:
+    """Which candidates may be among the `wanted` best once every BM25 is known.
 
     A missing BM25 lies between 0 and `most`. To ask for it is the most expensive part of a search,
-    so it is asked for these ids only.
+    so it is asked for these only.
     """
-    by_word, by_meaning = weights.fts / bound, weights.vector
-    known = {
-        id: by_word * bm25 + by_meaning * max(0.0, cosines.get(id, 0.0))
-        for id, bm25 in words.items()
-    }
-    least = {id: by_meaning * cosine for id, cosine in cosines.items() if id not in words}
-    best = sorted([*known.values(), *least.values()], reverse=True)
-    last = best[wanted - 1] - _ROUNDING if len(best) >= wanted else 0.0
-    room = last - by_word * most
-    return [
-        *[id for id, low in known.items() if low >= last],
-        *[id for id, low in least.items() if low >= room],
-    ]
+
+    def __init__(
+        self, words: dict[int, float], *, most: float, bound: float, wanted: int, weights: Weights
+    ) -> None:
+        """`words`: what words have found, with its BM25."""
+        by_word, self._by_meaning = weights.fts / bound, weights.vector
+        self._shares = {id: by_word * bm25 for id, bm25 in words.items()}
+        self._near_enough = self._shares  # those of them that may be among the best
+        self._most = by_word * most
+        self._wanted = wanted
+
+    def narrow(
+        self, low: NDArray[np.float64], high: NDArray[np.float64]
+    ) -> tuple[NDArray[np.bool_], float]:
+        """See Reach of the vectors; the others are what words have found."""
+        import numpy as np  # its import takes longer than most searches
+
+        shares = np.fromiter(self._shares.values(), np.float64)
+        last = self._last((shares + self._by_meaning * np.fmax(low, 0)).tolist())
+        needed = shares + self._by_meaning * np.fmax(high, 0) >= last
+        self._near_enough = dict(itertools.compress(self._shares.items(), needed.tolist()))
+        return needed, (last - self._most) / self._by_meaning
+
+    def within(self, cosines: dict[int, float]) -> list[int]:
+        known = {
+            id: share + self._by_meaning * max(0.0, cosines.get(id, 0.0))
+            for id, share in self._near_enough.items()
+        }
+        low = {id: self._by_meaning * c for id, c in cosines.items() if id not in known}
+        last = self._last([*known.values(), *low.values()])
+        room = last - self._most
+        return [
+            *[id for id, score in known.items() if score >= last],
+            *[id for id, score in low.items() if score >= room],
+        ]
+
+    def _last(self, scores: list[float]) -> float:
+        """The least score that may be among the wanted."""
+        if len(scores) < self._wanted:
+            return 0.0
+        return sorted(scores, reverse=True)[self._wanted - 1] - _ROUNDING
 
 
 def everything(snapshot: Snapshot) -> Restriction:

@@ -20,6 +20,7 @@ ELLIPSIS = "…"
 BEST_CHARS = 240  # a passage that answers is about so long
 _ODD = "\x01"
 _REACH = 40  # how far a cut looks for a word border; text without spaces has none
+_ENGLISH_HEAD = 6  # letters of a longer stem that are looked for
 _MOST_MATCHES = 200  # of one kind: a long text of one word stays cheap
 
 Centre = Literal["densest", "first"]
@@ -95,13 +96,21 @@ def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str
 
     A stem and the words that it stands for begin alike, so a scan for beginnings
     leaves few words to analyse; of a word with an odd character the beginning is unsure.
+    An English stem differs from its words in its last letter at most: `happi` of `happy`, `hope`
+    of `hoping`.
     """
     unspaced = [term for term in dict.fromkeys(terms) if UNSPACED.match(term)]
     pairs = [term for term in unspaced if len(term) > 1]
     lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
     wanted = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
-    heads = [_ODD, *sorted({stem[: 3 if len(stem) > 3 else 2] for stem in wanted})]
+    heads = [_ODD, *sorted({_beginning(stem) for stem in wanted})]
     return wanted, heads if wanted else [], pairs + lone
+
+
+def _beginning(stem: str) -> str:
+    if stem.isascii():
+        return stem[: max(2, min(len(stem) - 1, _ENGLISH_HEAD))]
+    return stem[: 3 if len(stem) > 3 else 2]
 
 
 @functools.lru_cache(maxsize=32768)

@@ -1,6 +1,6 @@
 """Whether the views' files are what was written, all of them together.
 
-Owns: asking every view, before any is opened and while they are open.
+Owns: looking at the files of every view before any is opened.
 Refuses to know: what a view's files are, and how a damaged one is made again: its name
 is all that whoever makes it needs.
 """
@@ -8,27 +8,12 @@ is all that whoever makes it needs.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from kbproc.base.checksums import blocks
 from kbproc.base.durable import Seen, is_synced
 from kbproc.views.fulltext import files
 from kbproc.views.vectors import manifest
-
-
-class View(Protocol):
-    """What is asked of an open view."""
-
-    @property
-    def name(self) -> str: ...
-    def damaged(self) -> list[str]: ...
-
-
-def damaged_views(views: Iterable[View]) -> list[str]:
-    """Names of the open views that are damaged. Reads all that they hold."""
-    return [view.name for view in views if view.damaged()]
 
 
 def damaged_files(views: Path, seen: Seen | None = None) -> list[str]:

@@ -25,6 +25,7 @@ from kbproc.log import file, record
 from kbproc.log.marks import Marks
 from kbproc.views import soundness
 from kbproc.views.catalog.catalog import Catalog
+from kbproc.views.follower import Follower
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
@@ -298,7 +299,8 @@ HARMS: dict[str, Harm] = {"a bit is flipped": flip, "cut": cut, "a sector is zer
 
 
 def damaged_in_use(session: Session) -> list[str]:
-    return soundness.damaged_views([session.store.catalog, *session.store.followers])
+    views: list[Catalog | Follower] = [session.store.catalog, *session.store.followers]
+    return [view.name for view in views if view.damaged()]
 
 
 def files_of(views: Path, view: str) -> list[Path]:

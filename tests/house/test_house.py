@@ -54,6 +54,7 @@ HEAVY = {
     "onnxruntime",
     "torch",
     "numpy",
+    "simsimd",
     "pypdf",
     "httpx",
     "rich",

@@ -600,3 +600,80 @@ def test_the_same_question_has_the_same_answer(library: Session) -> None:
     first = library.ask("search", query="install git", explain=True)
     assert all(library.ask("search", query="install git", explain=True) == first for _ in range(5))
     assert json.dumps(first, ensure_ascii=False).count("NaN") == 0
+
+
+# ------------------------------------------------ what codes of vectors leave out is of no interest
+
+COMMON = tuple(
+    f"{a}{b}" for a in ("ba", "ko", "ti", "lu", "me") for b in ("ran", "sol", "dek", "pim")
+)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """So many chunks that their codes are looked at, each word in more of them than are ranked."""
+    folder, random = tmp_path_factory.mktemp("crowded"), Random(8)
+    session = Session(folder / "store", cwd=folder)
+    session.data("kb.create", slug="other")
+    documents = [
+        {
+            "title": f"Text {number}",
+            "text": " ".join(random.choices(COMMON, k=random.choice((3, 8, 30)))),
+            "tags": [f"t{number % 3}"],
+        }
+        for number in range(1_400)
+    ]
+    session.data("doc.create", documents=documents[:1000])
+    session.data("doc.create", documents=documents[1000:1200], kb="other")
+    session.data("doc.create", documents=documents[1200:])
+    session.embedded()
+    hidden = {"ids": list(range(40, 60))}
+    plan = session.error("doc.delete", **hidden)["plan"]
+    session.data("doc.delete", **hidden, confirm=plan["plan_hash"])
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"limit": 1},
+        {"limit": 40, "offset": 35},
+        {"limit": 100},
+        {"kb": "other"},
+        {"tags": ["t1"]},
+        {"min_score": 0.2},
+        {"min_similarity": 0.2},
+        {"explain": True},
+        {"fusion": "rrf"},
+        {"mode": "vector"},
+        {"per_document": 1},
+        {"document_ids": list(range(1, 1_001))},
+    ],
+    ids=lambda params: next(iter(params), "default"),
+)
+def test_codes_of_vectors_change_no_answer(
+    crowded: Session, monkeypatch: pytest.MonkeyPatch, params: dict[str, Any]
+) -> None:
+    exact: Any = importlib.import_module("kbproc.models.exact")
+    random, looked_at = Random(str(params)), list[int]()
+    bounds = exact.Codes.bounds
+
+    def seen(*args: Any) -> Any:
+        found = bounds(*args)
+        looked_at.append(found is not None)
+        return found
+
+    monkeypatch.setattr(exact.Codes, "bounds", seen)
+    queries = [" ".join(random.sample(COMMON, size)) for size in (1, 1, 2, 2, 3, 3, 5, 8)]
+    queries += [
+        f"{queries[2]} -{COMMON[3]}",
+        f'"{COMMON[1]} {COMMON[2]}" {COMMON[7]}',
+        "unheard of",
+    ]
+    with_codes = [search(crowded, query, **params) for query in queries]
+    assert sum(looked_at) >= len(queries) - 3 or {"tags", "kb", "document_ids"} & {*params}
+    monkeypatch.setattr(exact, "_MANY", len(COMMON) * 1_000)
+    without = [search(crowded, query, **params) for query in queries]
+    assert [told["data"] for told in with_codes] == [told["data"] for told in without]

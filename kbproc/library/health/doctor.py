@@ -27,7 +27,6 @@ from kbproc.log.record import START, Position
 from kbproc.store.folder import require_store
 from kbproc.store.lane import ahead
 from kbproc.store.store import Store
-from kbproc.views import soundness
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import IndexRow
@@ -35,6 +34,7 @@ from kbproc.views.catalog.rows import IndexRow
 if TYPE_CHECKING:
     from kbproc.store.snapshot import Snapshot
     from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.follower import Follower
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 LIBRARIES = (
@@ -43,6 +43,7 @@ LIBRARIES = (
     "tantivy",
     "faiss-cpu",
     "numpy",
+    "simsimd",
     "jsonschema-rs",
     "onnxruntime",
     "tokenizers",
@@ -256,8 +257,10 @@ def _sources(some: Sized) -> str:
 
 def _views(store: Store, deep: bool) -> Iterator[Found]:
     problems = compare(store) if deep else positions(store)
-    for name in soundness.damaged_views([store.catalog, *store.followers]):
-        problems.setdefault(name, []).insert(0, "is damaged on disk")
+    views: list[Catalog | Follower] = [store.catalog, *store.followers]
+    for view in views:
+        if view.damaged():
+            problems.setdefault(view.name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
         if wrong:

@@ -8,7 +8,7 @@ Refuses to know: the log, the catalog, and how the state came about.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.log.record import Position
-from kbproc.models.exact import cosines, member, nearest
+from kbproc.models.exact import Codes, cosines, member, nearest
 from kbproc.models.graph import Graph, stored
 from kbproc.models.pack import VectorPack
 from kbproc.views.restriction import Restriction
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
+Float64s = NDArray[np.float64]
+# Told between which cosines each of the others lies, nan where it has none: which of them are of
+# interest, and which cosine of what is found is at least.
+Reach = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ class VectorSnapshot:
     alive: NDArray[np.bool_]
     live: int
     tail: NDArray[np.float32]
+    codes: Codes
     graph: Graph | None
     kb_codes: dict[str, int]
     pending_count: int
@@ -57,7 +62,7 @@ class VectorSnapshot:
         restriction: Restriction | None = None,
         ef_search: int = 64,
         exact: bool = False,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.int64], Float64s]:
         """The k nearest live chunks: (chunk ids, cosines), best first, ties by id.
 
         query: shape (dim,); zero or not finite finds nothing. Exact where there
@@ -79,18 +84,28 @@ class VectorSnapshot:
         restriction: Restriction | None = None,
         ef_search: int = 64,
         exact: bool = False,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """What `search` finds, and if it may find any, what `cosines` tells of the `others`."""
+        reach: Reach | None = None,
+    ) -> tuple[NDArray[np.int64], Float64s, Float64s]:
+        """What `search` finds, and if it may find any, what `cosines` tells of the `others`.
+
+        `reach`: what is of no interest may be missing, and nan.
+        """
         norm, told = float(np.linalg.norm(query)), np.full(len(others), np.nan)
         if not 0.0 < norm < np.inf or k < 1:
             return np.empty(0, np.int64), np.empty(0, np.float64), told
         unit = np.ascontiguousarray(query / norm, np.float32)
         mask, first = self._mask(restriction), len(self.slots) - len(self.tail)
-        slots = nearest(self.tail, unit, k, mask[first:]) + first
+        known, more = self._slots_of(others)
+        bounds, least = self.codes.bounds(unit, self.tail, mask[first:]), -np.inf
+        if reach and bounds and not first:
+            both, scale = np.full((2, len(known)), np.nan), self.pack.scale
+            both[:, known] = bounds.of(more, scale)
+            needed, floor = reach(*both)
+            known, more, least = known & needed, more[needed[known]], scale.unscaled(floor)
+        slots = nearest(self.tail, unit, k, mask[first:], bounds=bounds, least=least) + first
         if self.graph is not None:
             view = 0 if exact else ef_search
             slots = np.append(self.graph.nearest(unit, k, mask[:first], view), slots)
-        known, more = self._slots_of(others)
         scores = self._cosines(query, np.concatenate([slots, more]))
         told[known] = scores[len(slots) :]
         ids, scores = self.slots["chunk"][slots], scores[: len(slots)]

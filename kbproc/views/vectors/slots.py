@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.models.exact import grown, member, units
+from kbproc.models.exact import Codes, grown, member, units
 from kbproc.models.graph import Graph
 from kbproc.models.pack import VectorPack
 from kbproc.views.vectors.manifest import Saved
@@ -30,6 +30,7 @@ class Slots:
         self._slots = np.zeros(0, SLOT)
         self._alive = np.zeros(0, np.bool_)
         self._tail = np.zeros((0, pack.dim), np.float32)
+        self.codes = Codes(pack.dim)  # of the tail
         self.count = 0
         self.graph: Graph | None = None
         self.kb_codes: dict[str, int] = {}
@@ -83,6 +84,7 @@ class Slots:
         self._slots, self._alive = self._slots[which], self._alive[which]
         self.count, self.graph = len(which), graph
         self._tail = units(self._pack, self._slots["row"][self._in_graph :])
+        self.codes = Codes(self._pack.dim)
 
     def restore(self, saved: Saved, graph: Graph | None) -> bool:
         """From what was saved; False, and nothing has changed, if it does not fit the pack."""

@@ -244,6 +244,7 @@ class Vectors:
             alive=slots.alive,
             live=int(np.count_nonzero(slots.alive)),
             tail=slots.tail,
+            codes=slots.codes,
             graph=slots.graph,
             kb_codes=slots.kb_codes,
             pending_count=len(self._waiting),
