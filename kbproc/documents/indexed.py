@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from kbproc.base.errors import KbprocError
 from kbproc.store.snapshot import Recent, Snapshot
 from kbproc.views.catalog.reader import EVERYTHING
-from kbproc.views.catalog.rows import DocumentRow, IndexRow
+from kbproc.views.catalog.rows import DocumentRow, EntryRow, IndexRow
 
 if TYPE_CHECKING:
     from kbproc.views.fulltext.search import FullTextSnapshot
@@ -32,14 +34,33 @@ def chunks(snapshot: Snapshot, id: int, *, others: bool) -> list[IndexRow]:
 
 def document(snapshot: Snapshot, id: int) -> DocumentRow | None:
     """None: the catalog tells whether there is one."""
+    row = _first(snapshot, id)
+    return None if row is None else row.document
+
+
+def _first(snapshot: Snapshot, id: int) -> IndexRow | None:
+    """The first chunk of a document; None, or another, where the catalog has to tell."""
     try:
         fulltext, recent = _index(snapshot)
         row = next((row for row in recent.rows if row.document_id == id and not row.idx), None)
         if row is None and id not in recent.removed:
-            row = next(iter(_of(fulltext, id, 1)), None)  # if it is not the first, no harm is done
+            row = next(iter(_of(fulltext, id, 1)), None)
     except _AskTheCatalog:
         return None
-    return row.document if row is not None and _is_seen(snapshot, row) else None
+    return row if row is not None and _is_seen(snapshot, row) else None
+
+
+def entry(snapshot: Snapshot, id: int) -> EntryRow | None:
+    """One that holds, and never took another's place. None: the catalog tells whether there is one
+    and of which it did.
+    """
+    if id in snapshot.published.roster.successors:
+        return None
+    row = _first(snapshot, id)
+    if row is None or row.document is None or row.facts is None or row.superseded_by is not None:
+        return None
+    told = {**asdict(row.document), **asdict(row.facts), "superseded_by": None, "head": id}
+    return EntryRow(**{name: told[name] for name in EntryRow.__struct_fields__})
 
 
 class _AskTheCatalog(Exception):

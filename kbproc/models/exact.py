@@ -115,10 +115,9 @@ class Bounds(NamedTuple):
         widest = self.worst * (1 + self.missed) + self.missed
         rows: NDArray[np.int64] = np.flatnonzero(self.scores >= least - widest)
         rows = rows[allowed[rows]]
-        if len(rows) <= k:
-            return rows
-        low, high = self.of(rows)
-        rows = rows[high >= max(least, _kth(low, k))]
+        if len(rows) > k:
+            low, high = self.of(rows)
+            rows = rows[high >= max(least, _kth(low, k))]
         return rows
 
 

@@ -1,7 +1,6 @@
 """How the views follow the log: opened, brought up to date.
 
-Owns: choosing the catalog's file, replaying records into it, and telling whether
-an index may go on from where it is.
+Owns: the choice of the catalog's file, replaying records into it, and whether an index may go on.
 Refuses to know: writers, readers, and when any of this is done (store.py).
 """
 

@@ -261,7 +261,7 @@ class Group:
 
 def _rows(record: Record, doc: DocWritten) -> Iterator[IndexRow]:
     """What the catalog's queries say of its chunks, too."""
-    facts = doc.entry
+    facts, is_new = doc.entry, doc.revision == 1
     (label,) = labels((doc.kb,), documents=not facts, entries=bool(facts), superseded=False)
     for at, chunk in enumerate(doc.chunks):
         yield IndexRow(
@@ -281,5 +281,6 @@ def _rows(record: Record, doc: DocWritten) -> Iterator[IndexRow]:
             tags=doc.tags,
             confidence=facts.confidence if facts else None,
             expires_at=facts.expires_at if facts else None,
-            document=None if at or doc.revision > 1 else document_row(record, doc),
+            document=document_row(record, doc) if is_new and not at else None,
+            facts=facts if is_new and not at else None,
         )

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from kbproc.documents.document import document_of
+from kbproc.documents.entry import entry_of
 from kbproc.embedding.background import Embedding
 from kbproc.store.snapshot import Snapshot
 from kbproc.views.catalog.queries.all import Queries
@@ -762,12 +763,61 @@ def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
 
 
+def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
+    session: Session, catch_up: Callable[[], None]
+) -> None:
+    """Alone, superseded over two steps, revived, gone and back, and moved to another chain."""
+
+    def look() -> None:
+        catch_up()
+        model, now = session.library.embedding, FixedHost().now()
+        with session.store.reading() as snapshot:
+            for id in range(1, session.store.published.head.next_document):
+                row = snapshot.queries.entry(id)
+                if row is None or row.deleted_at is not None:
+                    assert session.error("knowledge.get", id=id)["type"] == "resource.not_found"
+                    continue
+                told = session.data("knowledge.get", id=id)
+                wanted = msgspec.to_builtins(entry_of(row, model, now))
+                assert {name: told[name] for name in wanted} == wanted
+                before = [one.id for one in snapshot.queries.superseded_by([id])]
+                assert (told["supersedes"], told["body"]) == (before, f"words of {row.title}")
+
+    def stored(title: str, **more: Any) -> int:
+        entry = session.data("knowledge.store", title=title, body=f"words of {title}", **more)
+        return int(entry["id"])
+
+    task = {"task_id": "T-1", "kind": "produced"}
+    one = stored("one", tags=["a"], confidence=7, task_ref=task, expires_at="2999-01-01T00:00:00Z")
+    two, three = stored("two", task_ref={"task_id": "T-2"}), stored("three")
+    create(session, "No entry", LONG)
+    look()
+    session.data("knowledge.supersede", old_id=one, new_id=two)
+    look()
+    session.data("knowledge.supersede", old_id=two, new_id=three)
+    look()
+    session.data("knowledge.unsupersede", old_id=one, new_id=two)
+    look()
+    deleted = session.store.seq + 1
+    confirmed(session, "knowledge.delete", ids=[three])
+    look()
+    confirmed(session, "events.revert", seqs=[deleted])
+    look()
+    session.data("knowledge.supersede", old_id=one, new_id=three)
+    look()
+    confirmed(session, "knowledge.delete", ids=[one])
+    look()
+
+
 def test_what_was_just_written_is_told_without_the_catalog(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(session, "Long", LONG)
     create(session, "Short", "other words")
     [first, *_] = session.data("chunk.list", document_id=1)
+    said = {"title": "Known", "body": "words that are known", "task_ref": {"task_id": "T-1"}}
+    entries = [session.data("knowledge.store", **said)["id"] for _ in range(3)]
+    session.data("knowledge.supersede", old_id=entries[0], new_id=entries[1])
     session.embedded()
 
     def refuse(_: Snapshot) -> Queries:
@@ -776,7 +826,9 @@ def test_what_was_just_written_is_told_without_the_catalog(
     monkeypatch.setattr(Snapshot, "_pin", refuse)
     assert session.data("doc.get", id=2)["title"] == "Short"
     assert session.data("chunk.get", id=first["id"], after=1)["title"] == "Long"
+    assert session.data("knowledge.get", id=entries[2])["task_ref"]["task_id"] == "T-1"
     session.data("search", query="words")
+    assert session.data("knowledge.get", id=entries[2])["body"] == said["body"]
     assert session.data("doc.get", id=1)["title"] == "Long"
     assert session.data("chunk.get", id=first["id"], after=1)["after"]
 

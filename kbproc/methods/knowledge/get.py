@@ -10,7 +10,9 @@ from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.documents import entry as entries
+from kbproc.documents import indexed
 from kbproc.documents.entry import EntryId, EntryText
+from kbproc.views.catalog.rows import EntryRow
 
 
 class GetEntry(PastParams, kw_only=True, frozen=True):
@@ -35,9 +37,11 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
 def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        row = entries.require(snapshot.queries, params.id)
+        row, before = indexed.entry(snapshot, params.id), list[EntryRow]()
+        if row is None:
+            row = entries.require(snapshot.queries, params.id)
+            before = snapshot.queries.superseded_by([row.id])
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
-        before = snapshot.queries.superseded_by([row.id])
         body = call.store.blobs.get(row.sha256).decode()
         part = cut(body, params.budget_tokens)
         data = EntryText(**entry, body=part, supersedes=[one.id for one in before[:100]])

@@ -1,8 +1,7 @@
 """Which documents a read means, as SQL conditions and as the indexes' labels.
 
-Owns: every filter over `documents`, and the label under which the indexes keep a
-chunk: its knowledge base, told apart for entries and superseded entries, so that
-leaving these out costs a search nothing.
+Owns: every filter over `documents`, and the label under which the indexes keep a chunk: its
+knowledge base, told apart for entries and superseded entries: leaving these out costs nothing.
 Refuses to know: what is read of them (queries/).
 """
 

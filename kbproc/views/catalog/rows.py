@@ -7,13 +7,15 @@ Refuses to know: SQL, and who asks.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.json import encode
 
 from kbproc.base.values import decoder
 from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Given
 from kbproc.log.record import Position, Record
 from kbproc.text.passage import Mark
@@ -113,7 +115,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     """A live chunk for the indexes: what is searched, and what a hit shows.
 
     `label`: what the indexes call its knowledge base, see filters. `marks`: as in ChunkRow.
-    `document`: with the first chunk of one that has never been changed.
+    `document`, and of an entry `facts`: with the first chunk of one that was never written anew.
     """
 
     chunk_id: int
@@ -134,6 +136,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     expires_at: str | None = None
     superseded_by: int | None = None
     document: DocumentRow | None = None
+    facts: EntryFacts | None = None
 
     @property
     def kb(self) -> str:
@@ -220,6 +223,11 @@ class EntryRow(Struct, frozen=True):
     head: int
 
 
+def facts_in(columns: Mapping[str, Any]) -> EntryFacts:
+    """What an entry's event says of it, by its columns."""
+    return EntryFacts(**{name: columns[name] for name in EntryFacts.__struct_fields__})
+
+
 class ChainRow(Struct, frozen=True):
     """An entry as one link of a chain."""
 
@@ -290,15 +298,16 @@ class PieceRow(Struct, frozen=True):
 class Roster(Struct, frozen=True):
     """What every request needs to know of agents, knowledge bases and entries, read once for all.
 
-    `kbs`: slugs, sorted. `superseded`: knowledge bases that hold superseded entries;
-    `entries`: any entries.
-    `expiring`: ids of entries that expire, by their moments `moments`, sorted.
+    `kbs`: slugs, sorted. `superseded`: knowledge bases that hold superseded entries; `entries`:
+    any entries. `expiring`: ids of entries that expire, by their moments `moments`, sorted.
+    `successors`: ids of entries that have taken another's place, and of some that had.
     """
 
     agents: dict[str, AgentRow]
     kbs: tuple[str, ...]
     entries: tuple[str, ...]
     superseded: tuple[str, ...]
+    successors: frozenset[int]
     moments: list[str]
     expiring: list[int]
 

@@ -23,7 +23,7 @@ from kbproc.views.restriction import Restriction
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
 Float64s = NDArray[np.float64]
-# Told between which cosines each of the others lies, nan where it has none: which of them are of
+# Told between which cosines each of the others lies (nan: it has none): which of them are of
 # interest, and which cosine of what is found is at least.
 Reach = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 
@@ -32,10 +32,9 @@ Reach = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 class VectorSnapshot:
     """What was searchable at `position`. Many threads may search it at once.
 
-    slots: shape (n,), dtype SLOT, in order of arrival; alive: shape (n,);
-    tail: unit vectors of slots [graph.size, n), shape (n − graph.size, dim).
-    vector_seq: everything up to this seq is embedded. pending_count: chunks
-    that still wait for their vector.
+    slots: shape (n,), dtype SLOT, in order of arrival; alive: shape (n,); tail: unit vectors of the
+    slots [graph.size, n), shape (n − graph.size, dim); codes: of the tail. vector_seq: everything
+    up to this seq is embedded. pending_count: chunks that still wait for their vector.
     """
 
     pack: VectorPack
@@ -65,10 +64,9 @@ class VectorSnapshot:
     ) -> tuple[NDArray[np.int64], Float64s]:
         """The k nearest live chunks: (chunk ids, cosines), best first, ties by id.
 
-        query: shape (dim,); zero or not finite finds nothing. Exact where there
-        is no graph, where the restriction leaves less than half of it, or with
-        `exact`; otherwise a larger ef_search misses less. Fewer than k come
-        back only where fewer are left.
+        query: shape (dim,); zero or not finite finds nothing. Exact where there is no graph, where
+        the restriction leaves less than half of it, or with `exact`; otherwise a larger ef_search
+        misses less. Fewer than k come back only where fewer are left.
         """
         ids, scores, _ = self.compared(
             query, k, (), restriction=restriction, ef_search=ef_search, exact=exact

@@ -1,10 +1,9 @@
 """The vector view: which live chunks have a vector, folded from what changed.
 
-Owns: what is searchable and what waits, the background fold of the flat tail into an
-HNSW graph, and the view's files under views/.
-Refuses to know: the catalog and the log; callers say which documents changed,
-and embed what is pending. Everything here can be built again from rows and
-pack, so a damaged file only means: start empty.
+Owns: what is searchable and what waits, the background fold of the flat tail into an HNSW graph,
+and the view's files under views/.
+Refuses to know: the catalog and the log; callers say which documents changed, and embed what is
+pending. Everything here is made of rows and pack: a damaged file only means to start empty.
 """
 
 from __future__ import annotations

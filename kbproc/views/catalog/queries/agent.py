@@ -24,8 +24,8 @@ class AgentQueries(Reader):
     def roster(self) -> Roster:
         agents = self._rows("from agents order by slug")
         kbs = self._rows(
-            "select kb, bool_or(superseded_by is not null and deleted_at is null) from documents "
-            "where type = 'knowledge' group by kb order by kb"
+            "select kb, list(distinct superseded_by) filter (deleted_at is null and superseded_by "
+            "is not null) from documents where type = 'knowledge' group by kb order by kb"
         )
         expiring = self._rows(
             "select expires_at, id from documents where expires_at is not null "
@@ -35,7 +35,8 @@ class AgentQueries(Reader):
             agents={row[0]: AgentRow(*row) for row in agents},
             kbs=tuple(slug for (slug,) in self._rows("select slug from kbs order by slug")),
             entries=tuple(kb for kb, _ in kbs),
-            superseded=tuple(kb for kb, any_ in kbs if any_),
+            superseded=tuple(kb for kb, successors in kbs if successors),
+            successors=frozenset(id for _, successors in kbs for id in successors or ()),
             moments=[moment for moment, _ in expiring],
             expiring=[id for _, id in expiring],
         )

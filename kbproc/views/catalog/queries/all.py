@@ -1,11 +1,9 @@
 """All that is asked of the catalog.
 
-Owns: putting together what each noun's file asks, and the catalog as a whole: its
-head, and a digest of all it holds.
+Owns: putting together what each noun's file asks; the catalog's head, and a digest of all of it.
 Refuses to know: who asks, scopes, and scores.
 
-Lists go in as one array parameter: a literal IN list of ten costs twenty times
-as much as `unnest`.
+Lists go in as one array parameter: a literal IN list of ten costs twenty times that of `unnest`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from kbproc.events.entry import EntryFacts
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.reader import Reader
-from kbproc.views.catalog.rows import ChainRow, EntryRow
+from kbproc.views.catalog.rows import ChainRow, EntryRow, facts_in
 
 _ENTRY = ", ".join(EntryRow.__struct_fields__)
 
@@ -44,15 +46,7 @@ class EntryQueries(Reader):
     def entry_facts(self, id: int) -> EntryFacts | None:
         """What its event says of it; None if it is no entry."""
         row = self.entry(id)
-        if row is None:
-            return None
-        return EntryFacts(
-            confidence=row.confidence,
-            source=row.source,
-            expires_at=row.expires_at,
-            task_id=row.task_id,
-            task_kind=row.task_kind,
-        )
+        return None if row is None else facts_in(asdict(row))
 
     def superseded_by(self, ids: Sequence[int]) -> list[EntryRow]:
         """The live entries whose direct successor is one of these, by id."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from kbproc.views.catalog.filters import LABEL
 from kbproc.views.catalog.reader import Reader
-from kbproc.views.catalog.rows import DocumentRow, IndexRow
+from kbproc.views.catalog.rows import DocumentRow, IndexRow, facts_in
 
 _INDEX_ROWS = (
     f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text, c.page, "  # noqa: S608
@@ -47,4 +47,6 @@ class IndexQueries(Reader):
 
 def _row(columns: Sequence[Any]) -> IndexRow:
     *chunk, of = columns
-    return IndexRow(*chunk, *[of and DocumentRow(*map(of.get, DocumentRow.__struct_fields__))])
+    document = of and DocumentRow(*map(of.get, DocumentRow.__struct_fields__))
+    facts = facts_in(of) if of and document.type == "knowledge" else None
+    return IndexRow(*[*chunk, document, facts])
