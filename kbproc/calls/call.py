@@ -95,6 +95,7 @@ class Call:
         self.sight: Sight | None = None
         self._open_library = open_library
         self._store: SeenStore | None = None
+        self._meant: dict[int | str, tuple[int, str]] = {}  # by as_of
 
     @property
     def library(self) -> Library:
@@ -126,21 +127,26 @@ class Call:
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:
         """The store as the params mean it: now, or as it was. Raises input.invalid_params."""
-        from kbproc.library.past import resolve
         from kbproc.store.visible import narrowed
 
         if params.as_of is None:
             yield self.store
             return
-        seq, _ = resolve(self.store, params.as_of, self.now)
+        seq, _ = self._resolved(params.as_of)
         with self.library.pasts.at(seq) as past:
             yield narrowed(past, self.sight)
 
     def moment(self, params: PastParams | PastListParams) -> str:
         """When the answer holds: now, or the moment that `as_of` means."""
-        from kbproc.library.past import resolve
+        return self.now if params.as_of is None else self._resolved(params.as_of)[1]
 
-        return self.now if params.as_of is None else resolve(self.store, params.as_of, self.now)[1]
+    def _resolved(self, as_of: int | str) -> tuple[int, str]:
+        """Position and moment, looked up once. Raises input.invalid_params."""
+        if as_of not in self._meant:
+            from kbproc.library.past import resolve
+
+            self._meant[as_of] = resolve(self.store, as_of, self.now)
+        return self._meant[as_of]
 
     def progress(
         self, stage: str, current: int, total: int | None, message: str, *, last: bool | None = None
