@@ -12,13 +12,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
 from kbproc.store import rebuild
 from kbproc.store.store import Store
-from kbproc.views.catalog.catalog import Catalog
-from kbproc.views.follower import Follower
+
+if TYPE_CHECKING:
+    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.views.follower import Follower
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # a disk that has just refused is left alone for so long
