@@ -146,7 +146,7 @@ class Codes:
                 block = slice(first, min(first + _IN_CACHE, len(vectors)))
                 values, steps, errors = coded(vectors[block])
                 self._values[block], self._steps[block], self._errors[block] = values, steps, errors
-                self._worst = max(self._worst, float(errors.max()))
+                self._worst = max(self._worst, float(np.nanmax(errors)))
                 self._count = block.stop
 
     def bounds(

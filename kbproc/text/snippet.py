@@ -96,8 +96,8 @@ def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str
 
     A stem and the words that it stands for begin alike, so a scan for beginnings
     leaves few words to analyse; of a word with an odd character the beginning is unsure.
-    An English stem differs from its words in its last letter at most: `happi` of `happy`, `hope`
-    of `hoping`.
+    An English stem differs from its words in its last letter: `happi` of `happy`, `hope` of
+    `hoping`; not so `die`, `lie`, `tie`, whose `dying` nobody finds.
     """
     unspaced = [term for term in dict.fromkeys(terms) if UNSPACED.match(term)]
     pairs = [term for term in unspaced if len(term) > 1]

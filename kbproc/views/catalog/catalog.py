@@ -1,7 +1,6 @@
 """The DuckDB catalog: what exists now, folded from the log.
 
-Owns: its file, its position, stored in the same transaction as the rows, and when
-readers see what has been folded in.
+Owns: its file, its position, stored with the rows, and when readers see what was folded in.
 Refuses to know: what an event changes (fold.py), how rows are asked for (queries/),
 clocks and configuration.
 """

@@ -2,8 +2,7 @@
 
 Owns: STORE/views/fulltext: one folder a generation, and `current.json`, which names the
 generation and the log position it holds.
-Refuses to know: the log, the catalog (callers hand it rows), and how it is searched
-(search.py).
+Refuses to know: the log, the catalog (callers hand it rows), and how it is searched (search.py).
 
 Each chunk is indexed with its title and section in three forms: `stem`, the stems of its
 words, `word`, the words as they stand, with positions for phrases, and where it is not in
@@ -28,6 +27,7 @@ from kbproc.base.checksums.sealed import is_sealed, sealed
 from kbproc.base.durable import Seen, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.events.entry import EntryFacts
 from kbproc.log.record import START, Position
 from kbproc.text.analysis import ANALYSIS_VERSION, analyse, names
 from kbproc.text.language import is_foreign
@@ -38,7 +38,8 @@ from kbproc.views.fulltext.query import EVERY, FOREIGN
 from kbproc.views.fulltext.search import FullTextSnapshot
 
 # Of the schema, words, stored rows.
-_VERSION = [3, ANALYSIS_VERSION, *IndexRow.__struct_fields__, *DocumentRow.__struct_fields__]
+_KEPT = (IndexRow, DocumentRow, EntryFacts)
+_VERSION = [3, ANALYSIS_VERSION, *(name for kind in _KEPT for name in kind.__struct_fields__)]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment

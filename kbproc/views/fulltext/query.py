@@ -1,7 +1,6 @@
 """What tantivy is asked: queries, filters and terms.
 
-Owns: which tantivy query a `Query` becomes, and how one is narrowed without changing a
-score.
+Owns: which tantivy query a `Query` becomes, and how one is narrowed while scores stay.
 Refuses to know: hits, and what a score is worth.
 """
 
