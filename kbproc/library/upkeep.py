@@ -34,6 +34,12 @@ DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
 
 
+def damaged_views(store: Store) -> list[str]:
+    """Names of the open views whose files are damaged. Reads all that they hold."""
+    views: list[Catalog | Follower] = [store.catalog, *store.followers]
+    return [view.name for view in views if view.damaged()]
+
+
 class Upkeep:
     """A thread of its own, from `start` to `close`."""
 
@@ -110,8 +116,7 @@ class Upkeep:
     def _heal(self) -> None:
         """Once a start: what has rotted since is found before it is asked for."""
         with self._store.exclusive():
-            views: list[Catalog | Follower] = [self._store.catalog, *self._store.followers]
-            wrong = [view.name for view in views if view.damaged()]
+            wrong = damaged_views(self._store)
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
             with self._store.exclusive():

@@ -1,7 +1,7 @@
 """Vectors compared one by one, exactly.
 
 Owns: the one way a cosine is computed: row by row in float64, from f16 values as the pack holds
-them; which rows are worth that; and arrays of rows that grow.
+them; which rows are worth that, which codes of 8 bits tell first; and arrays of rows that grow.
 Refuses to know: what the rows stand for, and where they were read.
 """
 

@@ -1,7 +1,7 @@
 """Whether the views' files are what was written, all of them together.
 
 Owns: looking at the files of every view before any is opened.
-Refuses to know: what a view's files are, and how one is made again: its name is all that takes.
+Refuses to know: what a view's files are, and how one is made again: that takes only its name.
 """
 
 from __future__ import annotations

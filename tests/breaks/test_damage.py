@@ -21,11 +21,11 @@ from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.library.health import salvage
 from kbproc.library.library import Library
+from kbproc.library.upkeep import damaged_views
 from kbproc.log import file, record
 from kbproc.log.marks import Marks
 from kbproc.views import soundness
 from kbproc.views.catalog.catalog import Catalog
-from kbproc.views.follower import Follower
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
@@ -299,8 +299,7 @@ HARMS: dict[str, Harm] = {"a bit is flipped": flip, "cut": cut, "a sector is zer
 
 
 def damaged_in_use(session: Session) -> list[str]:
-    views: list[Catalog | Follower] = [session.store.catalog, *session.store.followers]
-    return [view.name for view in views if view.damaged()]
+    return damaged_views(session.store)
 
 
 def files_of(views: Path, view: str) -> list[Path]:

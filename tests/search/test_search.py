@@ -631,6 +631,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     plan = session.error("doc.delete", **hidden)["plan"]
     session.data("doc.delete", **hidden, confirm=plan["plan_hash"])
     yield session
+    assert {name: wrong for name, wrong in doctor.compare(session.store).items() if wrong} == {}
     session.close()
 
 
@@ -649,7 +650,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         {"fusion": "rrf"},
         {"mode": "vector"},
         {"per_document": 1},
-        {"document_ids": list(range(1, 1_001))},
+        {"document_ids": list(range(301, 1_301))},
     ],
     ids=lambda params: next(iter(params), "default"),
 )
@@ -673,7 +674,7 @@ def test_codes_of_vectors_change_no_answer(
         "unheard of",
     ]
     with_codes = [search(crowded, query, **params) for query in queries]
-    assert sum(looked_at) >= len(queries) - 3 or {"tags", "kb", "document_ids"} & {*params}
+    assert sum(looked_at) >= len(queries) - 3 or {"tags", "kb"} & {*params}
     monkeypatch.setattr(exact, "_MANY", len(COMMON) * 1_000)
     without = [search(crowded, query, **params) for query in queries]
     assert [told["data"] for told in with_codes] == [told["data"] for told in without]

@@ -23,6 +23,7 @@ from kbproc.base.wording import few, plural
 from kbproc.library.health import fulltext as damage
 from kbproc.library.health import salvage
 from kbproc.library.health.salvage import Damage
+from kbproc.library.upkeep import damaged_views
 from kbproc.log.record import START, Position
 from kbproc.store.folder import require_store
 from kbproc.store.lane import ahead
@@ -34,7 +35,6 @@ from kbproc.views.catalog.rows import IndexRow
 if TYPE_CHECKING:
     from kbproc.store.snapshot import Snapshot
     from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.follower import Follower
     from kbproc.views.fulltext.search import FullTextSnapshot
 
 LIBRARIES = (
@@ -257,10 +257,8 @@ def _sources(some: Sized) -> str:
 
 def _views(store: Store, deep: bool) -> Iterator[Found]:
     problems = compare(store) if deep else positions(store)
-    views: list[Catalog | Follower] = [store.catalog, *store.followers]
-    for view in views:
-        if view.damaged():
-            problems.setdefault(view.name, []).insert(0, "is damaged on disk")
+    for name in damaged_views(store):
+        problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
         if wrong:
