@@ -7,6 +7,7 @@ Refuses to know: how stores are made (corpus.py) and clocks (measure.py).
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -150,18 +151,45 @@ def _all_found(product: Child, line: bytes, mode: str) -> None:
 
 
 def get(setting: Setting) -> Iterator[Result]:
-    """What a search has found, read by its id: documents that were never changed, and chunks."""
+    """What a search has found, read by its id: documents and entries that were never changed,
+    chunks, and notes that were.
+    """
     documents = setting.small // corpus.CHUNKS_IN_DOCUMENT
-    with cores_apart(), serve(setting.store(setting.small)) as product:
-        for method in ("doc.get", "chunk.get"):
-            lines = [request(method, id=number + 1) for number in range(documents)]
+    store = setting.folder / "gets"
+    shutil.copytree(setting.store(setting.small), store, ignore=shutil.ignore_patterns("*.sock"))
+    with cores_apart(), serve(store) as product:
+        asked = {
+            method: [request(method, id=number + 1) for number in range(documents)]
+            for method in ("doc.get", "chunk.get")
+        }
+        asked["knowledge.get"] = _entries(product)
+        asked["note.get"] = _notes(product)
+        answer(product.ask(request("search", query="entry")))
+        for method, lines in asked.items():
             answer(product.ask(lines[0]))
             [took] = medians(
-                [lambda i, lines=lines: product.ask(lines[i % documents])],  # type: ignore[misc]
+                [lambda i, lines=lines: product.ask(lines[i % len(lines)])],  # type: ignore[misc]
                 setting.rounds,
                 warm=40,
             )
             yield Result(f"{method}, {setting.small:,} chunks", took, aim=0.0005)
+
+
+def _entries(product: Child) -> list[bytes]:
+    """A hundred are stored: what asks for each."""
+    said = (f"What entry {number} says of its thing." for number in range(100))
+    made = [answer(product.ask(request("knowledge.store", title=text, body=text))) for text in said]
+    return [request("knowledge.get", id=one["data"]["id"]) for one in made]
+
+
+def _notes(product: Child) -> list[bytes]:
+    """A hundred are written, and written again: what asks for each."""
+    answer(product.ask(request("agent.create", slug="writer")))
+    names = [{"agent": "writer", "slug": f"note-{number}"} for number in range(100)]
+    for text in ("# One\n\nFirst words.", "# Two\n\nOther words."):
+        for name in names:
+            answer(product.ask(request("note.put", text=text, **name)))
+    return [request("note.get", **name) for name in names]
 
 
 # -------------------------------------------------------------------------- process

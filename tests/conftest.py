@@ -160,3 +160,19 @@ def open_session(tmp_path: Path, bench: Catalog, leaves_sources: bool) -> Iterat
 @pytest.fixture
 def session(open_session: OpenSession) -> Session:
     return open_session()
+
+
+@pytest.fixture(params=["recent", "indexed", "too many"])
+def catch_up(
+    request: pytest.FixtureRequest, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """How what was just written is known: it waits, it is in the index, or the catalog tells."""
+    if request.param == "too many":
+        monkeypatch.setattr("kbproc.store.group._MOST_ROWS", 0)
+
+    def now() -> None:
+        session.embedded()
+        if request.param == "indexed":
+            session.data("search", query="words")
+
+    return now

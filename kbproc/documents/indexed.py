@@ -1,4 +1,5 @@
-"""Chunks and documents as the full-text index keeps them: it tells of one in a tenth of the time.
+"""Chunks, documents, entries and notes as the full-text index keeps them: it tells of one in a
+tenth of the time.
 
 Owns: when the index and what it is behind by say the same as the catalog, and asking the catalog
 where they may not.
@@ -14,7 +15,7 @@ from msgspec.structs import asdict
 from kbproc.base.errors import KbprocError
 from kbproc.store.snapshot import Recent, Snapshot
 from kbproc.views.catalog.reader import EVERYTHING
-from kbproc.views.catalog.rows import DocumentRow, EntryRow, IndexRow
+from kbproc.views.catalog.rows import DocumentRow, EntryRow, IndexRow, NoteRow
 
 if TYPE_CHECKING:
     from kbproc.views.fulltext.search import FullTextSnapshot
@@ -61,6 +62,20 @@ def entry(snapshot: Snapshot, id: int) -> EntryRow | None:
         return None
     told = {**asdict(row.document), **asdict(row.facts), "superseded_by": None, "head": id}
     return EntryRow(**{name: told[name] for name in EntryRow.__struct_fields__})
+
+
+def note(snapshot: Snapshot, kb: str, slug: str) -> NoteRow | None:
+    """None: the catalog tells whether there is one. `kb`: where the agent's notes lie."""
+    try:
+        fulltext, recent = _index(snapshot)
+        said = (row.note for row in recent.rows if row.note is not None and row.kb == kb)
+        waiting = next((note for note in said if note.source_id == slug), None)
+        row = fulltext.note(kb, slug) if waiting is None else None
+    except (_AskTheCatalog, KbprocError):
+        return None
+    if row is not None and row.document_id not in recent.removed:
+        waiting = row.note
+    return waiting if (snapshot.sight or EVERYTHING).shows(kb, "note") else None
 
 
 class _AskTheCatalog(Exception):

@@ -71,14 +71,18 @@ def _loosened(snapshot: Snapshot, query: Query, within: Restriction) -> tuple[Qu
     if len(query.said) > LONG:
         why = "In a text as long as this a phrase need not be there word by word: its words count."
         return replace(query, phrases=()), [why]
-    holds = snapshot.fulltext.holds
-    kept = tuple(p for p in query.phrases if holds(Query(p, (p,)), within))
+
+    def found(*phrases: tuple[str, ...]) -> int:
+        asked = Query(phrases[0], phrases)
+        return snapshot.fulltext.search(asked, 1, restriction=within).total
+
+    kept = tuple(phrase for phrase in query.phrases if found(phrase))
     lost = [quoted(phrase) for phrase in query.phrases if phrase not in kept]
     said = []
     if lost:
         phrases = ", nor ".join(lost)
         said.append(f"No chunk that is searched holds the phrase {phrases}: its words count.")
-    if len(kept) > 1 and not holds(Query(kept[0], kept), within):
+    if len(kept) > 1 and not found(*kept):
         together = " and ".join(map(quoted, kept))
         said.append(f"No chunk holds {together} together: their words count.")
         kept = ()

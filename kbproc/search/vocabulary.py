@@ -43,7 +43,7 @@ class Vocabulary:
             held = max(held, frequency("stem", *stems([word])))
         if not held or held > self._hidden:
             return bool(held)
-        return self._fulltext.holds(Query((word,)), self._seen)
+        return self._fulltext.search(Query((word,)), 1, restriction=self._seen).total > 0
 
     def knows_joined(self, word: str) -> bool:
         """Whether any chunk holds it as it is: few of many are."""
@@ -69,4 +69,4 @@ class Vocabulary:
             return clauses.counted
         labelled = sum(clauses.frequency("kb", label) for label in seen.without)
         excluded = clauses.counted if seen.exclude is not None else 0
-        return clauses.counted - clauses.live + labelled + excluded
+        return clauses.counted - self._fulltext.num_docs + labelled + excluded

@@ -43,6 +43,8 @@ def open_catalog(views: Path) -> Catalog:
 
     One that can't be opened is thrown away: the log makes it again.
     """
+    from kbproc.views.catalog.catalog import Catalog
+
     best: Catalog | None = None
     for path in reversed(_catalogs(views)):
         catalog = _opened(path)
@@ -53,15 +55,8 @@ def open_catalog(views: Path) -> Catalog:
         if catalog is not None:
             catalog.close()
             remove_catalog(catalog.path)
-    (views / "catalog.duckdb").unlink(missing_ok=True)  # as the first version named it
-    (views / "catalog.duckdb.wal").unlink(missing_ok=True)
-    return best or _made(next_catalog(views))
-
-
-def _made(path: Path) -> Catalog:
-    from kbproc.views.catalog.catalog import Catalog
-
-    return Catalog(path)
+    remove_catalog(views / "catalog.duckdb")  # as the first version named it
+    return best or Catalog(next_catalog(views))
 
 
 def _opened(path: Path) -> Catalog | None:

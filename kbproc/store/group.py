@@ -34,6 +34,7 @@ from kbproc.views.catalog.rows import (
     TokenRow,
     document_row,
     marks_column,
+    note_of,
     token_row,
 )
 
@@ -261,7 +262,7 @@ class Group:
 
 def _rows(record: Record, doc: DocWritten) -> Iterator[IndexRow]:
     """What the catalog's queries say of its chunks, too."""
-    facts, is_new = doc.entry, doc.revision == 1
+    facts, is_new, document = doc.entry, doc.revision == 1, document_row(record, doc)
     (label,) = labels((doc.kb,), documents=not facts, entries=bool(facts), superseded=False)
     for at, chunk in enumerate(doc.chunks):
         yield IndexRow(
@@ -281,6 +282,7 @@ def _rows(record: Record, doc: DocWritten) -> Iterator[IndexRow]:
             tags=doc.tags,
             confidence=facts.confidence if facts else None,
             expires_at=facts.expires_at if facts else None,
-            document=document_row(record, doc) if is_new and not at else None,
+            document=document if is_new and not at else None,
             facts=facts if is_new and not at else None,
+            note=None if at else note_of(document),
         )

@@ -679,22 +679,6 @@ def test_chunks_in_order_with_neighbours(session: Session) -> None:
     assert session.data("chunk.get", id=chunks[0]["id"], before=50)["before"] == []
 
 
-@pytest.fixture(params=["recent", "indexed", "too many"])
-def catch_up(
-    request: pytest.FixtureRequest, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], None]:
-    """How what was just written is known: it waits, it is in the index, or the catalog tells."""
-    if request.param == "too many":
-        monkeypatch.setattr("kbproc.store.group._MOST_ROWS", 0)
-
-    def now() -> None:
-        session.embedded()
-        if request.param == "indexed":
-            session.data("search", query="words")
-
-    return now
-
-
 def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
     session: Session, catch_up: Callable[[], None]
 ) -> None:

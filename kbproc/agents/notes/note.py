@@ -17,7 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import SLUG
 from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, DocumentRow, Roster
+from kbproc.views.catalog.rows import AgentRow, DocumentRow, NoteRow, Roster
 
 AgentSlug = Annotated[
     str,
@@ -133,7 +133,7 @@ def not_read_yet(agent: AgentRow) -> KbprocError:
     )
 
 
-def head(row: DocumentRow) -> NoteHead:
+def head(row: DocumentRow | NoteRow) -> NoteHead:
     return NoteHead(
         id=row.id,
         slug=str(row.source_id),
@@ -144,15 +144,14 @@ def head(row: DocumentRow) -> NoteHead:
     )
 
 
-def info(row: DocumentRow, agent: str) -> NoteInfo:
+def info(row: DocumentRow | NoteRow, agent: str) -> NoteInfo:
     return NoteInfo(**msgspec.structs.asdict(head(row)), agent=agent, sha256=row.sha256)
 
 
-def whole(queries: Queries, row: DocumentRow, agent: str, data: bytes) -> Note:
+def whole(row: DocumentRow | NoteRow, agent: str, data: bytes) -> Note:
     """The note with its text; `data` are its bytes."""
     fields = msgspec.structs.asdict(info(row, agent))
-    last = queries.events_of_document(row.id)[-1]
-    return Note(**fields, text=data.decode(), updated_by=last.actor)
+    return Note(**fields, text=data.decode(), updated_by=row.updated_by)
 
 
 def bytes_of(text: str) -> bytes:

@@ -65,7 +65,7 @@ def read(call: Call, params: ReadEvents) -> Reply:
     after_seq = max(params.after_seq, decode_cursor(params.cursor, int))
     if since is not None:
         with call.store.reading() as snapshot:
-            after_seq = max(after_seq, snapshot.queries.seq_before(since))
+            after_seq = max(after_seq, snapshot.queries.seq_at(since, before=True))
     page = feed.scan(
         call.store, after_seq, wanted, limit=params.limit, most_bytes=wanted.most_bytes
     )

@@ -11,6 +11,8 @@ from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply, Wait, once
+from kbproc.documents import indexed
+from kbproc.views.catalog.reader import NOTES
 
 
 class GetNote(PastParams, kw_only=True, frozen=True):
@@ -48,9 +50,10 @@ def get_note(call: Call, params: GetNote) -> Reply | Wait:
 def _got(call: Call, params: GetNote) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         agent = notes.require_agent(state.published.roster, params.agent, call.agent)
-        row = notes.require_note(snapshot.queries, agent.slug, params.slug)
+        kept = indexed.note(snapshot, NOTES + agent.slug, params.slug)
+        row = kept or notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
-        note = notes.whole(snapshot.queries, row, agent.slug, data)
+        note = notes.whole(row, agent.slug, data)
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
         part = cut(note.text, params.budget_tokens)
         more = True if len(part) < len(note.text) else None

@@ -28,7 +28,7 @@ alter table chunks drop column marks; alter table chunks rename idx to chunk_ind
 alter table kbs rename to knowledge_bases;
 delete from documents where deleted_at is not null;
 alter table documents drop column parser; alter table documents drop column deleted_at;
-alter table documents drop column touched;
+alter table documents drop column touched; alter table documents drop column updated_by;
 create table entries as select id, kb, title, tags, confidence, expires_at, task_id, task_kind,
   source, superseded_by, head, revision, created_at, created_by
   from documents where type = 'knowledge' order by id;

@@ -130,15 +130,10 @@ def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
         sql = "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?"
         return sql, [pointer, pointer, str(wanted).lower()]
     # As doubles, integers beyond 2**53 would be taken for their neighbours.
-    return (
+    sql = (
         "json_type(metadata, ?) in ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE') and "
         "case when json_type(metadata, ?) = 'DOUBLE' then try_cast(metadata ->> ? as double) = ? "
         "else try_cast(metadata ->> ? as hugeint) = try_cast(? as hugeint) end"
-    ), [
-        pointer,
-        pointer,
-        pointer,
-        float(wanted),
-        pointer,
-        str(int(wanted)) if wanted == int(wanted) else None,
-    ]
+    )
+    whole = str(int(wanted)) if wanted == int(wanted) else None
+    return sql, [pointer, pointer, pointer, float(wanted), pointer, whole]

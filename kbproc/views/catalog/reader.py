@@ -11,7 +11,7 @@ client may not see is in none of its counts, lists and errors, and no method can
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -76,6 +76,9 @@ def _listed(names: Any) -> str:
     return ", ".join("'" + str(name).replace("'", "''") + "'" for name in names) or "null"
 
 
+K = TypeVar("K", bound=Struct)
+
+
 class Reader:
     """Reads over one cursor, which belongs to one thread at a time."""
 
@@ -104,6 +107,12 @@ class Reader:
             statement = self._cursor.extract_statements(self._sql(sql))[0]
             self._parsed[sql] = statement
         return self._cursor.execute(statement, list(values)).fetchall()
+
+    def _documents(self, kind: type[K], which: str, values: Sequence[Any]) -> list[K]:
+        """Those rows of `seen.documents`, with the columns that `kind` names."""
+        columns = ", ".join(kind.__struct_fields__)
+        rows = self._rows(f"select {columns} from seen.documents where {which}", values)  # noqa: S608
+        return [kind(*row) for row in rows]
 
     def begin(self) -> None:
         """Everything until `end` sees one committed state."""

@@ -55,6 +55,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     created_by: str
     deleted_at: str | None
     touched: int
+    updated_by: str
 
 
 def document_row(of: Record, event: DocWritten) -> DocumentRow:
@@ -80,7 +81,27 @@ def document_row(of: Record, event: DocWritten) -> DocumentRow:
         created_by=event.created_by or of.actor,
         deleted_at=None,
         touched=of.seq,
+        updated_by=of.actor,
     )
+
+
+class NoteRow(Struct, frozen=True, array_like=True):
+    """What is shown of a note: columns of its document."""
+
+    id: int
+    title: str
+    source_id: str | None
+    revision: int
+    size_bytes: int
+    sha256: str
+    updated_at: str
+    updated_by: str
+
+
+def note_of(row: DocumentRow) -> NoteRow | None:
+    """None: the document is no note."""
+    columns = (getattr(row, name) for name in NoteRow.__struct_fields__)
+    return NoteRow(*columns) if row.type == "note" else None
 
 
 class ChunkRow(Struct, frozen=True):
@@ -115,7 +136,8 @@ class IndexRow(Struct, frozen=True, array_like=True):
     """A live chunk for the indexes: what is searched, and what a hit shows.
 
     `label`: what the indexes call its knowledge base, see filters. `marks`: as in ChunkRow.
-    `document`, and of an entry `facts`: with the first chunk of one that was never written anew.
+    `document`, and of an entry `facts`: with the first chunk of one that was never written anew;
+    `note`: with the first chunk of one.
     """
 
     chunk_id: int
@@ -137,6 +159,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     superseded_by: int | None = None
     document: DocumentRow | None = None
     facts: EntryFacts | None = None
+    note: NoteRow | None = None
 
     @property
     def kb(self) -> str:

@@ -32,13 +32,13 @@ from kbproc.log.record import START, Position
 from kbproc.text.analysis import ANALYSIS_VERSION, analyse, names
 from kbproc.text.language import is_foreign
 from kbproc.text.stems import heads, stemmed_by_script
-from kbproc.views.catalog.rows import DocumentRow, IndexRow
+from kbproc.views.catalog.rows import DocumentRow, IndexRow, NoteRow
 from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
-from kbproc.views.fulltext.query import EVERY, FOREIGN
+from kbproc.views.fulltext.query import EVERY, FOREIGN, note_mark
 from kbproc.views.fulltext.search import FullTextSnapshot
 
 # Of the schema, words, stored rows.
-_KEPT = (IndexRow, DocumentRow, EntryFacts)
+_KEPT = (IndexRow, DocumentRow, EntryFacts, NoteRow)
 _VERSION = [3, ANALYSIS_VERSION, *(name for kind in _KEPT for name in kind.__struct_fields__)]
 
 _HEAP = 50_000_000
@@ -235,7 +235,7 @@ def _create(folder: Path) -> tantivy.Index:
         .add_text_field("kb", tokenizer_name="raw", index_option="basic")
         # EVERY is in every chunk: its document frequency is the number of chunks that BM25's
         # statistics count, deleted ones included, which tantivy does not tell otherwise.
-        # FOREIGN is in those that are surely not in English.
+        # FOREIGN is in those that are surely not in English, `note_mark` in a note's first.
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
         .add_text_field("head", tokenizer_name="word", index_option="freq")
@@ -264,11 +264,14 @@ def _document(row: IndexRow) -> tantivy.Document:
     text = analyse(row.text)
     parts = [title, title, analyse(row.section or ""), text]
     foreign = is_foreign(text.split())
+    marks = [EVERY, *([FOREIGN] if foreign else [])]
+    if row.note is not None:
+        marks.append(note_mark(row.kb, row.note.source_id))
     return tantivy.Document(
         chunk_id=row.chunk_id,
         document_id=row.document_id,
         kb=row.label,
-        any=[EVERY, FOREIGN] if foreign else EVERY,
+        any=marks,
         stem=[stemmed_by_script(part) for part in parts],
         head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,

@@ -27,6 +27,11 @@ K1 = 1.2
 EVERY, FOREIGN = "1", "foreign"
 
 
+def note_mark(kb: str, slug: str | None) -> str:
+    """Of the note's first chunk."""
+    return f"{kb}/{slug}"
+
+
 class Clauses:
     """Makes queries over one commit of the index."""
 
@@ -36,11 +41,6 @@ class Clauses:
         self._latest: tuple[Query | None, list[Term]] = (None, [])  # one search asks for it often
         # How many chunks hold a word, as (field, word), deleted ones included.
         self.frequency = lru_cache(maxsize=_MOST_KNOWN)(searcher.doc_freq)
-
-    @property
-    def live(self) -> int:
-        """Chunks that are not deleted."""
-        return self._searcher.num_docs
 
     @cached_property
     def counted(self) -> int:

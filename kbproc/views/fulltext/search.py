@@ -21,7 +21,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import packed_decoder
 from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.query import K1, Clauses
+from kbproc.views.fulltext.query import K1, Clauses, note_mark
 from kbproc.views.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
@@ -175,6 +175,12 @@ class FullTextSnapshot:
         found = self._found(self.clauses.among("document_id", [document_id]), max(1, most))
         return sorted([self._row(place) for _, place in found.hits], key=lambda row: row.chunk_id)
 
+    def note(self, kb: str, slug: str) -> IndexRow | None:
+        """The first chunk of a note."""
+        term = tantivy.Query.term_query(self.schema, "any", note_mark(kb, slug), "basic")
+        hits = self._found(term, 1).hits
+        return self._row(hits[0][1]) if hits else None
+
     def _row(self, place: tantivy.DocAddress) -> IndexRow:
         found: IndexRow = self._read(lambda: _decode(self.searcher.doc(place)["row"][0]))
         return found
@@ -214,10 +220,6 @@ class FullTextSnapshot:
         for found in matches.values():
             found.sort(key=lambda match: (-match.weight, match.word))
         return matches
-
-    def holds(self, query: Query, restriction: Restriction) -> bool:
-        """Whether any chunk that may be seen matches."""
-        return self.search(query, 1, restriction=restriction).total > 0
 
     def column(self, field: str, hits: Iterable[Any]) -> list[int]:
         return self.searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.agents.notefiles import folder as notefolder
 from kbproc.agents.notefiles import hidden as notehidden
 from kbproc.agents.notes import change as notes
+from kbproc.agents.notes.note import whole
 from kbproc.agents.notes.notebook import Notebook
 from kbproc.agents.notes.revision import content_of, note_written
 from kbproc.base import failpoints
@@ -24,6 +26,8 @@ from kbproc.store import pipeline
 from kbproc.store.decision import Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.pipeline import Outcome
+from kbproc.store.snapshot import Snapshot
+from kbproc.views.catalog.queries.all import Queries
 from tests.kit.notes import approved, get, history, put, slugs
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
@@ -60,6 +64,63 @@ def test_the_same_text_again_brings_a_lost_file_back(session: Session, folder: P
     (folder / "todo.md").unlink()
     assert put(session, "todo", "one")["revision"] == 1
     assert (folder / "todo.md").read_text() == "one"
+
+
+def test_a_note_is_told_as_the_catalog_has_it_whatever_is_indexed(
+    session: Session, folder: Path, catch_up: Callable[[], None]
+) -> None:
+    """Written, replaced, edited by hand, renamed, gone, and another in its place."""
+    long = "\n\n".join(f"Paragraph {n} says something else. " * 20 for n in range(40))
+
+    def look() -> None:
+        catch_up()
+        with session.store.reading() as snapshot:
+            rows = {str(row.source_id): row for row in snapshot.queries.notes("gitea")}
+            events = {slug: snapshot.queries.events_of_document(rows[slug].id) for slug in rows}
+        for slug in ("todo", "plan", "new-plan"):
+            if slug not in rows:
+                error = session.error("note.get", agent="gitea", slug=slug)
+                assert error["type"] == "resource.not_found"
+                continue
+            told, data = get(session, slug), (folder / f"{slug}.md").read_bytes()
+            assert (told["text"], told["sha256"]) == (data.decode(), rows[slug].sha256)
+            assert told == msgspec.to_builtins(whole(rows[slug], "gitea", data))
+            assert told["updated_by"] == events[slug][-1].actor
+
+    put(session, "todo", "# To do\n\n" + long)
+    put(session, "plan", "words")
+    look()
+    put(session, "plan", "---\nstatus: open\n---\n")
+    look()
+    put(session, "plan", "# Other words")
+    (folder / "todo.md").write_text("by hand")
+    session.data("note.sync", agent="gitea")
+    look()
+    (folder / "plan.md").rename(folder / "new-plan.md")
+    session.data("note.sync", agent="gitea")
+    look()
+    put(session, "plan", "one more")
+    approved(session, "note.delete", agent="gitea", slug="todo")
+    look()
+    put(session, "todo", "again")
+    look()
+
+
+def test_a_note_is_told_without_the_catalog(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.data("agent.create", slug="other")
+    session.data("note.put", agent="other", slug="todo", text="of another")
+    put(session, "todo", "one")
+    put(session, "todo", "two")
+
+    def refuse(_: Snapshot) -> Queries:
+        raise AssertionError("the catalog was asked")
+
+    monkeypatch.setattr(Snapshot, "_pin", refuse)
+    assert get(session, "todo")["revision"] == 2
+    session.data("search", query="two")
+    assert get(session, "todo")["text"] == "two"
 
 
 def test_expected_revision(session: Session) -> None:

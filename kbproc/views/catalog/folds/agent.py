@@ -20,21 +20,10 @@ def written(batch: Batch, record: Record, event: AgentWritten) -> None:
         "select created_at from agents where slug = ? and deleted_at is null", [event.slug]
     ).fetchone()
     db.execute("delete from agents where slug = ?", [event.slug])
-    db.execute(
-        "insert into agents values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
-        [
-            event.slug,
-            event.description,
-            event.kbs,
-            event.folder,
-            event.scopes,
-            msgspec.json.encode(event.quotas, order="sorted").decode(),
-            event.instructions,
-            event.revision,
-            row[0] if row else record.ts,
-            record.ts,
-        ],
-    )
+    quotas = msgspec.json.encode(event.quotas, order="sorted").decode()
+    may = (event.kbs, event.folder, event.scopes, quotas, event.instructions)
+    times = (row[0] if row else record.ts, record.ts, None)
+    db.insert("agents", [(event.slug, event.description, *may, event.revision, *times)])
     batch.roster_changed = True
 
 

@@ -6,6 +6,9 @@ Refuses to know: the indexes, which see only that a document was touched.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
 from msgspec.structs import astuple
 
@@ -23,10 +26,11 @@ from kbproc.events.upkeep import DocPurged
 from kbproc.log.record import Record
 from kbproc.views.catalog.batch import Batch, Row, Tables, columns_of
 from kbproc.views.catalog.rows import document_row, marks_column
+from kbproc.views.catalog.tables import TYPES
 
 _NO_FACTS: Row = (None,) * 5
-# Columns of the table of documents.
-_STAYS = _CREATED_AT, _CREATED_BY, _SUPERSEDED_BY, _HEAD = 15, 17, -2, -1
+_STAYS = ("created_at", "created_by", "superseded_by", "head")
+_CHANGED = ("title", "tags", "metadata", "revision", "updated_at", "touched", "updated_by")
 
 
 class Documents:
@@ -46,7 +50,8 @@ class Documents:
     def write(self, row: Row, chunks: list[Row], *, replaces: bool) -> None:
         id = row[0]
         if (before := self._rows.get(id)) is not None:
-            row = _with(row, tuple(before[column] for column in _STAYS))
+            columns = _by_column(before)
+            row = _with(row, tuple(columns[name] for name in _STAYS))
         elif replaces:
             self._replaced.append(id)
         self._rows[id], self._chunks[id] = row, chunks
@@ -54,17 +59,16 @@ class Documents:
         self._gone.pop(id, None)
 
     def change(self, id: int, said: Row) -> None:
-        """`said`: title, tags, metadata, revision, when, by which record."""
+        """`said`: the values of _CHANGED."""
         if (row := self._rows.get(id)) is not None:
-            title, tags, metadata, revision, at, seq = said
-            row = (*row[:2], title, *row[3:7], tags, metadata, revision, *row[10:])
-            self._rows[id] = (*row[:16], at, *row[17:19], seq, *row[20:])
+            self._rows[id] = _but(row, zip(_CHANGED, said, strict=True))
         else:
             self._changed[id] = (id, *said)
 
     def hide(self, id: int, at: str, seq: int) -> None:
         if (row := self._rows.get(id)) is not None:
-            self._rows[id] = (*row[:10], 0, *row[11:18], at, seq, *row[20:])
+            hidden = {"chunk_count": 0, "deleted_at": at, "touched": seq}
+            self._rows[id] = _but(row, hidden.items())
             self._chunks[id] = []
         else:
             self._gone[id] = (id, at, seq, 0)
@@ -93,7 +97,6 @@ class Documents:
         self.__init__()  # type: ignore[misc]
 
 
-_CHANGED = ("title", "tags", "metadata", "revision", "updated_at", "touched")
 _DROP_CHUNKS = "delete from chunks where document_id in (select unnest(?::bigint[]))"
 _CLEAR = (
     "delete from failures where (kb, path) in (select (unnest(?::varchar[]), unnest(?::varchar[])))"
@@ -104,19 +107,26 @@ def _what_stays(db: Tables, ids: list[int]) -> dict[int, Row]:
     """Of documents that are replaced: when and by whom they were made, and their links."""
     if not ids:
         return {}
-    sql = (
-        "select id, created_at, created_by, superseded_by, head from documents "
-        "where id in (select unnest(?::bigint[]))"
-    )
+    which = "where id in (select unnest(?::bigint[]))"
+    sql = f"select id, {', '.join(_STAYS)} from documents {which}"  # noqa: S608
     return {row[0]: row[1:] for row in db.execute(sql, [ids]).fetchall()}
 
 
 def _with(row: Row, stays: Row) -> Row:
     """The row of a replaced document, with what stays of the old one."""
-    kept = list(row)
-    kept[_CREATED_AT], kept[_CREATED_BY], kept[_SUPERSEDED_BY], head = stays
-    kept[_HEAD] = head if head is not None else row[_HEAD]
-    return tuple(kept)
+    kept = dict(zip(_STAYS, stays, strict=True))
+    if kept["head"] is None:
+        del kept["head"]
+    return _but(row, kept.items())
+
+
+def _by_column(row: Row) -> dict[str, Any]:
+    return dict(zip(TYPES["documents"], row, strict=True))
+
+
+def _but(row: Row, columns: Iterable[tuple[str, Any]]) -> Row:
+    """The row with these values."""
+    return tuple({**_by_column(row), **dict(columns)}.values())
 
 
 def _remove(db: Tables, ids: list[int]) -> None:
@@ -158,7 +168,7 @@ def _columns(chunk: ChunkText) -> Row:
 
 def changed(batch: Batch, record: Record, event: DocChanged) -> None:
     metadata = msgspec.json.encode(event.metadata).decode()
-    said = (event.title, event.tags, metadata, event.revision, record.ts, record.seq)
+    said = (event.title, event.tags, metadata, event.revision, record.ts, record.seq, record.actor)
     documents = batch.gather(Documents)
     if documents.hides(event.id):
         batch.flush()
@@ -173,9 +183,9 @@ def chunks_deleted(batch: Batch, record: Record, event: ChunkDeleted) -> None:
     db = batch.settled()
     db.execute("delete from chunks where id in (select unnest(?::bigint[]))", [event.ids])
     db.execute(
-        "update documents set revision = ?, updated_at = ?, touched = ?, chunk_count = "
-        "(select count(*) from chunks where document_id = ?) where id = ?",
-        [event.revision, record.ts, record.seq, event.document_id, event.document_id],
+        "update documents set revision = ?, updated_at = ?, updated_by = ?, touched = ?, "
+        "chunk_count = (select count(*) from chunks where document_id = documents.id) where id = ?",
+        [event.revision, record.ts, record.actor, record.seq, event.document_id],
     )
 
 
@@ -185,7 +195,7 @@ def purged(batch: Batch, record: Record, event: DocPurged) -> None:
     nothing: Row = ("", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "")
     waiting = batch.gather(Documents)
     for id in event.ids:
-        left = (id, *nothing, record.ts, "", record.ts, record.seq, *_NO_FACTS, None, None)
+        left = (id, *nothing, record.ts, "", record.ts, record.seq, "", *_NO_FACTS, None, None)
         waiting.write(left, [], replaces=False)
 
 

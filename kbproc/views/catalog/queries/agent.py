@@ -18,8 +18,8 @@ class AgentQueries(Reader):
 
     def agent(self, slug: str) -> AgentRow | None:
         """A deleted one too."""
-        rows = self._rows("from agents where slug = ?", [slug])
-        return AgentRow(*rows[0]) if rows else None
+        sql = "from agents where slug = ?"
+        return next((AgentRow(*row) for row in self._rows(sql, [slug])), None)
 
     def roster(self) -> Roster:
         agents = self._rows("from agents order by slug")

@@ -13,7 +13,6 @@ from kbproc.views.catalog.reader import Reader
 from kbproc.views.catalog.rows import DocumentRow, Ids
 
 _FEW = 32
-_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
 
 
 class DocumentQueries(Reader):
@@ -22,21 +21,19 @@ class DocumentQueries(Reader):
     ) -> list[DocumentRow]:
         """By id, from the one after `after`."""
         where, values = wanted.where()
-        sql = f"select {_DOCUMENT} from seen.documents where id > ? and {where} order by id limit ?"  # noqa: S608
-        return [DocumentRow(*row) for row in self._rows(sql, [after, *values, limit])]
+        which = f"id > ? and {where} order by id limit ?"
+        return self._documents(DocumentRow, which, [after, *values, limit])
 
     def document(self, id: int) -> DocumentRow | None:
         """Deleted ones too: see `deleted_at`."""
-        rows = self._rows(f"select {_DOCUMENT} from seen.documents where id = ?", [id])  # noqa: S608
-        return DocumentRow(*rows[0]) if rows else None
+        return next(iter(self._documents(DocumentRow, "id = ?", [id])), None)
 
     def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
         """Deleted ones too. For few ids a plain scan is three times as fast as a join."""
         wanted = list(ids)
         few = len(wanted) <= _FEW
         which = "list_contains(?::bigint[], id)" if few else "id in (select unnest(?::bigint[]))"
-        sql = f"select {_DOCUMENT} from seen.documents where {which}"  # noqa: S608
-        return {row[0]: DocumentRow(*row) for row in self._rows(sql, [wanted])}
+        return {row.id: row for row in self._documents(DocumentRow, which, [wanted])}
 
     def count(self, wanted: DocumentFilter) -> int:
         where, values = wanted.where()
@@ -75,19 +72,14 @@ class DocumentQueries(Reader):
 
     def paths(self, kb: str) -> dict[str, DocumentRow]:
         """The live documents of a knowledge base that come from files."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? and path is not null "  # noqa: S608
-            "and deleted_at is null"
-        )
-        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb])}
+        which = "kb = ? and path is not null and deleted_at is null"
+        return {str(row.path): row for row in self._documents(DocumentRow, which, [kb])}
 
     def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
         """The live documents that come from these files."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? and deleted_at is null "  # noqa: S608
-            "and path in (select unnest(?::varchar[]))"
-        )
-        return {row[4]: DocumentRow(*row) for row in self._rows(sql, [kb, list(paths)])}
+        which = "kb = ? and deleted_at is null and path in (select unnest(?::varchar[]))"
+        found = self._documents(DocumentRow, which, [kb, list(paths)])
+        return {str(row.path): row for row in found}
 
     def failures(self, kb: str) -> dict[str, tuple[str, str, str | None]]:
         """path → error type, message, sha256 of the bytes that failed."""

@@ -15,33 +15,25 @@ from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.reader import Reader
 from kbproc.views.catalog.rows import ChainRow, EntryRow, facts_in
 
-_ENTRY = ", ".join(EntryRow.__struct_fields__)
-
 
 class EntryQueries(Reader):
     def entry(self, id: int) -> EntryRow | None:
         """A deleted one too: see `deleted_at`."""
-        sql = f"select {_ENTRY} from seen.documents where id = ? and type = 'knowledge'"  # noqa: S608
-        return next((EntryRow(*row) for row in self._rows(sql, [id])), None)
+        which = "id = ? and type = 'knowledge'"
+        return next(iter(self._documents(EntryRow, which, [id])), None)
 
     def entries(
         self, wanted: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[EntryRow]:
         """By id, from the one after `after`."""
         where, values = wanted.where()
-        sql = (
-            f"select {_ENTRY} from seen.documents where id > ? and "  # noqa: S608
-            f"type = 'knowledge' and {where} order by id limit ?"
-        )
-        return [EntryRow(*row) for row in self._rows(sql, [after, *values, limit])]
+        which = f"id > ? and type = 'knowledge' and {where} order by id limit ?"
+        return self._documents(EntryRow, which, [after, *values, limit])
 
     def entries_by_id(self, ids: Sequence[int]) -> dict[int, EntryRow]:
         """Deleted ones too."""
-        sql = (
-            f"select {_ENTRY} from seen.documents where type = 'knowledge' "  # noqa: S608
-            "and id in (select unnest(?::bigint[]))"
-        )
-        return {row[0]: EntryRow(*row) for row in self._rows(sql, [list(ids)])}
+        which = "type = 'knowledge' and id in (select unnest(?::bigint[]))"
+        return {row.id: row for row in self._documents(EntryRow, which, [list(ids)])}
 
     def entry_facts(self, id: int) -> EntryFacts | None:
         """What its event says of it; None if it is no entry."""
@@ -50,11 +42,8 @@ class EntryQueries(Reader):
 
     def superseded_by(self, ids: Sequence[int]) -> list[EntryRow]:
         """The live entries whose direct successor is one of these, by id."""
-        sql = (
-            f"select {_ENTRY} from seen.documents where deleted_at is null "  # noqa: S608
-            "and superseded_by in (select unnest(?::bigint[])) order by id"
-        )
-        return [EntryRow(*row) for row in self._rows(sql, [list(ids)])]
+        which = "deleted_at is null and superseded_by in (select unnest(?::bigint[])) order by id"
+        return self._documents(EntryRow, which, [list(ids)])
 
     def successors(self, head: int) -> dict[int, int]:
         """Each superseded entry behind this head → what supersedes it directly."""

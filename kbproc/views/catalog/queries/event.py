@@ -22,13 +22,10 @@ _MATCHING = (
 
 
 class EventQueries(Reader):
-    def seq_at(self, ts: str) -> int:
-        """The last position at that moment; 0 before the first."""
-        return int(self._rows("select coalesce(max(seq), 0) from events where ts <= ?", [ts])[0][0])
-
-    def seq_before(self, ts: str) -> int:
-        """The last position before that moment, or an earlier one; 0 before the first."""
-        return int(self._rows("select coalesce(max(seq), 0) from events where ts < ?", [ts])[0][0])
+    def seq_at(self, ts: str, *, before: bool = False) -> int:
+        """The last position at that moment, or the last `before` it; 0 where there is none."""
+        sql = f"select coalesce(max(seq), 0) from events where ts {'<' if before else '<='} ?"  # noqa: S608
+        return int(self._rows(sql, [ts])[0][0])
 
     def ts_of(self, seq: int) -> str:
         """The moment of the last record up to `seq`; "" before the first."""
@@ -64,12 +61,8 @@ class EventQueries(Reader):
 
     def unfinished_purges(self) -> list[int]:
         """Records that erase something, and were not brought to their end."""
-        sql = (
-            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
-            "'session.purged') and seq > (select coalesce(max(seq), 0) from events where type = "
-            "'purge.ended') order by seq"
-        )
-        return [row[0] for row in self._rows(sql)]
+        sql = "select coalesce(max(seq), 0) from events where type = 'purge.ended'"
+        return self.purges_after(self._rows(sql)[0][0])
 
     def purges_after(self, seq: int) -> list[int]:
         """Records that erase something, brought to their end or not."""

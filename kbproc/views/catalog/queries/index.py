@@ -11,12 +11,12 @@ from typing import Any
 
 from kbproc.views.catalog.filters import LABEL
 from kbproc.views.catalog.reader import Reader
-from kbproc.views.catalog.rows import DocumentRow, IndexRow, facts_in
+from kbproc.views.catalog.rows import DocumentRow, IndexRow, facts_in, note_of
 
 _INDEX_ROWS = (
     f"select c.id, c.document_id, {LABEL}, d.title, c.section, c.text, c.page, "  # noqa: S608
     "c.marks, c.idx, d.chunk_count, d.type, d.path, d.url, d.tags, d.confidence, d.expires_at, "
-    "d.superseded_by, case when c.idx = 0 and d.revision = 1 then d end "
+    "d.superseded_by, case when c.idx = 0 and (d.revision = 1 or d.type = 'note') then d end "
     "from chunks c join documents d on d.id = c.document_id"
 )
 
@@ -47,6 +47,9 @@ class IndexQueries(Reader):
 
 def _row(columns: Sequence[Any]) -> IndexRow:
     *chunk, of = columns
-    document = of and DocumentRow(*map(of.get, DocumentRow.__struct_fields__))
-    facts = facts_in(of) if of and document.type == "knowledge" else None
-    return IndexRow(*[*chunk, document, facts])
+    if of is None:
+        return IndexRow(*chunk)
+    document = DocumentRow(*map(of.get, DocumentRow.__struct_fields__))
+    facts = facts_in(of) if document.type == "knowledge" else None
+    new = document if document.revision == 1 else None
+    return IndexRow(*[*chunk, new, facts, note_of(document)])

@@ -9,30 +9,20 @@ from __future__ import annotations
 from kbproc.views.catalog.reader import NOTES, Reader
 from kbproc.views.catalog.rows import DocumentRow
 
-_DOCUMENT = ", ".join(DocumentRow.__struct_fields__)
-
 
 class NoteQueries(Reader):
     def note(self, agent: str, slug: str) -> DocumentRow | None:
         """The live note."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
-            "and source_id = ? and deleted_at is null"
-        )
-        rows = self._rows(sql, [NOTES + agent, slug])
-        return DocumentRow(*rows[0]) if rows else None
+        which = "kb = ? and source_id = ? and deleted_at is null"
+        return next(iter(self._documents(DocumentRow, which, [NOTES + agent, slug])), None)
 
     def notes(
         self, agent: str, *, since: str = "", after: str = "", limit: int = 1_000_000_000
     ) -> list[DocumentRow]:
         """The live notes by slug, from the one after `after`; those changed later than `since`."""
-        sql = (
-            f"select {_DOCUMENT} from seen.documents where kb = ? "  # noqa: S608
-            "and deleted_at is null and source_id > ? and updated_at > ? "
-            "order by source_id limit ?"
-        )
-        values = [NOTES + agent, after, since, limit]
-        return [DocumentRow(*row) for row in self._rows(sql, values)]
+        which = "kb = ? and deleted_at is null and source_id > ? and updated_at > ? "
+        which += "order by source_id limit ?"
+        return self._documents(DocumentRow, which, [NOTES + agent, after, since, limit])
 
     def notes_count(self, agent: str, *, since: str = "") -> int:
         sql = (
