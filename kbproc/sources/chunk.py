@@ -79,9 +79,11 @@ def _tail(text: str, size: int) -> str:
     return kept[max(0, len(kept) - size) :].decode("utf-8", "ignore").lstrip()
 
 
-_ALNUM = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
-_SIGNS = bytes(i for i in range(128) if i not in _ALNUM and not chr(i).isspace())
-_PARTED = bytes(i if i in _ALNUM else 32 for i in range(256))
+# ASCII by kind: `a` in words, white space as it is, any other a sign.
+_KINDS = bytes(
+    ord("a" if chr(i).isalnum() else " " if chr(i).isspace() else ".") if i < 128 else 0
+    for i in range(256)
+)
 _WORD = re.compile(r"[A-Za-z0-9]+|[\uac00-\ud7ff]|[^\W\d_A-Za-z\u2e80-\uffff]+|[^\w\s]|_|\w")
 
 
@@ -93,10 +95,10 @@ def count_words(text: str) -> int:
     """
     if not text.isascii():
         return 2 + sum(map(_weight, _WORD.findall(text)))
-    data = text.encode()  # the same in a third of the time: every text that is written is counted
-    words = data.translate(_PARTED).split()
-    signs = len(data) - len(data.translate(None, _SIGNS))
-    return 2 + len(words) + signs + sum([len(word) // 5 for word in words])
+    # The same in a tenth of the time: every text that is written is counted.
+    kinds = b" " + text.encode().translate(_KINDS)
+    words = kinds.count(b" a") + kinds.count(b".a")
+    return 2 + words + kinds.count(b".") + kinds.count(b"aaaaa")
 
 
 def _weight(word: str) -> int:
@@ -412,7 +414,8 @@ def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
     """Chunks without the blank space at their ends, which goes into the next one's joint."""
     gap: str | None = None
     for piece in pieces:
-        text, repeated = piece.text, len(_text(piece.atoms[: piece.repeated]))
+        text = piece.text
+        repeated = len(_text(piece.atoms[: piece.repeated])) if piece.repeated else 0
         blank = "\n" if piece.atoms[0].block.kind == "code" else None
         start = len(text) - len(text.lstrip(blank))
         end = max(start, len(text.rstrip()))

@@ -41,7 +41,7 @@ from kbproc.views.catalog.rows import (
 if TYPE_CHECKING:
     from kbproc.views.catalog.catalog import Catalog
 
-_MOST_WAITING = 256  # records: folded in as quickly as a few
+_MOST_WAITING = 512  # records: folded in as quickly as a few
 _MOST_ROWS = 2000
 
 

@@ -34,6 +34,7 @@ from kbproc.store.lane import Lane, PurgeDue, T, Ticket, Turns, ahead, birth, ta
 from kbproc.store.place import Place
 from kbproc.store.snapshot import Front, Published, Readers, Snapshot
 from kbproc.store.state import Freshness, NoModel, StoreModel
+from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
@@ -371,8 +372,7 @@ class Store(Front):
             batch.commit()
             try:
                 with self._moving:
-                    _tell(self, group)
-                    _show(self, group)
+                    _show(self, group, _tell(self, group))
                 _show_vectors(self)
                 if self.unfolded.is_full:
                     self._fold()
@@ -419,8 +419,8 @@ class Store(Front):
         self._place.leave()
 
 
-def _tell(store: Store, group: Group) -> None:
-    """The indexes what the group has changed."""
+def _tell(store: Store, group: Group) -> list[IndexRow]:
+    """The indexes what the group has changed; the rows that it has brought."""
     told = group.rows()
     if told is None:
         told = follow.tell(store.followers, store.catalog, store.seq)
@@ -430,12 +430,12 @@ def _tell(store: Store, group: Group) -> None:
     store.unindexed.add(*told)
     if store.fulltext.gathered > _MOST_GATHERED:
         store.fulltext.commit()
+    return told[1]
 
 
-def _show(store: Store, group: Group) -> None:
+def _show(store: Store, group: Group, rows: list[IndexRow]) -> None:
     """After the fsync nothing may be refused: if a view fails, the log still has it."""
     if group.unfolded:
-        _, rows = group.rows() or ([], [])
         store.unfolded.add(group.unfolded, rows, group.paths)
         store.publish(group)
     else:

@@ -11,6 +11,7 @@ one word in three of any sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from kbproc.text.analysis import STOP_WORDS, UNSPACED
 
@@ -36,6 +37,7 @@ cua va co khong duoc nguoi trong nhung mot cac voi nhu nao gi bao nhieu
 yang dan dari untuk dengan pada adalah ini itu apa siapa kapan mana tidak oleh dalam
 """
 SMALL_WORDS = frozenset(_FOREIGN.split()) - STOP_WORDS
+_SIDES = dict.fromkeys(SMALL_WORDS, 1) | dict.fromkeys(STOP_WORDS, -1)
 
 _LAST_LATIN = "\u024f"
 
@@ -45,11 +47,10 @@ def is_foreign(words: Sequence[str]) -> bool | None:
 
     Scripts without spaces don't count: whatever stands beside them may be English.
     """
-    english = sum(map(STOP_WORDS.__contains__, words))
-    foreign = sum(map(SMALL_WORDS.__contains__, words))
+    more = sum(map(_SIDES.get, words, repeat(0)))
     if not "".join(words).isascii():
-        foreign += sum(is_other_script(word) and not UNSPACED.match(word) for word in words)
-    return None if english == foreign else foreign > english
+        more += sum(is_other_script(word) and not UNSPACED.match(word) for word in words)
+    return None if more == 0 else more > 0
 
 
 def is_other_script(word: str) -> bool:

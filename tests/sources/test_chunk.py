@@ -254,6 +254,11 @@ def test_estimate_is_generous_for_words_and_exact_enough_for_cjk() -> None:
     assert count_words("the_id\t(42)\x01") == 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_is_counted_like_any_other_text(text: str) -> None:
+    assert count_words(text) == count_words(f"{text} é") - 1
+
+
 @pytest.mark.model
 def test_estimate_is_not_below_the_real_count_of_common_text() -> None:
     count = real_counter()

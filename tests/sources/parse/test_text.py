@@ -126,6 +126,11 @@ def test_binary_data_is_refused(data: bytes) -> None:
     assert caught.value.type == "input.unsupported_type"
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_is_cleaned_like_any_other_text(text: str) -> None:
+    assert clean_text(text) == clean_text(f"{text}é").removesuffix("é")
+
+
 def test_cleaning() -> None:
     assert clean_text("a\x00b\x07c\x7f\td\r\ne\rf\x0cg\u2028h\ufeff"[:-1]) == "abc\td\ne\nf\ng\nh"
     assert clean_text("\ud83d\ude00 \ud83d") == "😀 �"
