@@ -200,7 +200,7 @@ def start(setting: Setting) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(dir=setting.folder) as folder:
         product = partial(_first_line, Path(folder) / "store")
         rounds = 3 if setting.quick else 15
-        yield Result("first init line / python -c pass", *medians([product, _pass], rounds), aim=8)
+        yield Result("first init line / python -c pass", *medians([product, _pass], rounds), aim=3)
 
 
 def _first_line(store: Path, _: int) -> None:
@@ -218,9 +218,9 @@ def _pass(_: int) -> None:
 
 def call(setting: Setting) -> Iterator[Result]:
     """One process, one search: it opens the store itself."""
-    legs = [("fts", "hash", 0.4)]
+    legs = [("fts", "hash", 0.2)]
     if setting.has_model:
-        legs.append(("hybrid", "onnx", 0.8))
+        legs.append(("hybrid", "onnx", 0.33))
     for mode, kind, aim in legs:
         store, asked = setting.store(setting.small, kind), corpus.queries(20)
         action: Callable[[int], Any] = partial(_call, store, mode, asked)
