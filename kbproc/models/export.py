@@ -210,6 +210,8 @@ def _export(job: Job, folder: Path) -> None:
     reference = _encoded(model, prompts, PARITY_TEXTS)
     _quantize(full, folder / MODEL)
     if not _agrees(meta, folder, reference):
+        for made in folder.glob("*.ort"):  # of the model that is given up
+            made.unlink()
         full.replace(folder / MODEL)
         meta = msgspec.structs.replace(meta, precision=f"fp32-{exporter}")
         if not _agrees(meta, folder, reference):

@@ -286,6 +286,22 @@ def test_the_fingerprint_tells_models_apart(tmp_path: Path) -> None:
     assert HashEmbedder(dim=8).fingerprint != HashEmbedder(dim=9).fingerprint
 
 
+@pytest.mark.parametrize("damage", ["cut", "garbled", "empty"])
+def test_what_is_made_of_a_model_is_made_again_where_it_is_damaged(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tiny_model(tmp_path / "tiny")
+    vector = OnnxEmbedder(folder).embed("hello")
+    [kept] = folder.glob("*.ort")
+    whole = kept.read_bytes()
+    kept.write_bytes({"cut": whole[:-100], "garbled": b"not it", "empty": b""}[damage])
+    assert (OnnxEmbedder(folder).embed("hello") == vector).all()
+    assert (OnnxEmbedder(folder).embed("hello") == vector).all()
+    assert caplog.text.count("is made again next time") == 1
+    assert kept.stat().st_size == len(whole)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
 @pytest.mark.parametrize("name", [META, MODEL, TOKENIZER])
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
 def test_a_damaged_export_is_model_unavailable(tmp_path: Path, name: str, damage: str) -> None:
@@ -560,6 +576,24 @@ def test_the_export_gives_the_models_own_vectors(default_model: Path, reference:
     assert meta.precision.startswith("int8")
     assert meta.parity[0] > 0.97
     assert served.fingerprint != reference.fingerprint
+
+
+@pytest.mark.model
+def test_what_is_made_of_a_model_gives_its_vectors_to_the_bit(
+    default_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(default_model, folder, ignore=shutil.ignore_patterns("*.ort"))
+    with monkeypatch.context() as patched:
+        patched.setattr("kbproc.models.onnx._made_ready", lambda folder: None)
+        bare = OnnxEmbedder(folder)
+    assert not list(folder.glob("*.ort"))
+    texts = [*export.PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
+    for embedder in (OnnxEmbedder(folder), OnnxEmbedder(folder)):
+        for text in texts:
+            assert embedder.embed(text).tobytes() == bare.embed(text).tobytes()
+    [kept] = folder.glob("*.ort")
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.model
