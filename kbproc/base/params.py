@@ -138,13 +138,14 @@ _KINDS = {
     "array": "a list",
     "object": "an object",
 }
-_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
-_LENGTH = re.compile(r" of length [<>]= \d+$")
-_PATH = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
-_STEPS = re.compile(r"\.(\w+)|\[([^]]*)\]")
-_NAMES = re.compile(r"\.(\w+)")
-_MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
+# Of msgspec's messages; most processes meet none, and to compile them takes time of every start.
+_TYPES = r"`([a-z]+(?: \| [a-z]+)*)`"
+_LENGTH = r" of length [<>]= \d+$"
+_PATH = r" - at (?:`key` in )?`(?P<path>[^`]*)`$"
+_UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
+_STEPS = r"\.(\w+)|\[([^]]*)\]"
+_NAMES = r"\.(\w+)"
+_MISSING = r"missing required field `(?P<name>[^`]*)`"
 
 
 def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Raw) -> Params:
@@ -172,19 +173,19 @@ def why_not_json(error: Exception) -> str:
 
 
 def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> KbprocError:
-    found = _PATH.search(message)
+    found = re.search(_PATH, message)
     path = found["path"] if found else "$"
     field = "$.params" + path.removeprefix("$")
     said = message[: found.start()] if found else message
     valid: list[Any] | None = None
     hint: str | None = None
-    if unknown := _UNKNOWN.search(said):
+    if unknown := re.search(_UNKNOWN, said):
         name = unknown["name"][:_MOST_SHOWN]
         members = [m for s in structs_in(type_at(params, path)) for m in s.__struct_fields__]
         field += f".{name}"
         said = f"{field} is not a parameter of this method"
         valid = nearest(name, members)
-    elif missing := _MISSING.search(said):
+    elif missing := re.search(_MISSING, said):
         field += f".{missing['name']}"
         said = f"{field} is required"
     elif (pattern := next((p for p in _IN_WORDS if said.endswith(repr(p))), None)) is not None:
@@ -194,7 +195,7 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
         hint = _HINTS.get(pattern)
     else:
         valid = list(_literals_in(type_at(params, path))) or None
-        given = _value_at(raw, path) if _LENGTH.search(said) else None
+        given = _value_at(raw, path) if re.search(_LENGTH, said) else None
         said = f"{field}: {_in_plain_words(said)[:_MOST_SAID]}"
         if given is not None:
             said += f"; it has {len(given)}"
@@ -209,14 +210,14 @@ def _in_plain_words(said: str) -> str:
     def kinds(match: re.Match[str]) -> str:
         return " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
 
-    said = _TYPES.sub(kinds, said[:1].lower() + said[1:])
+    said = re.sub(_TYPES, kinds, said[:1].lower() + said[1:])
     return said.replace("invalid enum value", "there is no")
 
 
 def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
     """The string or array where a path leads; None for one that goes through a key."""
     value = msgspec.json.decode(raw)
-    for name, index in _STEPS.findall(path):
+    for name, index in re.findall(_STEPS, path):
         if isinstance(value, dict) and name:
             value = value.get(name)
         elif isinstance(value, list) and index.isdecimal():
@@ -228,7 +229,7 @@ def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
 
 def type_at(annotation: Any, path: str) -> Any:
     """What is declared where a path such as `$.where.tags[0]` leads."""
-    for name in _NAMES.findall(path):
+    for name in re.findall(_NAMES, path):
         fields = [info for s in structs_in(annotation) for info in msgspec.structs.fields(s)]
         annotation = next((info.type for info in fields if info.name == name), None)
     return annotation

@@ -42,7 +42,7 @@ def instant(value: str, *, field: str) -> str:
 # `\Z`: Python's `$` lets a newline follow. Schemas say `$`: see `published`.
 SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]\Z"
 # C0 but tab, newline and return; DEL; C1; zero-width; bidi marks, embeddings, overrides, isolates.
-FORBIDDEN_IN_NAMES = re.compile(
+FORBIDDEN_IN_NAMES = (  # compiled where it is needed: that takes .3 ms
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
 
@@ -88,7 +88,7 @@ def published(pattern: str) -> str:
 
 def clean_name(value: str, *, field: str) -> str:
     """Refuses characters that can hide or reorder text in a name."""
-    found = FORBIDDEN_IN_NAMES.search(value)
+    found = re.search(FORBIDDEN_IN_NAMES, value)
     if found or "\n" in value or "\r" in value or "\t" in value:
         character = found.group() if found else next(c for c in value if c in "\n\r\t")
         raise KbprocError(

@@ -7,6 +7,7 @@ Refuses to know: how an answer is made and read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -165,7 +166,7 @@ def row_of(event: SessionCreated, *, by: str, now: str) -> SessionRow:
 
 def title_of(question: str) -> str:
     """A question's beginning, as the title of the session that it begins."""
-    plain = " ".join(FORBIDDEN_IN_NAMES.sub("", question).split())
+    plain = " ".join(re.sub(FORBIDDEN_IN_NAMES, "", question).split())
     return plain if len(plain) <= _TITLE_CHARS else plain[: _TITLE_CHARS - 1].rstrip() + "…"
 
 

@@ -89,7 +89,7 @@ def complaint(key: str, value: Any) -> str | None:
         return f"{key} is {value!r}; it can be {', '.join(CHOICES[key])}."
     if key == "kb" and not re.fullmatch(SLUG, value):
         return f"kb is {value!r}; it is 2 to 64 lower-case letters, digits and hyphens."
-    if key == "agent" and FORBIDDEN_IN_NAMES.search(value):
+    if key == "agent" and re.search(FORBIDDEN_IN_NAMES, value):
         return f"agent is {value!r}; it has characters that can't be seen."
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         return f"{key} is {value!r}, which is not UTF-8 or holds a zero byte."

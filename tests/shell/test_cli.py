@@ -417,3 +417,26 @@ def test_timeout_becomes_timeout_ms(run: Run) -> None:
 
 def test_waiting_for_what_can_not_come_ends_at_once(run: Run) -> None:
     assert run("call", "ping", "min_seq=99")[0] == 4
+
+
+def test_what_a_start_spares_is_there_for_whoever_needs_it(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from kbproc.__main__ import _SPARED, import_lean\n"
+        "import_lean()\n"
+        "from pathlib import Path\n"
+        "assert not _SPARED.keys() & sys.modules.keys()\n"
+        "import msgspec, uuid\n"
+        "assert Path('/ü b').as_uri() == 'file:///%C3%BC%20b'\n"
+        "class Told(msgspec.Struct):\n"
+        "    '\\n    One.'\n"
+        "told = msgspec.json.schema(Told)['$defs']['Told']['description']\n"
+        "assert told == 'One.', told\n"
+        "import platform, textwrap, typing_extensions, urllib.parse\n"
+        "assert platform.python_version() and textwrap.fill('a') and urllib.parse.quote('ü')\n"
+        "print(uuid.uuid4().version)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "4\n", "")

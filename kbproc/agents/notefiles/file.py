@@ -171,5 +171,5 @@ def title_of(text: str, slug: str) -> str:
 
 
 def _cleaned(title: str) -> str:
-    words = FORBIDDEN_IN_NAMES.sub("", title).split()
+    words = re.sub(FORBIDDEN_IN_NAMES, "", title).split()
     return " ".join(words)[:MOST_TITLE].rstrip()
