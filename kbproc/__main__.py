@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from types import SimpleNamespace
+from typing import Any
 
 from kbproc.base.pipes import claim, complete, leave
 
@@ -63,17 +63,24 @@ def _quoted(data: bytes) -> str:
     return quote_from_bytes(data)
 
 
-def _dedented(text: str) -> str:
-    from textwrap import dedent
+class _Later:
+    """Stands for a module that is imported when more than is `known` is asked of it."""
 
-    return dedent(text)
+    def __init__(self, module: str, **known: object) -> None:
+        self._module = module
+        vars(self).update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import itself asks
+            raise AttributeError(name)
+        return getattr(__import__(self._module, fromlist=[name]), name)
 
 
 _SPARED = {
     "typing_extensions": None,
-    "platform": SimpleNamespace(system=lambda: os.uname().sysname),  # uuid asks
-    "textwrap": SimpleNamespace(dedent=_dedented),
-    "urllib.parse": SimpleNamespace(quote_from_bytes=_quoted),  # pathlib, for a path as a URI
+    "platform": _Later("platform", system=lambda: os.uname().sysname),  # uuid asks
+    "textwrap": _Later("textwrap"),
+    "urllib.parse": _Later("urllib.parse", quote_from_bytes=_quoted),  # pathlib, for a URI
 }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ _MAPPED = (
     "use_ort_model_bytes_directly",
     "use_ort_model_bytes_for_initializers",
 )
+
+_OLD_SECONDS = 30 * 86_400
 
 _logger = logging.getLogger(__name__)
 
@@ -187,13 +190,17 @@ def _made_ready(folder: Path) -> Any | None:
     import onnxruntime as ort
 
     model = folder / MODEL
-    ready = folder / f"{ort.__version__}-{model.stat().st_size}.ort"
+    found = model.stat()
+    ready = folder / f"{ort.__version__}-{found.st_size}-{found.st_mtime_ns}.ort"
     if not ready.is_file() and not os.access(folder, os.W_OK):
         return None
     try:
         if not ready.is_file():
             _make_ready(model, ready)
-        return _started(ready)
+        session = _started(ready)
+        if OUTPUT in [output.name for output in session.get_outputs()]:
+            return session
+        raise ValueError("it is damaged")
     except Exception:  # onnxruntime's errors have no class in common
         _logger.warning("%s can't be used, and is made again next time", ready, exc_info=True)
         with contextlib.suppress(OSError):
@@ -211,6 +218,16 @@ def _make_ready(model: Path, ready: Path) -> None:
         made.chmod(0o600)
         sync_file(made)
         made.replace(ready)
+    _sweep(ready)
+
+
+def _sweep(new: Path) -> None:
+    """What killed processes and other versions left long before; one in use is made again."""
+    limit = new.stat().st_mtime - _OLD_SECONDS
+    for path in (*new.parent.glob(".ready.*"), *new.parent.glob("*.ort")):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < limit:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _started(file: Path, *, kept: Path | None = None) -> Any:
@@ -227,7 +244,9 @@ def _started(file: Path, *, kept: Path | None = None) -> Any:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(kept)
         options.add_session_config_entry("session.save_model_format", "ORT")
-    return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    # Before its fallback, which is the same provider again, it prints on stdout.
+    providers = ["CPUExecutionProvider"]
+    return ort.InferenceSession(str(file), options, providers=providers, enable_fallback=0)
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -33,7 +33,7 @@ WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "
 WORDS += ["a", "cat", "sat", "on", "mat"]
 
 
-def tiny_model(folder: Path, *, max_tokens: int = 16) -> Path:
+def tiny_model(folder: Path, *, max_tokens: int = 16, seed: int = 0) -> Path:
     """An exported model by hand: the mean of a table's rows, and a word tokenizer."""
     onnx = pytest.importorskip("onnx")
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -44,9 +44,9 @@ def tiny_model(folder: Path, *, max_tokens: int = 16) -> Path:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / TOKENIZER))
-    table = np.random.default_rng(0).standard_normal((len(WORDS), 12)).astype(np.float32)
+    table = np.random.default_rng(seed).standard_normal((len(WORDS), 12)).astype(np.float32)
     graph = onnx.helper.make_graph(
         [
             onnx.helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
@@ -300,6 +300,41 @@ def test_what_is_made_of_a_model_is_made_again_where_it_is_damaged(
     assert caplog.text.count("is made again next time") == 1
     assert kept.stat().st_size == len(whole)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_was_made_of_another_model_of_the_same_size_is_not_used(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "tiny")
+    old = OnnxEmbedder(folder).embed("hello")
+    size = (folder / MODEL).stat().st_size
+    tiny_model(folder, seed=1)
+    assert (folder / MODEL).stat().st_size == size
+    new = OnnxEmbedder(folder).embed("hello")
+    assert (new != old).any()
+    assert (new == OnnxEmbedder(tiny_model(tmp_path / "new", seed=1)).embed("hello")).all()
+
+
+def test_what_is_made_of_a_model_prints_nothing_and_is_swept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Some damage has onnxruntime print before it fails, some is told by the outputs' names."""
+    folder = tiny_model(tmp_path / "tiny")
+    vector = OnnxEmbedder(folder).embed("hello")
+    [kept] = folder.glob("*.ort")
+    whole = kept.read_bytes()
+    name = whole.index(OUTPUT.encode())
+    for place in (80, 91, 92, name + 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x80 if place < name else 0x01
+        kept.write_bytes(damaged)
+        assert (OnnxEmbedder(folder).embed("hello") == vector).all()
+        OnnxEmbedder(folder)
+    left = folder / ".ready.killed"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    kept.unlink()
+    OnnxEmbedder(folder)
+    assert not left.exists()
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", [META, MODEL, TOKENIZER])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
@@ -69,7 +70,7 @@ def parse(data: bytes, name: str) -> Parsed:
 
 
 def paragraphs(text: str, name: str) -> list[Block]:
-    kind = _BY_LINE.get(name[name.rfind(".") :].lower(), "prose")
+    kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
     return [
         Block(text=part, kind=kind, line=line)
         for line, part in _paragraphs(clean_text(text).rstrip())
