@@ -92,16 +92,18 @@ def take_turns(
 ) -> list[list[float]]:
     """Seconds of each action's rounds. A, B, B, A, …: whatever slows the machine, slows both.
 
-    The first `warm` rounds are not counted.
+    The first `warm` rounds are not counted. An action that has to clear up returns when it was
+    done, by time.perf_counter.
     """
     times: list[list[float]] = [[] for _ in actions]
     for number in range(warm + rounds):
         order = list(range(len(actions)))
         for which in order if number % 2 else reversed(order):
             started = time.perf_counter()
-            actions[which](number)
+            done = actions[which](number)
             if number >= warm:
-                times[which].append(time.perf_counter() - started)
+                ended = done if isinstance(done, float) else time.perf_counter()
+                times[which].append(ended - started)
     return times
 
 

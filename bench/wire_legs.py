@@ -203,13 +203,16 @@ def start(setting: Setting) -> Iterator[Result]:
         yield Result("first init line / python -c pass", *medians([product, _pass], rounds), aim=3)
 
 
-def _first_line(store: Path, _: int) -> None:
+def _first_line(store: Path, _: int) -> float:
+    """When it was there."""
     child = Child([*KBPROC, "serve"], KBPROC_STORE=str(store))
-    line = json.loads(child.line())
-    assert line["params"]["type"] == "init", line
+    line = child.line()
+    came = time.perf_counter()
+    assert json.loads(line)["params"]["type"] == "init", line
     child.process.kill()
     child.process.wait()
     child.process.communicate()
+    return came
 
 
 def _pass(_: int) -> None:

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from kbproc.calls.method import Method
 
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_WHOLE = re.compile(r"-?\d+")
-_DECIMAL = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_ESCAPED = re.compile(r"\\+[-@]")
+_WHOLE = r"-?\d+"
+_DECIMAL = r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_ESCAPED = r"\\+[-@]"
 
 
 def is_number(text: str) -> bool:
-    return _DECIMAL.fullmatch(text) is not None
+    return re.fullmatch(_DECIMAL, text) is not None
 
 
 def unescaped(word: str) -> str:
     r"""The text that a word means: `\-` and `\@` begin it with that character."""
-    return word[1:] if _ESCAPED.match(word) else word
+    return word[1:] if re.match(_ESCAPED, word) else word
 
 
 def _escaped(text: str) -> str:
     """So that it is not taken for stdin or a file."""
-    special = text == "-" or text.startswith("@") or _ESCAPED.match(text)
+    special = text == "-" or text.startswith("@") or re.match(_ESCAPED, text)
     return f"\\{text}" if special else text
 
 
@@ -110,7 +110,7 @@ def _object(flag: Flag, texts: list[str]) -> dict[str, Any]:
 
 def scalar(text: str, kind: Kind | None) -> Any:
     """What is no number stays a text, which the method then refuses by name."""
-    if kind == "integer" and _WHOLE.fullmatch(text):
+    if kind == "integer" and re.fullmatch(_WHOLE, text):
         return int(text)
     if kind == "number" and is_number(text):
         return float(text)

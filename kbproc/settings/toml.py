@@ -23,7 +23,7 @@ from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError, is_lasting
 
 MOST_BYTES = 1 << 16  # more than anybody writes by hand
-_LINE = re.compile(r"\(at line (\d+), column \d+\)$")
+_LINE = r"\(at line (\d+), column \d+\)$"
 _END = "(at end of document)"
 
 
@@ -102,8 +102,8 @@ def _complaint(message: str, text: str) -> tuple[str, int]:
     """What tomllib says, and where."""
     if message.endswith(_END):
         return message.removesuffix(_END).strip() + ".", len(text.rstrip().split("\n"))
-    found = _LINE.search(message)
-    return _LINE.sub("", message).strip() + ".", int(found[1]) if found else 1
+    found = re.search(_LINE, message)
+    return re.sub(_LINE, "", message).strip() + ".", int(found[1]) if found else 1
 
 
 def read(path: Path) -> Toml | None:
