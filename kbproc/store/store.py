@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 _MARKS = "log.seen"
 # So much of a log is read before anything is answered, where somebody has touched it.
 _LOOK_BYTES = 64 << 20
-# Chunks that a full-text index is behind at most: whoever searches first waits for them.
-_MOST_GATHERED = 5_000
+# Chunks that a full-text index is behind at most: whoever searches first waits for them. More than
+# a few that come at once are indexed before they are shown, if anybody searches meanwhile.
+_MOST_GATHERED, _FEW = 5_000, 100
 _MOST_TRIES = 50
 _MOST_STANDING_BACK_S = 0.1
 _ROOM = 256 << 20  # bytes that are free: more than what waits to be folded in can take
@@ -92,6 +93,7 @@ class Store(Front):
         self._roster = catalog.queries.roster()
         self.unfolded = Unfolded()
         self.unindexed = Unindexed()
+        self.is_searched = False  # since many chunks came last
         self._folding = threading.RLock()  # who uses the catalog's writer; the lane goes first
         self._folded: Published
         self._indexed: Published  # the last one of which the full-text index has all
@@ -256,10 +258,9 @@ class Store(Front):
     def indexed(self) -> Published:
         """What readers see once the full-text index has taken in all that is shown by now.
 
-        Whoever waits meanwhile shares its commit, whatever others write. Where the disk refuses
-        that, the index stays as it was, and so does what is shown.
+        Whoever waits meanwhile shares its commit. Where the disk refuses it, all stays as it was.
         """
-        wanted = self.published
+        self.is_searched, wanted = True, self.published
         if wanted.is_indexed or self.broken is not None:
             return wanted
         with self._moving:
@@ -428,8 +429,10 @@ def _tell(store: Store, group: Group) -> list[IndexRow]:
         for follower in store.followers:
             follower.apply(*told, group.position)
     store.unindexed.add(*told)
-    if store.fulltext.gathered > _MOST_GATHERED:
+    awaited = store.is_searched and len(told[1]) > _FEW
+    if awaited or store.fulltext.gathered > _MOST_GATHERED:
         store.fulltext.commit()
+        store.is_searched = False
     return told[1]
 
 

@@ -793,6 +793,23 @@ def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
 
 
+def test_many_chunks_at_once_are_indexed_before_they_are_shown_where_somebody_searches(
+    session: Session,
+) -> None:
+    """So no search waits for an ingest; whoever only writes waits for no index."""
+    many = [{"title": f"Title {n}", "text": f"word{n}"} for n in range(101)]
+    session.data("doc.create", documents=many)
+    assert not session.store.published.is_indexed
+    assert session.data("search", query="word7", mode="fts")["total_matches"] == 1
+    session.data("doc.create", documents=many)
+    assert session.store.published.is_indexed
+    session.data("doc.create", documents=many)
+    assert not session.store.published.is_indexed
+    assert session.data("search", query="word7", mode="fts")["total_matches"] == 3
+    create(session, "One", "word7")
+    assert not session.store.published.is_indexed
+
+
 def test_what_was_just_written_is_told_without_the_catalog(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
