@@ -14,7 +14,8 @@ from typing import Any
 
 from kbproc.base.pipes import claim, complete, leave
 
-# New objects until garbage is looked for: a start makes none, and spends 1.5 ms on looking.
+# New objects until garbage is looked for, also later: a start makes none, and would spend 1.5 ms on
+# looking.
 _UNTIL_GARBAGE = 25_000
 
 

@@ -68,14 +68,14 @@ def note(snapshot: Snapshot, kb: str, slug: str) -> NoteRow | None:
     """None: the catalog tells whether there is one. `kb`: where the agent's notes lie."""
     try:
         fulltext, recent = _index(snapshot)
-        said = (row.note for row in recent.rows if row.note is not None and row.kb == kb)
-        waiting = next((note for note in said if note.source_id == slug), None)
-        row = fulltext.note(kb, slug) if waiting is None else None
-    except (_AskTheCatalog, KbprocError):
+        waiting = (row.note for row in recent.rows if row.note is not None and row.kb == kb)
+        found = next((note for note in waiting if note.source_id == slug), None)
+        row = fulltext.note(kb, slug) if found is None else None
+    except (_AskTheCatalog, KbprocError):  # a file of the index may have rotted
         return None
     if row is not None and row.document_id not in recent.removed:
-        waiting = row.note
-    return waiting if (snapshot.sight or EVERYTHING).shows(kb, "note") else None
+        found = row.note
+    return found if (snapshot.sight or EVERYTHING).shows(kb, "note") else None
 
 
 class _AskTheCatalog(Exception):

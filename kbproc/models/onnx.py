@@ -1,7 +1,8 @@
 """Runs an exported model: one text at a time, on one thread, by onnxruntime.
 
 Owns: the layout of an exported model's folder (model.onnx, tokenizer.json,
-meta.json) and how a text becomes a vector from it.
+meta.json, and what onnxruntime makes of the first: *.ort, which may be removed)
+and how a text becomes a vector from it.
 Refuses to know: where the folder comes from and how it was made.
 
 One text at a time, because with dynamic int8 a text's vector depends on what
@@ -182,7 +183,7 @@ def _session(folder: Path) -> Any:
 
 
 def _made_ready(folder: Path) -> Any | None:
-    """From what onnxruntime has made of the model, which takes it a third of the time.
+    """From what onnxruntime has made of the model, which takes it a quarter of the time.
 
     It gives the same vectors to the bit. Each version keeps its own beside the model; None where
     that can't be done.

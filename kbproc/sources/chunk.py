@@ -95,7 +95,7 @@ def count_words(text: str) -> int:
     """
     if not text.isascii():
         return 2 + sum(map(_weight, _WORD.findall(text)))
-    # The same in a tenth of the time: every text that is written is counted.
+    # The same in a quarter of the time: every text that is written is counted.
     kinds = b" " + text.encode().translate(_KINDS)
     words = kinds.count(b" a") + kinds.count(b".a")
     return 2 + words + kinds.count(b".") + kinds.count(b"aaaaa")
