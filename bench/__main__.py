@@ -31,6 +31,7 @@ LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "call": wire_legs.call,
     "memory": wire_legs.memory,
     "attached": shared_legs.attached,
+    "beside_ingest": shared_legs.beside_ingest,
     "past": shared_legs.past,
     "ingest": bulk_legs.ingest,
     "embed": bulk_legs.embed,

@@ -1,20 +1,24 @@
 """Legs of a store that is shared, and of one that is asked about its past.
 
-Owns: what an attached process costs beside the owner, and the first look back.
+Owns: what an attached process costs beside the owner, what searches wait for while one ingests,
+and the first look back.
 Refuses to know: clocks (measure.py) and how stores are made (corpus.py).
 """
 
 from __future__ import annotations
 
+import shutil
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import cycle, takewhile
 from pathlib import Path
 
 from bench import corpus
-from bench.measure import KBPROC, ROOT, Result, answer, environment, medians, request, serve
+from bench.measure import KBPROC, ROOT, Child, Result, answer, environment, medians, request, serve
 from bench.wire_legs import Setting
 
 _PEAK = """
@@ -44,6 +48,57 @@ def attached(setting: Setting) -> Iterator[Result]:
         yield Result(
             "memory of an attached call", _peak_mib(store), aim=25, unit="MiB", note="at its peak"
         )
+
+
+def beside_ingest(setting: Setting) -> Iterator[Result]:
+    """Searches without pauses, while an attached process ingests a folder of files."""
+    yield from _beside_ingest(setting, "hash", 60 if setting.quick else 2000)
+    if setting.has_model:
+        yield from _beside_ingest(setting, "onnx", 10 if setting.quick else 150)
+
+
+def _beside_ingest(setting: Setting, kind: str, count: int) -> Iterator[Result]:
+    files, store = setting.folder / f"added-{kind}", setting.folder / f"added to-{kind}"
+    corpus.markdown_files(files, count)
+    made = setting.store(setting.small, kind)
+    shutil.copytree(made, store, ignore=shutil.ignore_patterns("*.sock"))
+    lines = [
+        (mode, request("search", query=query, mode=mode))
+        for query in corpus.queries(setting.rounds)
+        for mode in ("fts", "hybrid")
+    ]
+    with serve(store) as owner:
+        _asked(owner, lines[:20])
+        alone = _asked(owner, lines)
+        adding = subprocess.Popen(
+            [*KBPROC, "add", str(files)],
+            env=environment(KBPROC_STORE=str(store)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        beside = _asked(owner, takewhile(lambda _: adding.poll() is None, cycle(lines)))
+    if adding.returncode:
+        raise RuntimeError(f"the ingest ended with {adding.returncode}")
+    for mode, times in beside.items():
+        idle, model = _late(alone[mode]), ", real model" if kind == "onnx" else ""
+        note = f"p50 {statistics.median(times) * 1e3:.1f} ms; p99 {idle * 1e3:.1f} ms without it"
+        name = f"search {mode}{model}, beside an ingest, p99"
+        yield Result(name, _late(times), aim=max(0.03, round(4 * idle, 3)), note=note)
+
+
+def _asked(owner: Child, lines: Iterable[tuple[str, bytes]]) -> dict[str, list[float]]:
+    """Seconds of each search, by its mode."""
+    times: dict[str, list[float]] = {}
+    for mode, line in lines:
+        started = time.perf_counter()
+        said = owner.ask(line)
+        times.setdefault(mode, []).append(time.perf_counter() - started)
+        answer(said)
+    return times
+
+
+def _late(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[-1]
 
 
 def _call_ping(store: Path, _: int) -> None:

@@ -25,17 +25,17 @@ _EQUAL = 1e-6  # cosines that differ by less are a tie
 def make(folder: Path, documents: int, questions: int) -> None:
     """documents.ndjson, vectors.npy, queries.json, query_vectors.npy."""
     folder.mkdir(parents=True)
+    embedder = HashEmbedder(dim=corpus.DIM)
     vectors = np.zeros((documents, corpus.DIM), np.float32)
     with (folder / "documents.ndjson").open("w", encoding="utf-8") as lines:
         texts = itertools.islice(corpus.texts(documents, seed=7, words=WORDS), documents)
         for number, text in enumerate(map(corpus.said, texts)):
             title = f"{' '.join(text.split()[:3])} {number}"
             lines.write(json.dumps({"title": title, "text": text}) + "\n")
-            vectors[number] = corpus.vector(embed_text(title, None, text))
+            vectors[number] = embedder.embed(embed_text(title, None, text))
     np.save(folder / "vectors.npy", vectors)
     asked = corpus.queries(questions)
     (folder / "queries.json").write_text(json.dumps(asked), encoding="utf-8")
-    embedder = HashEmbedder(dim=corpus.DIM)
     np.save(folder / "query_vectors.npy", np.stack([embedder.embed(query) for query in asked]))
 
 
