@@ -26,6 +26,7 @@ RESULTS = Path(__file__).parent / "results.json"
 LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "ping": wire_legs.ping,
     "search": wire_legs.search,
+    "in_flight": wire_legs.in_flight,
     "get": wire_legs.get,
     "start": wire_legs.start,
     "call": wire_legs.call,

@@ -147,6 +147,38 @@ def _all_found(product: Child, line: bytes, mode: str) -> None:
         raise RuntimeError("vectors are missing")
 
 
+_IN_FLIGHT = 64
+
+
+def in_flight(setting: Setting) -> Iterator[Result]:
+    """Many searches at once against the same, each after the answer to the one before."""
+    legs = [("fts", "hash"), ("hybrid", "hash"), ("hybrid", "onnx")][: 2 + setting.has_model]
+    for mode, kind in legs:
+        lines = [
+            request("search", query=query, mode=mode).replace(b'"id": 1,', b'"id": %d,' % number, 1)
+            for number, query in enumerate(corpus.queries(setting.rounds))
+        ]
+        with serve(setting.store(setting.small, kind)) as product:
+            _all_found(product, lines[0], mode)
+            asked = [
+                partial(_flown, product, lines, _IN_FLIGHT),
+                partial(_flown, product, lines, 1),
+            ]
+            together, alone = medians(asked, 1 if setting.quick else 3)
+        name = f"{_IN_FLIGHT} searches in flight, {mode}{', real model' * (kind == 'onnx')}"
+        times = [seconds / len(lines) for seconds in (together, alone)]
+        yield Result(f"{name} / one by one", *times, aim=1.1, note="each")
+
+
+def _flown(product: Child, lines: list[bytes], most: int, _: int) -> None:
+    for number, line in enumerate(lines):
+        if number >= most:
+            answer(product.line())
+        product.send(line)
+    for _line in lines[-most:]:
+        answer(product.line())
+
+
 # ----------------------------------------------------------------------- one by its id
 
 

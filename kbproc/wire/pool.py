@@ -6,42 +6,97 @@ Refuses to know: what the threads run.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol
+
+_PATIENCE_S = 0.01
 
 
 class Pool:
-    """Threads that run requests; made as they are needed."""
+    """Threads that run requests; made as they are needed.
 
-    def __init__(self, size: int) -> None:
+    `at_once` of them run, and more, up to `size`, where no job has been begun for a while. The
+    interpreter's lock lets one thread compute, and all are slower for each that wants it: 64
+    searches at once take a fifth longer with eight threads than with two.
+    """
+
+    def __init__(self, size: int, at_once: int | None = None) -> None:
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._size = size
-        self._idle = threading.Semaphore(0)
+        self._at_once = at_once or size
+        self._most_helpers = size - self._at_once
         self._threads: list[threading.Thread] = []
+        self._helpers: list[threading.Thread] = []  # the watch's
+        self._watch: threading.Thread | None = None
+        self._counting = threading.Lock()
+        self._unfinished = self._begun = 0
+        self._crowded, self._closing = threading.Event(), threading.Event()
 
     def submit(self, job: Callable[[], object]) -> None:
-        if not self._idle.acquire(blocking=False) and len(self._threads) < self._size:
-            thread = threading.Thread(target=self._run, name="worker", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        with self._counting:
+            self._unfinished += 1
+            waits = self._unfinished > len(self._threads)
+            if waits and len(self._threads) < self._at_once:
+                self._threads.append(_started(self._run, "worker"))
+                waits = False
+            if waits and self._most_helpers and self._watch is None:
+                self._watch = _started(self._keep_watch, "watch")
         self._jobs.put(job)
+        if waits and not self._crowded.is_set():
+            self._crowded.set()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
-            self._idle.release()
+            self._do(job)
+
+    def _do(self, job: Callable[[], object]) -> None:
+        self._begun += 1
+        job()
+        with self._counting:
+            self._unfinished -= 1
+
+    def _keep_watch(self) -> None:
+        """Starts one more thread whenever jobs wait and none of them was begun in `_PATIENCE_S`."""
+        while self._crowded.wait():
+            self._crowded.clear()
+            begun = self._begun
+            if self._closing.wait(_PATIENCE_S):
+                return
+            if not self._jobs.qsize():
+                continue
+            self._crowded.set()
+            self._helpers = [one for one in self._helpers if one.is_alive()]
+            if self._begun == begun and len(self._helpers) < self._most_helpers:
+                self._helpers.append(_started(self._help, "helper"))
+
+    def _help(self) -> None:
+        """Until nothing waits."""
+        with contextlib.suppress(Empty):
+            while (job := self._jobs.get_nowait()) is not None:
+                self._do(job)
+            self._jobs.put(None)  # one of the others is to end
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Ends the threads once they have done what was submitted, as far as time allows."""
         deadline = time.monotonic() + timeout_s
+        self._closing.set()
+        self._crowded.set()
+        if self._watch is not None:  # first: from now on no helper comes
+            self._watch.join(timeout_s)
         for _ in self._threads:
             self._jobs.put(None)
-        for thread in self._threads:
+        for thread in [*self._threads, *self._helpers]:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _started(run: Callable[[], object], name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 End = Callable[[], object]

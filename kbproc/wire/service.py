@@ -19,7 +19,7 @@ from kbproc.wire.deadlines import Deadlines
 from kbproc.wire.parking import Parking
 from kbproc.wire.pool import Pool
 
-WORKERS = 8
+WORKERS, AT_ONCE = 8, 2  # threads for reads: in all, and as long as those go on
 
 
 class Service:
@@ -39,7 +39,7 @@ class Service:
         self.open_library = open_library
         self.wire = wire
         self.max_in_flight = max_in_flight
-        self.pool = Pool(WORKERS)
+        self.pool = Pool(WORKERS, AT_ONCE)
         self.parking = Parking(host, self._on_change)
         self.deadlines = Deadlines(host)
 

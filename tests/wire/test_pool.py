@@ -1,0 +1,92 @@
+"""Threads that run requests: few at once, and more where those stand still."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kbproc.wire import pool as pools
+from kbproc.wire.pool import Pool
+from tests.kit.patience import PATIENCE, until
+
+SIZE, AT_ONCE = 5, 2
+
+
+class Held:
+    """Jobs that stand still until they are let go."""
+
+    def __init__(self, pool: Pool, count: int) -> None:
+        self._go_on, self._counting = threading.Event(), threading.Lock()
+        self.too_many = threading.Event()
+        self.begun = self.done = 0
+        for _ in range(count):
+            pool.submit(self._run)
+
+    def _run(self) -> None:
+        with self._counting:
+            self.begun += 1
+            if self.begun - self.done > SIZE:
+                self.too_many.set()
+        assert self._go_on.wait(PATIENCE)
+        with self._counting:
+            self.done += 1
+
+    def let_go(self) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    made = Pool(SIZE, AT_ONCE)
+    before = threading.active_count()
+    yield made
+    made.close(PATIENCE)
+    assert threading.active_count() == before
+
+
+def test_who_waits_behind_jobs_that_stand_still_is_begun(pool: Pool) -> None:
+    held, ran = Held(pool, AT_ONCE), threading.Event()
+    pool.submit(ran.set)
+    assert ran.wait(PATIENCE)
+    assert held.done == 0
+    held.let_go()
+
+
+def test_no_more_than_few_run_at_once_while_they_go_on(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "_PATIENCE_S", PATIENCE)
+    held, ran = Held(pool, AT_ONCE), threading.Event()
+    until(lambda: held.begun == AT_ONCE, "both threads at work")
+    pool.submit(ran.set)
+    assert not ran.wait(0.1)
+    held.let_go()
+    assert ran.wait(PATIENCE)
+
+
+def test_however_many_stand_still_the_pool_does_not_grow_above_its_size(pool: Pool) -> None:
+    held = Held(pool, SIZE + 3)
+    until(lambda: held.begun == SIZE, "all threads at work")
+    assert not held.too_many.wait(0.1)
+    held.let_go()
+    until(lambda: held.done == SIZE + 3, "all jobs done")
+
+
+def test_once_nothing_waits_few_threads_are_left(pool: Pool) -> None:
+    for _ in range(2):  # the second time after a crowd
+        held = Held(pool, SIZE)
+        until(lambda held=held: held.begun == SIZE, "all threads at work")  # type: ignore[misc]
+        held.let_go()
+        until(lambda: not any(one.is_alive() for one in pool._helpers), "helpers gone")
+        assert len(pool._threads) == AT_ONCE
+
+
+def test_what_was_submitted_is_done_before_a_pool_is_closed() -> None:
+    made = Pool(SIZE, AT_ONCE)
+    held = Held(made, SIZE)
+    until(lambda: held.begun == SIZE, "all threads at work")
+    held.let_go()
+    made.close(PATIENCE)
+    assert held.done == SIZE
