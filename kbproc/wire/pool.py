@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-_PATIENCE_S = 0.01
+_PATIENCE_S = 0.01  # several times what most searches take
 
 
 class Pool:
@@ -22,7 +22,7 @@ class Pool:
 
     `at_once` of them run, and more, up to `size`, where no job has been begun for a while. The
     interpreter's lock lets one thread compute, and all are slower for each that wants it: 64
-    searches at once take a fifth longer with eight threads than with two.
+    hybrid searches at once take a fifth longer with eight threads than with two.
     """
 
     def __init__(self, size: int, at_once: int | None = None) -> None:

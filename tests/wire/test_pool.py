@@ -40,10 +40,10 @@ class Held:
 @pytest.fixture
 def pool() -> Iterator[Pool]:
     made = Pool(SIZE, AT_ONCE)
-    before = threading.active_count()
     yield made
     made.close(PATIENCE)
-    assert threading.active_count() == before
+    watch = [made._watch] if made._watch else []
+    assert not any(one.is_alive() for one in [*watch, *made._threads, *made._helpers])
 
 
 def test_who_waits_behind_jobs_that_stand_still_is_begun(pool: Pool) -> None:
