@@ -340,6 +340,7 @@ class Document(TypedDict):
     created_at: str
     updated_at: str
     pages: int | None
+    unread: NotRequired[dict[str, int]]
 
 class Added(TypedDict):
     index: int

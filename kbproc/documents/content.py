@@ -16,9 +16,9 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import check_metadata, clean_tags
 from kbproc.documents.document import whole_text
-from kbproc.documents.revision import Content, Ids, written
+from kbproc.documents.revision import Content, Ids, Labels, labels_of, written
 from kbproc.embedding.parsers import Parsers
-from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten
+from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten, SourceFacts
 from kbproc.sources.blobs import Blobs, digest, forgotten
 from kbproc.sources.parse.formats import is_text, source_text
 from kbproc.store.decision import Decision, Here
@@ -157,6 +157,7 @@ def _content(
         tags=_usable_tags(parsed.tags),
         metadata=_usable_metadata(parsed.metadata),
         pages=parsed.pages,
+        unread=parsed.unread,
         source=held,
     )
 
@@ -229,29 +230,47 @@ def _hides_some(queries: Queries, id: int) -> bool:
     return ChunkDeleted.tag() in kinds[len(kinds) - since :]
 
 
+def _labels_after(row: DocumentRow, content: Content) -> Labels:
+    """A text that was given with a request keeps the labels that were given with it."""
+    if row.path is None and row.url is None:
+        facts = SourceFacts(unread=content.unread) if content.unread else None
+        return Labels(list(row.tags), msgspec.json.decode(row.metadata), facts)
+    return labels_of(content, row, [], {})
+
+
+def _same_labels(row: DocumentRow, content: Content) -> bool:
+    after = _labels_after(row, content)
+    metadata = msgspec.json.decode(row.metadata)
+    return (after.tags, after.metadata) == (list(row.tags), metadata) and (
+        content.unread == row.unread
+    )
+
+
 def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongWrite) -> bool:
-    """True if the chunks came out differently and are now a new revision."""
+    """True if the parser reads the source in another way now: that is a new revision then."""
     name = Path(row.path).name if row.path else row.title
     data = intake.blobs.get(row.sha256)
     content = read_content(intake, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
     content = msgspec.structs.replace(content, doc_type=row.type)
     with store.reading() as snapshot:
         old = [chunk.content for chunk in snapshot.queries.chunks_of(row.id)]
-    if old == content.chunks:
+    if old == content.chunks and _same_labels(row, content):
         return False
 
     def decide(here: Here) -> Decision:
         current = here.queries.document(row.id)
         if current is None or current.deleted_at or current.sha256 != row.sha256:
             return Decision(events=[], data=None)  # newer content came meanwhile
+        labels = _labels_after(current, content)
         event = written(
             here,
             msgspec.structs.replace(content, title=current.title),
             kb=current.kb,
             existing=current,
             ids=Ids(here),
-            tags=list(current.tags),
-            metadata=msgspec.json.decode(current.metadata),
+            tags=labels.tags,
+            metadata=labels.metadata,
+            source_facts=labels.source_facts,
             path=current.path,
             url=current.url,
             source_id=current.source_id,

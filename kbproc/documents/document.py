@@ -7,10 +7,10 @@ Refuses to know: how documents are found and changed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.values import Scalar
 from kbproc.events.document import ChunkText
@@ -51,6 +51,7 @@ def document_of(row: DocumentRow, embedding: Model) -> Document:
         created_at=row.created_at,
         updated_at=row.updated_at,
         pages=row.pages,
+        unread=row.unread or UNSET,
     )
 
 
@@ -65,7 +66,15 @@ class Source(Struct, kw_only=True, frozen=True):
     source_id: str | None = None
 
 
+Unread = Annotated[
+    dict[str, int],
+    Meta(description="parts of the source that are not in the text: how many, by kind"),
+]
+
+
 class Document(Struct, kw_only=True, frozen=True):
+    """`unread`: left out where the whole source is in the text."""
+
     id: int
     kb: str
     title: str
@@ -81,3 +90,4 @@ class Document(Struct, kw_only=True, frozen=True):
     created_at: str
     updated_at: str
     pages: int | None = None
+    unread: Unread | UnsetType = UNSET

@@ -24,7 +24,7 @@ from kbproc.base.wording import plural
 from kbproc.documents.content import ENDS_ALL, Intake, Source, read_some
 from kbproc.documents.deletion import is_bulk, targets_of
 from kbproc.documents.lookup import require_kb
-from kbproc.documents.revision import Content, Ids, fills_record, metadata_of, tags_of, written
+from kbproc.documents.revision import Content, Ids, fills_record, labels_of, written
 from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
 from kbproc.sources import walk
@@ -394,14 +394,16 @@ def _file_written(
     here: Here, work: Work, path: str, content: Content, existing: DocumentRow | None, ids: Ids
 ) -> DocWritten:
     """A new revision keeps what was given by hand."""
+    labels = labels_of(content, existing, work.tags, work.metadata)
     return written(
         here,
         content,
         kb=work.kb,
         existing=existing,
         ids=ids,
-        tags=tags_of(content, existing, work.tags),
-        metadata=metadata_of(content, existing, work.metadata),
+        tags=labels.tags,
+        metadata=labels.metadata,
+        source_facts=labels.source_facts,
         path=path,
     )
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from kbproc.base.threads import Held
 from kbproc.documents.document import Document, Source, document_of
-from kbproc.events.document import ChunkText, DocChanged, DocWritten
+from kbproc.events.document import ChunkText, DocChanged, DocWritten, SourceFacts
 from kbproc.events.event import Event
 from kbproc.sources.parse.formats import PARSER_VERSION
 from kbproc.store.decision import Here
@@ -46,6 +46,7 @@ def document_after(
         created_at=created_at,
         updated_at=now,
         pages=event.pages,
+        unread=(event.source_facts.unread if event.source_facts else None) or UNSET,
     )
 
 
@@ -60,20 +61,64 @@ class Content(Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     metadata: dict[str, Any] = {}
     pages: int | None = None
+    unread: dict[str, int] = {}
     source: Held | None = None
 
 
-def tags_of(content: Content, existing: DocumentRow | None, given: list[str]) -> list[str]:
-    """The source's own, those that were given before, and those given now; at most 16."""
-    return list(dict.fromkeys([*content.tags, *(existing.tags if existing else []), *given]))[:16]
+class Labels(Struct, frozen=True):
+    """A document's tags and metadata, and what of them its source states itself."""
+
+    tags: list[str]
+    metadata: dict[str, Any]
+    source_facts: SourceFacts | None
 
 
-def metadata_of(
-    content: Content, existing: DocumentRow | None, given: dict[str, Any]
+def labels_of(
+    content: Content, existing: DocumentRow | None, tags: list[str], metadata: dict[str, Any]
+) -> Labels:
+    """The labels of the next revision; `tags` and `metadata` are given with the request.
+
+    A three-way merge: what the source stated at the last revision is the base, what the document
+    has is one side, and what the source states now is the other. So a label that is removed from
+    the source goes, and one that was given or removed by hand stays so. Where the base is not
+    known, every label of the document stays. At most 16 tags.
+    """
+    base = (existing.facts if existing else None) or SourceFacts()
+    ours = list(existing.tags) if existing else []
+    by_hand = [tag for tag in ours if tag not in base.tags]
+    removed = set(base.tags) - set(ours)
+    stated = [tag for tag in content.tags if tag not in removed]
+    fields = msgspec.json.decode(existing.metadata) if existing else {}
+    facts = SourceFacts(
+        tags=[tag for tag in content.tags if tag not in {*by_hand, *tags}],
+        metadata=content.metadata,
+        unread=content.unread,
+    )
+    return Labels(
+        tags=list(dict.fromkeys([*stated, *by_hand, *tags]))[:16],
+        metadata={**_merged(base.metadata, fields, content.metadata, existing), **metadata},
+        source_facts=None if facts == SourceFacts() else facts,
+    )
+
+
+def _merged(
+    base: dict[str, Any],
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    existing: DocumentRow | None,
 ) -> dict[str, Any]:
-    """What was there before, the source's own over it, and over both what is given now."""
-    kept = msgspec.json.decode(existing.metadata) if existing else {}
-    return {**kept, **content.metadata, **given}
+    """The three-way merge of metadata; where both sides changed a field, ours holds."""
+    if existing is None or existing.facts is None:
+        return {**ours, **theirs}
+    by_hand = {key: value for key, value in ours.items() if base.get(key, _MISSING) != value}
+    removed = base.keys() - ours.keys()
+    stated = {key: value for key, value in theirs.items() if key not in removed}
+    order = dict.fromkeys((*ours, *theirs))
+    merged = {**stated, **by_hand}
+    return {key: merged[key] for key in order if key in merged}
+
+
+_MISSING = object()
 
 
 def written(
@@ -85,11 +130,17 @@ def written(
     ids: Ids,
     tags: list[str],
     metadata: dict[str, Any],
+    source_facts: SourceFacts | None = None,
     path: str | None = None,
     url: str | None = None,
     source_id: str | None = None,
 ) -> DocWritten:
-    """The event for a new document, or for a new revision of `existing`."""
+    """The event for a new document, or for a new revision of `existing`.
+
+    `source_facts`: None where labels were not merged with the source's own.
+    """
+    if source_facts is None and content.unread:
+        source_facts = SourceFacts(unread=content.unread)
     first_chunk = ids.chunks(len(content.chunks))
     return DocWritten(
         id=existing.id if existing else ids.document(),
@@ -108,6 +159,7 @@ def written(
         tags=tags,
         metadata=metadata,
         pages=content.pages,
+        source_facts=source_facts,
     )
 
 

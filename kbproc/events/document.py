@@ -34,6 +34,19 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
     marks: list[Mark] = []
 
 
+class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What a source says besides its text, as its parser read it at this revision.
+
+    `tags`, `metadata`: those that the source states itself. The next revision drops what the
+    source no longer states, and keeps what was given by hand. `unread`: how many parts of the
+    source are not in the text, by kind; see sources.parse.unread.
+    """
+
+    tags: list[str] = []
+    metadata: dict[str, Scalar] = {}
+    unread: dict[str, int] = {}
+
+
 class DocWritten(Event, frozen=True, tag="doc.written"):
     """A document's whole content. `revision` 1 is a new document.
 
@@ -63,6 +76,7 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     created_by: str | None = None
     entry: EntryFacts | None = None
     forgotten: int | None = None
+    source_facts: SourceFacts | None = None  # None: the source states nothing, or nobody asked it
 
     @property
     def next_chunk(self) -> int:
@@ -78,6 +92,7 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
             first_chunk=self.next_chunk,
             chunks=[],
             forgotten=forgotten,
+            source_facts=None,
         )
 
     def summary(self) -> str:

@@ -39,6 +39,7 @@ from kbproc.moving.portable.lines import (
     Note,
     Origin,
     Session,
+    SourceFacts,
     VectorsOf,
     encode,
 )
@@ -289,6 +290,10 @@ def _vectors(model: StoreModel, row: DocumentRow, chunks: list[ChunkRow]) -> lis
     return model.kept([model.string_of(*text) for text in texts])
 
 
+def _facts_of(row: DocumentRow) -> SourceFacts | None:
+    return None if row.facts is None else SourceFacts(**msgspec.structs.asdict(row.facts))
+
+
 def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None) -> Document:
     return Document(
         id=row.id,
@@ -307,6 +312,7 @@ def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None) -> D
         size_bytes=row.size_bytes,
         chunks=[Chunk(**msgspec.structs.asdict(row.content)) for row in chunks],
         pages=row.pages,
+        source_facts=_facts_of(row),
         entry=entry,
     )
 

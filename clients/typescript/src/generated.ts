@@ -620,6 +620,8 @@ export interface DocFetchData {
   created_at: string;
   updated_at: string;
   pages: number | null;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread?: Record<string, number>;
 }
 
 export interface DocFetchParams {
@@ -658,6 +660,8 @@ export interface DocGetData {
   created_at: string;
   updated_at: string;
   pages: number | null;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread?: Record<string, number>;
   text: string | null;
   text_length: number | null;
 }
@@ -848,6 +852,8 @@ export interface DocUpdateData {
   created_at: string;
   updated_at: string;
   pages: number | null;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread?: Record<string, number>;
 }
 
 export interface DocUpdateParams {
@@ -910,6 +916,7 @@ export interface DoctorParams {
   repair?: boolean;
 }
 
+/** `unread`: left out where the whole source is in the text. */
 export interface Document {
   id: number;
   kb: string;
@@ -926,6 +933,8 @@ export interface Document {
   created_at: string;
   updated_at: string;
   pages: number | null;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread?: Record<string, number>;
 }
 
 /** One record that touched a document, and the document after it. What a purge has erased, store.compact has forgotten or damage has lost leaves only who, when and how. */
@@ -2561,6 +2570,14 @@ export interface Source {
   source_id: string | null;
 }
 
+/** What the source itself states; see events.document.SourceFacts. */
+export interface SourceFacts {
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  metadata?: Record<string, string | number | boolean | null>;
+  unread?: Record<string, number>;
+}
+
 /** `rows`: values in the order of `columns`, whose types are DuckDB's. */
 export interface SqlQueryData {
   columns: Column[];
@@ -2709,6 +2726,7 @@ export interface StoreExportItemDocument {
   pages?: number | null;
   source_base64?: string | null;
   entry?: StoreExportItemEntry | null;
+  source_facts?: SourceFacts | null;
   vectors?: (string | null)[] | null;
 }
 

@@ -282,6 +282,7 @@ def _written(
         tags=list(row.tags),
         metadata=msgspec.json.decode(row.metadata),
         pages=row.pages,
+        source_facts=row.facts,
         created_at=row.created_at,
         created_by=row.created_by,
         entry=facts,

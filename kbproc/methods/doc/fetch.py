@@ -102,14 +102,16 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         existing = next(iter(here.queries.documents(same, limit=1)), None)
         if existing is not None and existing.sha256 == content.sha256:
             return Decision(events=[], data=document.document_of(existing, call.store.model))
+        labels = revision.labels_of(content, existing, tags, params.metadata)
         event = revision.written(
             here,
             content,
             kb=params.kb,
             existing=existing,
             ids=revision.Ids(here),
-            tags=revision.tags_of(content, existing, tags),
-            metadata=revision.metadata_of(content, existing, params.metadata),
+            tags=labels.tags,
+            metadata=labels.metadata,
+            source_facts=labels.source_facts,
             url=params.url,
         )
         created = existing.created_at if existing else here.ts

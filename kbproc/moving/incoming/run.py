@@ -21,7 +21,7 @@ from kbproc.base.wording import plural
 from kbproc.documents.lookup import require_kb
 from kbproc.documents.revision import Ids, written
 from kbproc.events.agent import AgentWritten
-from kbproc.events.document import DocWritten
+from kbproc.events.document import DocWritten, SourceFacts
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Event
 from kbproc.events.kb import KbCreated
@@ -221,6 +221,11 @@ def _batch(store: SeenStore, known: Matches, batch: list[IncomingDocument], here
     return Decision(events=events, data=outcomes)
 
 
+def _facts_of(document: lines.Document) -> SourceFacts | None:
+    facts = document.source_facts
+    return None if facts is None else SourceFacts(**msgspec.structs.asdict(facts))
+
+
 def _written(
     store: SeenStore, here: Here, item: IncomingDocument, id: int | None, ids: Ids
 ) -> DocWritten:
@@ -233,6 +238,7 @@ def _written(
         ids=ids,
         tags=document.tags,
         metadata=document.metadata,
+        source_facts=_facts_of(document),
         path=document.source.path,
         url=document.source.url,
         source_id=document.source.source_id,

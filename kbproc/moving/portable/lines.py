@@ -107,6 +107,17 @@ class Entry(_Part, frozen=True):
     superseded_by: DocumentId | None = None
 
 
+class SourceFacts(_Part, frozen=True):
+    """What the source itself states; see events.document.SourceFacts."""
+
+    tags: Tags = []
+    metadata: Annotated[dict[str, Scalar], Meta(max_length=1000)] = {}
+    unread: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=1, le=_MOST)]],
+        Meta(max_length=64),
+    ] = {}
+
+
 class Document(_Line, frozen=True, tag="document"):
     """`sha256` and `size_bytes` are the source's, whether it comes along or not.
 
@@ -132,6 +143,7 @@ class Document(_Line, frozen=True, tag="document"):
     pages: Count | None = None
     source_base64: bytes | None = None
     entry: Entry | None = None
+    source_facts: SourceFacts | None = None
     vectors: list[bytes | None] | None = None
 
 

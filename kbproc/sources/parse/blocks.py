@@ -46,13 +46,17 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parsed(msgspec.Struct, kw_only=True):
-    """A document as its parser read it; `pages` where the format has pages."""
+    """A document as its parser read it; `pages` where the format has pages.
+
+    `unread`: how many parts of the source the parser left out, by kind; see unread.py.
+    """
 
     title: str | None = None
     blocks: list[Block]
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
     pages: int | None = None
+    unread: dict[str, int] = {}
 
 
 def clean_text(text: str) -> str:

@@ -130,13 +130,15 @@ def parse(data: bytes, name: str) -> Parsed:
     `section` is the path of enclosing definitions, "class Foo > def bar".
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    text, _ = decode(data, name)
-    lines = clean_text(text).split("\n")
+    found = decode(data, name)
+    lines = clean_text(found.text).split("\n")
     path = PurePath(name)
     language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
     sections = _sections(lines) if language not in _FLAT else list[str | None]([None]) * len(lines)
     return Parsed(
-        blocks=_blocks(lines, sections), metadata={"language": language} if language else {}
+        blocks=_blocks(lines, sections),
+        metadata={"language": language} if language else {},
+        unread={"replaced_bytes": found.replaced},
     )
 
 

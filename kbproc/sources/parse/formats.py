@@ -8,6 +8,7 @@ Parsers import their libraries when they are first called.
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import PurePath
 from typing import Protocol, cast
 
@@ -18,9 +19,10 @@ from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title
 from kbproc.sources.parse.code import LANGUAGES, NAMES
 from kbproc.sources.parse.html import decode_page
 from kbproc.sources.parse.text import decode, looks_like_text
+from kbproc.sources.parse.unread import counted
 
 # Raised whenever a parser gives other blocks for the same bytes.
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -118,7 +120,7 @@ def source_text(data: bytes, type: str, name: str) -> str:
 
     Raises `input.unsupported_type` for bytes that are not of a readable kind.
     """
-    return decode_page(data, name) if type == "html" else decode(data, name)[0]
+    return (decode_page(data, name) if type == "html" else decode(data, name)).text
 
 
 def _reason(error: Exception) -> str:
@@ -135,9 +137,43 @@ def cleaned(parsed: Parsed) -> Parsed:
         for name, value in parsed.metadata.items()
         if (key := clean_title(name))
     }
-    blocks = map(_cleaned_block, parsed.blocks)
+    embedded = 0
+
+    def shortened(block: Block) -> Block:
+        nonlocal embedded
+        text, count = without_data_uris(block.text)
+        embedded += count
+        return msgspec.structs.replace(block, text=text) if count else block
+
+    blocks = (_cleaned_block(shortened(block)) for block in parsed.blocks)
     parsed.blocks = [block for block in blocks if block.text and not block.text.isspace()]
+    unread = {**parsed.unread}
+    unread["embedded_files"] = unread.get("embedded_files", 0) + embedded
+    parsed.unread = counted(unread)
     return parsed
+
+
+# Shorter ones are left alone: such a URI is short enough to be searched and read.
+_DATA_URI = re.compile(
+    r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?P<options>(?:;[\w.=+-]+)*?)(?P<base64>;base64)?,"
+    r"(?P<data>(?:[A-Za-z0-9+/=_-]|%[0-9A-Fa-f]{2}){200,})"
+)
+
+
+def without_data_uris(text: str) -> tuple[str, int]:
+    """`text` with "data:image/png (60 KB)" in the place of a file that is written out in it.
+
+    The second value is how many such files there were.
+    """
+    if "data:" not in text:
+        return text, 0
+    return _DATA_URI.subn(_named, text)
+
+
+def _named(uri: re.Match[str]) -> str:
+    size = len(uri["data"]) * 3 // 4 if uri["base64"] else len(uri["data"])
+    in_words = f"{size} bytes" if size < 1024 else f"{round(size / 1024)} KB"
+    return f"data:{uri['type'] or 'text/plain'} ({in_words})"
 
 
 def _cleaned_block(block: Block) -> Block:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
-from kbproc.sources.parse.text import decode
+from kbproc.sources.parse.text import Decoded, decode
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -60,10 +60,12 @@ def parse(data: bytes, name: str) -> Parsed:
     """Blocks of a page. Raises `input.unsupported_type` when the bytes are not text."""
     from selectolax.lexbor import LexborHTMLParser
 
-    tree = LexborHTMLParser(clean_text(decode_page(data, name)))
+    decoded = decode_page(data, name)
+    unread = {"replaced_bytes": decoded.replaced}
+    tree = LexborHTMLParser(clean_text(decoded.text))
     root = _main(tree)
     if root is None:
-        return Parsed(blocks=[])
+        return Parsed(blocks=[], unread=unread)
     reader = _Reader(_NEVER | _FURNITURE)
     reader.read(root)
     if not reader.blocks:
@@ -71,10 +73,10 @@ def parse(data: bytes, name: str) -> Parsed:
         reader.read(root)
     title = tree.css_first("title")
     words = title.text() if title and title.text().strip() else reader.first_heading
-    return Parsed(title=words, blocks=reader.blocks)
+    return Parsed(title=words, blocks=reader.blocks, unread=unread)
 
 
-def decode_page(data: bytes, name: str) -> str:
+def decode_page(data: bytes, name: str) -> Decoded:
     """Text in the encoding that its BOM or the page itself names, else as any text.
 
     Raises `input.unsupported_type` for bytes that are not text.
@@ -83,10 +85,11 @@ def decode_page(data: bytes, name: str) -> str:
     if declared and not data.startswith((codecs.BOM_UTF8, b"\xff\xfe", b"\xfe\xff")):
         label = declared[1].decode("ascii", "replace").lower()
         try:
-            return data.decode(_LABELS.get(label, label))
+            encoding = _LABELS.get(label, label)
+            return Decoded(data.decode(encoding), encoding)
         except (LookupError, ValueError):
             pass
-    return decode(data, name)[0]
+    return decode(data, name)
 
 
 def _main(tree: LexborHTMLParser) -> LexborNode | None:

@@ -25,8 +25,8 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 def parse(data: bytes, name: str) -> Parsed:
     """Blocks of a Markdown file. Raises `input.unsupported_type` when it is not text."""
-    text, _ = decode(data, name)
-    text = clean_text(text)
+    found = decode(data, name)
+    text = clean_text(found.text)
     front, body = _front_matter(text)
     tokens = _tokens(body)
     title, shown_as_title = _title(front, tokens)
@@ -37,6 +37,7 @@ def parse(data: bytes, name: str) -> Parsed:
         blocks=_blocks(tokens, body.split("\n"), shown_as_title, above),
         tags=_tags(front),
         metadata={key: _scalar(value) for key, value in metadata.items()},
+        unread={"replaced_bytes": found.replaced},
     )
 
 

@@ -44,23 +44,22 @@ def parse(data: bytes, name: str) -> Parsed:
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = _open(data, name)
-        pages, unread = _pages(reader)
+        pages, damaged = _pages(reader)
     except PyPdfError as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         message = f"{name} is damaged: {reason}."
         raise KbprocError("operation.failed", message) from error
     blocks = _blocks(pages)
     if not blocks:
-        raise KbprocError("operation.failed", _nothing(name, len(pages), unread))
+        raise KbprocError("operation.failed", _nothing(name, len(pages), damaged))
     metadata = _metadata(reader)
     title = metadata.pop("title", None)
-    if unread:
-        metadata["unread_pages"] = len(unread)
     return Parsed(
         title=title if isinstance(title, str) else None,
         blocks=blocks,
         metadata=metadata,
         pages=len(pages),
+        unread={"damaged_pages": len(damaged)},
     )
 
 

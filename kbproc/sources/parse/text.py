@@ -9,6 +9,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
@@ -64,9 +65,14 @@ def parse(data: bytes, name: str) -> Parsed:
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    text, encoding = decode(data, name)
-    metadata: dict[str, Scalar] = {} if encoding == "utf-8" else {"encoding": encoding}
-    return Parsed(blocks=paragraphs(text, name), metadata=metadata)
+    found = decode(data, name)
+    utf8 = found.encoding == "utf-8"
+    metadata: dict[str, Scalar] = {} if utf8 else {"encoding": found.encoding}
+    return Parsed(
+        blocks=paragraphs(found.text, name),
+        metadata=metadata,
+        unread={"replaced_bytes": found.replaced},
+    )
 
 
 def paragraphs(text: str, name: str) -> list[Block]:
@@ -88,31 +94,39 @@ def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
     yield line, text[start:]
 
 
-def decode(data: bytes, name: str) -> tuple[str, str]:
+class Decoded(NamedTuple):
+    """`encoding`: Python's name of it. `replaced`: bytes that are no text in it."""
+
+    text: str
+    encoding: str
+    replaced: int = 0
+
+
+def decode(data: bytes, name: str) -> Decoded:
     """Text and the encoding that it was in: BOM, UTF-8, wide Unicode, else by statistics.
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return data[len(bom) :].decode(encoding, "replace"), encoding
+            return Decoded(data[len(bom) :].decode(encoding, "replace"), encoding)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return _decode_legacy(data, name)
     if _nul_laden(data) or any(escape in data for escape, _ in _ESCAPES):
         return _decode_legacy(data, name)
-    return text, "utf-8"
+    return Decoded(text, "utf-8")
 
 
-def _decode_legacy(data: bytes, name: str) -> tuple[str, str]:
+def _decode_legacy(data: bytes, name: str) -> Decoded:
     wide = _wide(data)
     if wide:
-        return data.decode(wide, "replace"), wide
+        return Decoded(data.decode(wide, "replace"), wide)
     if not looks_like_text(data[:SAMPLE]) or _nul_laden(data):
         raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data.")
     encoding = _guess(data)
-    return data.decode(encoding, "replace"), encoding
+    return Decoded(data.decode(encoding, "replace"), encoding)
 
 
 def _guess(data: bytes) -> str:

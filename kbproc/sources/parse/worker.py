@@ -56,6 +56,7 @@ class ParsedChunks(msgspec.Struct, kw_only=True):
     tags: list[str]
     metadata: dict[str, Scalar]
     pages: int | None
+    unread: dict[str, int] = {}
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +192,7 @@ def chunked(
         tags=parsed.tags,
         metadata=parsed.metadata,
         pages=parsed.pages,
+        unread=parsed.unread,
     )
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from kbproc.base.values import decoder
-from kbproc.events.document import ChunkText, DocWritten
+from kbproc.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.events.entry import EntryFacts
 from kbproc.events.event import Given
 from kbproc.log.record import Position, Record
@@ -30,6 +30,7 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 _SAID = ("text", "page", "section", "overlap", "joint")
 _decode = decoder(list[Mark]).decode
+_decode_facts = decoder(SourceFacts).decode
 
 
 class DocumentRow(Struct, frozen=True, array_like=True):
@@ -56,6 +57,18 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     deleted_at: str | None
     touched: int
     updated_by: str
+    source_facts: str | None  # JSON of SourceFacts
+
+    @property
+    def facts(self) -> SourceFacts | None:
+        """None: nothing is known of what the source states itself."""
+        return None if self.source_facts is None else _decode_facts(self.source_facts)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """How many parts of the source are not in the text, by kind."""
+        facts = self.facts
+        return facts.unread if facts else {}
 
 
 def document_row(of: Record, event: DocWritten) -> DocumentRow:
@@ -82,6 +95,7 @@ def document_row(of: Record, event: DocWritten) -> DocumentRow:
         deleted_at=None,
         touched=of.seq,
         updated_by=of.actor,
+        source_facts=encode(event.source_facts).decode() if event.source_facts else None,
     )
 
 

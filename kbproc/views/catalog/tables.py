@@ -7,7 +7,7 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 import re
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 8
+CATALOG_VERSION = 9
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -20,8 +20,8 @@ create table documents(
   source_id varchar, tags varchar[], metadata varchar, revision int, chunk_count int,
   size_bytes bigint, sha256 varchar, parser int, pages int, created_at varchar,
   updated_at varchar, created_by varchar, deleted_at varchar, touched bigint,
-  updated_by varchar, confidence int, expires_at varchar, task_id varchar, task_kind varchar,
-  source varchar, superseded_by bigint, head bigint);
+  updated_by varchar, source_facts varchar, confidence int, expires_at varchar,
+  task_id varchar, task_kind varchar, source varchar, superseded_by bigint, head bigint);
 create table agents(
   slug varchar, description varchar, kbs varchar[], folder varchar, scopes varchar[],
   quotas varchar, instructions varchar, revision int, created_at varchar, updated_at varchar,

@@ -195,7 +195,19 @@ def purged(batch: Batch, record: Record, event: DocPurged) -> None:
     nothing: Row = ("", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "")
     waiting = batch.gather(Documents)
     for id in event.ids:
-        left = (id, *nothing, record.ts, "", record.ts, record.seq, "", *_NO_FACTS, None, None)
+        left = (
+            id,
+            *nothing,
+            record.ts,
+            "",
+            record.ts,
+            record.seq,
+            "",
+            None,
+            *_NO_FACTS,
+            None,
+            None,
+        )
         waiting.write(left, [], replaces=False)
 
 
