@@ -286,6 +286,12 @@ class StaleFile(TypedDict):
     path: str
     state: str
 
+class PartlyRead(TypedDict):
+    document_id: int
+    title: str
+    path: str | None
+    unread: dict[str, int]
+
 class KbCheck(TypedDict):
     slug: str
     documents: int
@@ -294,6 +300,9 @@ class KbCheck(TypedDict):
     stale: int
     failed_files: list[FailedFile]
     stale_files: list[StaleFile]
+    partly_read: int
+    unread: dict[str, int]
+    partly_read_documents: list[PartlyRead]
 
 class Changed(TypedDict):
     id: int
@@ -305,12 +314,19 @@ class FileFailure(TypedDict):
     type: str
     message: str
 
+class LinkSkipped(TypedDict):
+    path: str
+    target: str
+    reason: str
+
 class IngestResult(TypedDict):
     kb: str
     added: int
     updated: int
+    moved: int
     unchanged: int
     removed: int
+    gone: int
     empty: int
     failed: int
     unsupported: int
@@ -318,6 +334,9 @@ class IngestResult(TypedDict):
     documents: list[Changed]
     failures: list[FileFailure]
     unsupported_paths: list[str]
+    skipped: dict[str, int]
+    skipped_links: list[LinkSkipped]
+    unread: dict[str, int]
 
 class Source(TypedDict):
     path: str | None

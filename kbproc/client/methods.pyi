@@ -190,6 +190,7 @@ class Doc(Noun[Mode]):
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,
         prune: bool | None = None,
+        all_files: bool | None = None,
         max_file_bytes: int | None = None,
         **more: Unpack[data.Destructive],
     ) -> data.IngestResult: ...

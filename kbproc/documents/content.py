@@ -47,6 +47,10 @@ class Source(NamedTuple):
     name: str
 
 
+class NothingToRead(KbprocError):
+    """A source without a text that any reader would see: blank, or only a comment."""
+
+
 T = TypeVar("T")
 
 # These end all that is read together; every other error is one source's failure.
@@ -58,6 +62,9 @@ _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
     "html": "The page may be made by scripts: save it as shown by a browser, and add that.",
 }
+
+
+_EMPTY_WITHOUT_TEXT = frozenset({"text", "markdown", "code"})
 
 
 def content_of_text(
@@ -142,7 +149,9 @@ def _content(
 ) -> Content:
     data, doc_type, name = source
     if not parsed.chunks:
-        raise KbprocError(
+        # What a parser counted was there to be seen, so such a source is not empty.
+        is_empty = doc_type in _EMPTY_WITHOUT_TEXT and not parsed.unread
+        raise (NothingToRead if is_empty else KbprocError)(
             "operation.failed",
             f"{name} holds no text.",
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),

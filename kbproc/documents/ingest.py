@@ -1,8 +1,9 @@
 """From files and texts to documents.
 
-Owns: what is new, changed, unchanged, gone or unreadable; parsing a few files
-ahead; gathering them into records; the plan of an ingest.
-Refuses to know: how a source is read (content.py), how records are written (store/pipeline.py).
+Owns: what is new, changed, moved, unchanged, gone or unreadable; parsing a few files
+ahead; gathering them into records; the plan of an ingest; its answer.
+Refuses to know: how a source is read (content.py), which document a renamed file goes on with
+(moves.py), how records are written (store/pipeline.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,14 +23,17 @@ from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
-from kbproc.documents.content import ENDS_ALL, Intake, Source, read_some
+from kbproc.documents.content import ENDS_ALL, Intake, NothingToRead, Source, read_some
 from kbproc.documents.deletion import is_bulk, targets_of
+from kbproc.documents.document import Unread
 from kbproc.documents.lookup import require_kb
+from kbproc.documents.moves import FormerFiles
 from kbproc.documents.revision import Content, Ids, fills_record, labels_of, written
-from kbproc.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
+from kbproc.events.document import DocChanged, DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
 from kbproc.sources import walk
 from kbproc.sources.blobs import digest
+from kbproc.sources.parse import unread
 from kbproc.sources.parse.formats import detect
 from kbproc.store.decision import Decision, Here
 from kbproc.store.pipeline import LongWrite
@@ -42,13 +47,16 @@ _MOST_TOGETHER = 16
 _BYTES_TOGETHER = 64 << 10
 _MOST_LISTED = 100
 
-Action = Literal["added", "updated", "unchanged", "empty", "failed", "unsupported", "mended"]
+Written = Literal["added", "updated", "moved"]
+Action = Written | Literal["unchanged", "empty", "failed", "unsupported", "mended"]
 
 
 class FileOutcome(Struct, frozen=True, kw_only=True):
     """What became of one file; `content` where there is something to write.
 
-    `mended`: no file to read, but a folder or link that failed before.
+    `former`: the document that a new file goes on with. `relabels`: the file is as it was, and
+    the tags or metadata of the request are new. `mended`: no file to read, but a folder or link
+    that failed before.
     """
 
     path: str
@@ -56,6 +64,13 @@ class FileOutcome(Struct, frozen=True, kw_only=True):
     content: Content | None = None
     error: KbprocError | None = None
     sha256: str | None = None
+    former: DocumentRow | None = None
+    relabels: bool = False
+
+    @property
+    def is_write(self) -> bool:
+        """Whether a document is to be written."""
+        return self.content is not None or self.relabels
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -72,17 +87,19 @@ class Work(Struct, frozen=True, kw_only=True):
     tags: list[str]
     metadata: dict[str, Any]
     prune: bool
+    all_files: bool = False
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
 
 
 class Found(NamedTuple):
     """What an ingest means: files, each with the folder that it has to lie in; the paths that
-    can't be looked at; and those of `failed_before` that can be by now.
+    can't be looked at; those of `failed_before` that can be by now; and what a rule left out.
     """
 
     paths: dict[Path, Path]
     missed: list[FileOutcome]
     mended: list[FileOutcome]
+    left_out: walk.LeftOut
 
 
 def find_files(
@@ -92,6 +109,7 @@ def find_files(
     found: dict[Path, Path] = {}
     missed: dict[str, FileOutcome] = {}
     mended: set[str] = set()
+    left_out = walk.LeftOut()
 
     def miss(path: Path, why: KbprocError) -> None:
         shown = files.printable(path)
@@ -110,15 +128,17 @@ def find_files(
             recursive=work.recursive,
             glob=work.glob,
             exclude=work.exclude,
+            all_files=work.all_files,
             missed=miss,
             looked=look,
+            left_out=left_out,
             check=check,
         ):
             found[path] = work.root or (start.parent if path == start else start)
     own = store.origin.resolve()
     kept = {path: within for path, within in found.items() if not path.is_relative_to(own)}
     by_now = [FileOutcome(path=path, action="mended") for path in sorted(mended - missed.keys())]
-    return Found(kept, list(missed.values()), by_now)
+    return Found(kept, list(missed.values()), by_now, left_out)
 
 
 def run(
@@ -147,13 +167,15 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    paths, missed, mended = find_files(store, work, failed_before, check)
+    paths, missed, mended, left_out = find_files(store, work, failed_before, check)
+    _list_left_out(result, left_out)
 
     items = _examine_all(intake, work, paths, known, keep=True)
-    unread = [*missed, *mended]
-    for number, item in enumerate(chain(unread, items), 1 - len(unread)):
+    no_files = [*missed, *mended]
+    for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
+        item = _with_former(examined, before.former)
         _count(result, item, known, resumed)
-        if item.content is not None or _failure_is_news(item, failed_before):
+        if item.is_write or _failure_is_news(item, failed_before):
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, before, result)
@@ -167,7 +189,38 @@ def run(
     _commit(write, work, batch, before, result)
     if work.prune:
         result.removed = write.item(lambda here: _prune(here, work)).removed
+    result.gone = _count_gone(before, work, paths) - result.removed
     return result
+
+
+def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
+    """A new file may go on with the document of a file that is gone; see moves.py."""
+    if item.action != "added" or item.content is None:
+        return item
+    row = former.take(item.path, item.content.sha256)
+    if row is None:
+        return item
+    return replace(item, action="added" if row.path == item.path else "moved", former=row)
+
+
+def _count_gone(before: Known, work: Work, paths: Collection[Path]) -> int:
+    """How many documents below the given paths have lost their files, and were not moved.
+
+    What was known before tells: to ask the catalog now would have it fold in what was written.
+    """
+    rows = ((Path(path), row) for path, row in before.files.items())
+    return sum(
+        1
+        for path, row in rows
+        if path not in paths
+        and row.id not in before.former.taken
+        and _lies_below(path, work.starts)
+        and files.is_gone(path)
+    )
+
+
+def _lies_below(path: Path, starts: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(start) for start in starts)
 
 
 class Known(Struct):
@@ -175,13 +228,16 @@ class Known(Struct):
 
     files: dict[str, DocumentRow]
     failed: dict[str, tuple[str, str, str | None]]
+    former: FormerFiles
     seq: int
 
 
 def _known(store: SeenStore, kb: str) -> Known:
     with store.reading() as snapshot:
         queries = snapshot.queries
-        return Known(queries.paths(kb), queries.failures(kb), snapshot.seq)
+        live = queries.paths(kb)
+        former = FormerFiles(live.values(), queries.pruned(kb))
+        return Known(live, queries.failures(kb), former, snapshot.seq)
 
 
 def _examine_all(
@@ -257,6 +313,8 @@ def _look(
         if earlier is not None and earlier.sha256 == sha256:
             if keep:
                 intake.blobs.heal(sha256, data)
+            if _labels_differ(work, earlier):
+                return FileOutcome(path=shown, action="updated", sha256=sha256, relabels=True)
             return FileOutcome(path=shown, action="unchanged", sha256=sha256)
         doc_type = detect(path.name, data[:4096])
         if doc_type is None:
@@ -270,9 +328,27 @@ def _look(
         return FileOutcome(path=shown, action="failed", error=error, sha256=sha256)
 
 
+def _labels_differ(work: Work, row: DocumentRow) -> bool:
+    """Whether the tags and metadata of the request change those of the document."""
+    return (_tags_with(row, work), _metadata_with(row, work)) != (
+        list(row.tags),
+        msgspec.json.decode(row.metadata),
+    )
+
+
+def _tags_with(row: DocumentRow, work: Work) -> list[str]:
+    return list(dict.fromkeys([*row.tags, *work.tags]))[:16]
+
+
+def _metadata_with(row: DocumentRow, work: Work) -> dict[str, Any]:
+    return {**msgspec.json.decode(row.metadata), **work.metadata}
+
+
 def _read(
     path: Path, earlier: DocumentRow | None, data: bytes, content: Content | KbprocError
 ) -> FileOutcome:
+    if isinstance(content, NothingToRead):
+        return _empty(path, earlier)
     if isinstance(content, KbprocError):
         return FileOutcome(path=str(path), action="failed", error=content, sha256=digest(data))
     return FileOutcome(path=str(path), action="updated" if earlier else "added", content=content)
@@ -303,8 +379,10 @@ def _count(
     """Files that an earlier, unfinished run of this command has written count as written now."""
     row = known.get(item.path)
     if item.action == "unchanged" and row is not None and row.id in resumed:
-        action: Literal["added", "updated"] = "added" if resumed[row.id] == 1 else "updated"
-        _list_changed(result, row.id, item.path, action, row.chunk_count)
+        action: Written = "added" if resumed[row.id] == 1 else "updated"
+        _list_changed(result, Changed(id=row.id, path=item.path, action=action))
+        result.chunks += row.chunk_count
+        _add_unread(result, row.unread)
     elif item.action == "unchanged":
         result.unchanged += 1
     elif item.action == "empty":
@@ -320,13 +398,24 @@ def _count(
             result.failures.append(failure)
 
 
-def _list_changed(
-    result: IngestResult, id: int, path: str, action: Literal["added", "updated"], chunks: int
-) -> None:
-    setattr(result, action, getattr(result, action) + 1)
-    result.chunks += chunks
+def _list_changed(result: IngestResult, change: Changed) -> None:
+    setattr(result, change.action, getattr(result, change.action) + 1)
     if len(result.documents) < _MOST_LISTED:
-        result.documents.append(Changed(id=id, path=path, action=action))
+        result.documents.append(change)
+
+
+def _add_unread(result: IngestResult, counts: dict[str, int]) -> None:
+    result.unread = unread.total([result.unread, counts])
+
+
+def _list_left_out(result: IngestResult, left_out: walk.LeftOut) -> None:
+    result.skipped = dict(sorted(left_out.by_rule.items()))
+    result.skipped_links = [
+        LinkSkipped(
+            path=files.printable(link.path), target=files.printable(link.target), reason=link.reason
+        )
+        for link in left_out.links[:_MOST_LISTED]
+    ]
 
 
 def _failure_is_news(item: FileOutcome, before: dict[str, tuple[str, str, str | None]]) -> bool:
@@ -348,10 +437,13 @@ def _commit(
     if is_alone:
         before.seq = write.seq
     # A file that another writer has brought in meanwhile counts as unchanged.
-    result.unchanged += sum(item.content is not None for item in batch) - len(events)
-    for event in events:
-        action: Literal["added", "updated"] = "added" if event.revision == 1 else "updated"
-        _list_changed(result, event.id, event.path, action, len(event.chunks))
+    result.unchanged += sum(item.is_write for item in batch) - len(events)
+    for item, event in events:
+        change = Changed(id=event.id, path=item.path, action=_done(item, event))
+        _list_changed(result, change)
+        if isinstance(event, DocWritten):
+            result.chunks += len(event.chunks)
+            _add_unread(result, event.source_facts.unread if event.source_facts else {})
 
 
 def _batch(
@@ -367,27 +459,74 @@ def _batch(
         known = here.documents_at(work.kb, [item.path for item in batch])
     ids = Ids(here)
     events: list[Event] = []
+    written: list[tuple[FileOutcome, DocWritten | DocChanged]] = []
     for item in batch:
         existing = known.get(item.path)
         if item.error is not None:
-            events.append(
-                FileFailed(
-                    kb=work.kb,
-                    path=item.path,
-                    error=item.error.type,
-                    message=item.error.message,
-                    sha256=item.sha256,
-                )
-            )
+            events.append(_failed(work.kb, item, item.error))
             continue
         if item.path in before.failed:
             events.append(FileCleared(kb=work.kb, path=item.path))
-        content = item.content
-        if content is None or (existing is not None and existing.sha256 == content.sha256):
-            continue
-        events.append(_file_written(here, work, item.path, content, existing, ids))
-    written = [event for event in events if isinstance(event, DocWritten)]
+        event = _document_event(here, work, item, existing, ids, is_alone=is_alone)
+        if event is not None:
+            events.append(event)
+            written.append((item, event))
     return Decision(events=events, data=(written, is_alone))
+
+
+def _done(item: FileOutcome, event: DocWritten | DocChanged) -> Written:
+    """What was done in the end: another writer may have been faster."""
+    if isinstance(event, DocChanged):
+        return "updated"
+    if event.moved_from is not None:
+        return "moved"
+    is_back = item.former is not None and item.former.id == event.id
+    return "added" if event.revision == 1 or is_back else "updated"
+
+
+def _failed(kb: str, item: FileOutcome, error: KbprocError) -> FileFailed:
+    return FileFailed(
+        kb=kb, path=item.path, error=error.type, message=error.message, sha256=item.sha256
+    )
+
+
+def _document_event(
+    here: Here,
+    work: Work,
+    item: FileOutcome,
+    existing: DocumentRow | None,
+    ids: Ids,
+    *,
+    is_alone: bool,
+) -> DocWritten | DocChanged | None:
+    """What makes the document as its file is; None where it is so already."""
+    if item.relabels and existing is not None and existing.sha256 == item.sha256:
+        return _relabelled(work, existing)
+    content = item.content
+    if content is None or (existing is not None and existing.sha256 == content.sha256):
+        return None
+    former = item.former if existing is None else None
+    if former is not None and not is_alone:
+        former = _unless_changed(here, former)
+    return _file_written(here, work, item.path, content, existing or former, ids)
+
+
+def _relabelled(work: Work, row: DocumentRow) -> DocChanged | None:
+    if not _labels_differ(work, row):
+        return None
+    return DocChanged(
+        id=row.id,
+        revision=row.revision + 1,
+        title=row.title,
+        tags=_tags_with(row, work),
+        metadata=_metadata_with(row, work),
+    )
+
+
+def _unless_changed(here: Here, row: DocumentRow) -> DocumentRow | None:
+    """The document, unless another writer has changed it since it was chosen."""
+    now = here.queries.document(row.id)
+    return row if now is not None and now.touched == row.touched else None
 
 
 def _file_written(
@@ -404,6 +543,7 @@ def _file_written(
         tags=labels.tags,
         metadata=labels.metadata,
         source_facts=labels.source_facts,
+        moved_from=existing.path if existing and existing.path != path else None,
         path=path,
     )
 
@@ -420,18 +560,20 @@ def without_file(here: Here, work: Work) -> list[DocumentRow]:
     return [
         row
         for path, row in sorted(here.queries.paths(work.kb).items())
-        if any(Path(path).is_relative_to(start) for start in work.starts)
-        and files.is_gone(Path(path))
+        if _lies_below(Path(path), work.starts) and files.is_gone(Path(path))
     ]
 
 
-def removal(here: Here, kb: str, rows: list[DocumentRow]) -> Decision:
-    """What a person is asked to approve before prune removes `rows`."""
+def removal(here: Here, kb: str, rows: list[DocumentRow], moved: Collection[int] = ()) -> Decision:
+    """What a person is asked to approve before prune removes `rows`.
+
+    `moved`: documents with which new files go on, so that they stay.
+    """
     return Decision(
         events=[DocDeleted(id=row.id) for row in rows],
         data=None,
         targets=targets_of(rows),
-        changes=[f"removed: {row.path}" for row in rows],
+        changes=[f"removed: {row.path}" for row in rows if row.id not in moved],
         bulk=is_bulk(here, kb, len(rows)) if rows else False,
         destructive=bool(rows),
     )
@@ -454,8 +596,7 @@ def _prune(here: Here, work: Work) -> Decision:
     failures = [
         path
         for path in here.queries.failures(work.kb)
-        if any(Path(path).is_relative_to(start) for start in work.starts)
-        and files.is_gone(Path(path))
+        if _lies_below(Path(path), work.starts) and files.is_gone(Path(path))
     ]
     events: list[Event] = [DocDeleted(id=row.id) for row in rows]
     events += [FileCleared(kb=work.kb, path=path) for path in failures]
@@ -476,30 +617,54 @@ def plan(
     `check` may raise between two files.
     """
     known, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
+    former = FormerFiles(known.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**known, **failed_before})
-    paths, missed, _ = find_files(store, work, failed_before, check)
+    paths, missed, _, left_out = find_files(store, work, failed_before, check)
 
-    foreseen, result = list[str](), IngestResult(kb=work.kb)
+    foreseen, result, taken = list[str](), IngestResult(kb=work.kb), set[int]()
+    _list_left_out(result, left_out)
     size = 0
     with contextlib.closing(_examine_all(intake, work, paths, known, keep=False)) as items:
-        for number, item in enumerate(chain(missed, items), 1 - len(missed)):
+        for number, examined in enumerate(chain(missed, items), 1 - len(missed)):
+            item = _with_former(examined, former)
             _foresee(result, item)
             size += item.content.size_bytes if item.content else 0
-            if item.action in {"added", "updated", "failed"} and len(foreseen) < _MOST_LISTED:
-                why = f" ({item.error.message})" if item.error else ""
-                foreseen.append(f"{item.action}: {item.path}{why}")
+            taken |= {item.former.id} if item.former else set()
+            if item.action in _FORESEEN and len(foreseen) < _MOST_LISTED:
+                foreseen.append(f"{item.action}: {item.path}{_why(item)}")
             tell(max(number, 0), len(paths), item.path.rpartition("/")[2])
             check()
-    rows = without_file(here, work) if work.prune else []
-    gone_ones = removal(here, work.kb, rows)
-    result.removed = len(rows)
+    gone = without_file(here, work)
+    # The same targets as when the ingest is asked to run, before it knows what was moved.
+    removed = removal(here, work.kb, gone if work.prune else [], moved=taken)
+    lost = sum(row.id not in taken for row in gone)
+    result.removed, result.gone = (lost, 0) if work.prune else (0, lost)
     numbers = {name: count for name, count in counts(result).items() if name != "chunks"}
     first = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return replace(
-        gone_ones,
-        changes=[first, *gone_ones.changes, *foreseen],
+        removed,
+        changes=[first, *_left_out_in_words(result), *removed.changes, *foreseen],
         counts={**numbers, "bytes": size},
     )
+
+
+_FORESEEN = frozenset({"added", "updated", "moved", "failed"})
+
+
+def _why(item: FileOutcome) -> str:
+    if item.error is not None:
+        return f" ({item.error.message})"
+    if item.former is not None:
+        return f" (from {item.former.path})"
+    if item.content is not None and item.content.unread:
+        return f" (not read: {unread.in_words(item.content.unread)})"
+    return ""
+
+
+def _left_out_in_words(result: IngestResult) -> list[str]:
+    rules = [f"skipped: {rule}" for rule in result.skipped]
+    links = [f"skipped link: {link.path} ({link.reason})" for link in result.skipped_links]
+    return [*rules, *links]
 
 
 def _foresee(result: IngestResult, item: FileOutcome) -> None:
@@ -515,21 +680,34 @@ class FileFailure(Struct, frozen=True, kw_only=True):
 class Changed(Struct, frozen=True, kw_only=True):
     id: int
     path: str
-    action: Literal["added", "updated"]
+    action: Written
+
+
+class LinkSkipped(Struct, frozen=True, kw_only=True):
+    """A symlink that was not followed; `target` can be named in its place."""
+
+    path: str
+    target: str
+    reason: str
 
 
 class IngestResult(Struct, kw_only=True):
     """Counts of files; the lists have the first hundred.
 
-    `empty`: files without any text, which are no failures. `unsupported`: found in folders, of
-    types that no parser reads.
+    `moved`: new files that go on with the document of a file that is gone. `gone`: documents
+    whose files do not exist any more. `empty`: files without any text, which are no failures.
+    `unsupported`: found in folders, of types that no parser reads. `skipped`: the rules that left
+    something out, with how many files and folders each. `unread`: parts of the files that were
+    read now which are not in the text, by kind.
     """
 
     kb: str
     added: int = 0
     updated: int = 0
+    moved: int = 0
     unchanged: int = 0
     removed: int = 0
+    gone: int = 0
     empty: int = 0
     failed: int = 0
     unsupported: int = 0
@@ -537,19 +715,27 @@ class IngestResult(Struct, kw_only=True):
     documents: list[Changed] = []
     failures: list[FileFailure] = []
     unsupported_paths: list[str] = []
+    skipped: dict[str, int] = {}
+    skipped_links: list[LinkSkipped] = []
+    unread: Unread = {}
+
+
+_COUNTS = (
+    *("added", "updated", "moved", "unchanged", "removed", "gone"),
+    *("empty", "failed", "unsupported", "chunks"),
+)
+_READ = ("added", "updated", "moved", "unchanged", "empty", "failed")
 
 
 def counts(result: IngestResult) -> dict[str, Any]:
-    names = ("added", "updated", "unchanged", "removed", "empty", "failed", "unsupported", "chunks")
-    return {name: getattr(result, name) for name in names}
+    return {name: getattr(result, name) for name in _COUNTS}
 
 
 def what_failed(result: IngestResult) -> str | None:
     """None if every file could be read."""
     if not result.failed:
         return None
-    done = ("added", "updated", "unchanged", "empty", "failed")
-    total = sum(getattr(result, name) for name in done)
+    total = sum(getattr(result, name) for name in _READ)
     first = result.failures[0]
     name = Path(first.path).name
     where = "" if name in first.message else f"{name}: "  # most messages name the file
@@ -560,18 +746,40 @@ def what_failed(result: IngestResult) -> str | None:
 
 
 def hint(result: IngestResult) -> str | None:
-    """That nothing was found, or that the lists are cut."""
-    done = ("added", "updated", "unchanged", "removed", "empty", "failed")
-    if not any(getattr(result, name) for name in done):
-        return "No file was found there that can be read."
+    """What the reader of the answer should know or do next; None: nothing."""
+    sentences = [*_hints(result)]
+    return " ".join(sentences) or None
+
+
+def _hints(result: IngestResult) -> Iterator[str]:
+    if not any(getattr(result, name) for name in (*_READ, "removed")):
+        yield "No file was found there that can be read."
+        if result.skipped:
+            rules = ", ".join(list(result.skipped)[:3])
+            yield f"Left out by {rules}; with all_files it is read."
+    elif any(not rule.startswith("`") for rule in result.skipped):
+        rules = ", ".join(rule for rule in result.skipped if not rule.startswith("`"))
+        yield f"Left out: {rules}; with all_files they are read."
+    if result.skipped_links:
+        yield "To read what a skipped link leads to, name its target."
+    if result.gone:
+        documents = "document" if result.gone == 1 else "documents"
+        yield (
+            f"{result.gone} {documents} came from files that are gone; with prune they are removed."
+        )
+    if result.unread:
+        yield f"Not in the text: {unread.in_words(result.unread)}."
+        if advice := unread.advice(result.unread):
+            yield advice
     lists = {
-        "documents": result.added + result.updated,
+        "documents": result.added + result.updated + result.moved,
         "failures": result.failed,
         "unsupported_paths": result.unsupported,
     }
     cut = [
         f"{name} the first {_MOST_LISTED} of {n}" for name, n in lists.items() if n > _MOST_LISTED
     ]
-    if not cut:
-        return None
-    return f"Listed are: {', '.join(cut)}. doc.list lists all documents, kb.check all failures."
+    if cut:
+        yield (
+            f"Listed are: {', '.join(cut)}. doc.list lists all documents, kb.check all failures."
+        )

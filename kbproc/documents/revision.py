@@ -131,6 +131,7 @@ def written(
     tags: list[str],
     metadata: dict[str, Any],
     source_facts: SourceFacts | None = None,
+    moved_from: str | None = None,
     path: str | None = None,
     url: str | None = None,
     source_id: str | None = None,
@@ -160,6 +161,7 @@ def written(
         metadata=metadata,
         pages=content.pages,
         source_facts=source_facts,
+        moved_from=moved_from,
     )
 
 

@@ -76,6 +76,7 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     created_by: str | None = None
     entry: EntryFacts | None = None
     forgotten: int | None = None
+    moved_from: str | None = None  # the path that the file had before, if it has another now
     source_facts: SourceFacts | None = None  # None: the source states nothing, or nobody asked it
 
     @property
@@ -99,6 +100,8 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
         verb = "add" if self.revision == 1 else "replace"
         if self.forgotten is not None:
             return f"{verb} document {self.id} “{self.title}”, whose text then is forgotten"
+        if self.moved_from is not None:
+            return f"move document {self.id} “{self.title}” from {self.moved_from} to {self.path}"
         return f"{verb} document {self.id} “{self.title}” ({plural(len(self.chunks), 'chunk')})"
 
     def concerns(self) -> Concerned:
@@ -109,6 +112,8 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
 
     @property
     def can_wait(self) -> bool:
+        if self.moved_from is not None:
+            return False  # the catalog alone knows which document came from the former path
         return self.entry is None or (self.revision == 1 and self.entry.expires_at is None)
 
 

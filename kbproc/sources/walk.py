@@ -1,7 +1,7 @@
 """Which files an ingest means.
 
-Owns: walking folders, and what is skipped: hidden files, git's ignored ones, stores, symlinks
-that lead out.
+Owns: walking folders, and what is left out: hidden files, git's ignored ones, stores, symlinks
+that lead out or to folders, and what skipped.py names.
 Refuses to know: formats, and what becomes of a file.
 """
 
@@ -19,16 +19,38 @@ from kbproc.base.errors import KbprocError
 from kbproc.sources import gitignore
 from kbproc.sources.gitignore import Ignores, Missed
 from kbproc.sources.pattern import NamePattern
+from kbproc.sources.skipped import rule_for
 
 MOST_NESTED = 200  # folders: each is opened from the walk's start on, name by name
 
-_Kind = Literal["file", "folder", "other"] | OSError
+
+class SkippedLink(NamedTuple):
+    """A symlink that is not followed, and where it leads."""
+
+    path: Path
+    target: Path
+    reason: str
+
+
+_Kind = Literal["file", "folder", "other"] | OSError | SkippedLink
+
+
+class LeftOut:
+    """What a walk passed over, for the answer to name."""
+
+    def __init__(self) -> None:
+        self.by_rule: dict[str, int] = {}  # rule → files and folders
+        self.links: list[SkippedLink] = []
+
+    def count(self, rule: str) -> None:
+        self.by_rule[rule] = self.by_rule.get(rule, 0) + 1
 
 
 class _Folder(NamedTuple):
-    """A folder that is being walked: what is left of it, and the rules that hold in it."""
+    """A folder that is being walked: its remaining entries, its names, and the rules in it."""
 
-    left: Iterator[tuple[Path, _Kind]]
+    remaining: Iterator[tuple[Path, _Kind]]
+    names: frozenset[str]
     ignores: list[Ignores]
 
 
@@ -39,36 +61,52 @@ def walk(
     recursive: bool = True,
     glob: str | None = None,
     exclude: Sequence[str] = (),
+    all_files: bool = False,
     missed: Missed = lambda path, why: None,
     looked: Callable[[Path], None] = lambda path: None,
+    left_out: LeftOut | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
     """The regular files below `start` in path order; `start` itself if it is no folder.
 
     `glob` and `exclude` speak of a name, or of a path from `start` on, in which a star matches
     slashes too. A symlink to a file is followed only if that lies below `root`, or `start` where
-    there is no root; a folder that is a store is passed over. `missed` is told of each path that
-    can't be looked at, and why; `looked` of each that was looked at and is not given out, be it
-    missed in part. `check` is called at every step, and may raise.
+    there is no root; a folder that is a store is passed over. With `all_files` neither git's rules
+    nor those of skipped.py leave anything out. `missed` gets each path that can't be looked at,
+    and why; `looked` each that was looked at and is not given out, be it missed in part;
+    `left_out` what a rule left out. `check` is called at every step, and may raise.
     """
     if not stat.S_ISDIR(_mode(start)):
         yield start
         return
-    walking = _Walk(root or start, len(start.parts), glob, exclude, missed, looked, check)
+    tally = left_out or LeftOut()
+    walking = _Walk(
+        root or start,
+        len(start.parts),
+        glob,
+        exclude,
+        all_files=all_files,
+        missed=missed,
+        looked=looked,
+        left_out=tally,
+        check=check,
+    )
     folders = [walking.enter(start, walking.ignores_above(start))]
     while folders:
-        path, kind = next(folders[-1].left, (None, None))
-        ignores = folders[-1].ignores
+        path, kind = next(folders[-1].remaining, (None, None))
         if path is None:
             folders.pop()
-        elif not walking.takes(path, kind, ignores):
+        elif not walking.takes(path, kind, folders[-1]):
             continue
         elif kind == "folder" and recursive:
-            folders.append(walking.enter(path, ignores))
+            folders.append(walking.enter(path, folders[-1].ignores))
         elif isinstance(kind, OSError):
             missed(path, _unseen(path, kind))
         elif kind == "file":
             yield path
+        elif isinstance(kind, SkippedLink):
+            tally.links.append(kind)
+            looked(path)
         elif kind == "other":
             looked(path)
 
@@ -80,8 +118,11 @@ class _Walk:
         depth: int,
         glob: str | None,
         exclude: Sequence[str],
+        *,
+        all_files: bool,
         missed: Missed,
         looked: Callable[[Path], None],
+        left_out: LeftOut,
         check: Callable[[], None],
     ) -> None:
         """`depth`: how many names of a path are those of the walk's start."""
@@ -89,17 +130,23 @@ class _Walk:
         self._depth = depth
         self._glob = None if glob is None else NamePattern(glob)
         self._exclude = [NamePattern(pattern.rstrip("/")) for pattern in exclude]
+        self._all_files = all_files
         self._missed = missed
         self._looked = looked
+        self._left_out = left_out
         self._check = check
 
-    def takes(self, path: Path, kind: _Kind | None, ignores: Sequence[Ignores]) -> bool:
+    def takes(self, path: Path, kind: _Kind | None, folder: _Folder) -> bool:
         self._check()
         if path.name.startswith(".") or any(self._matches(path, p) for p in self._exclude):
             return False
-        if gitignore.ignored(path, kind == "folder", ignores, self._check):
+        is_folder = kind == "folder"
+        rule = None if self._all_files else rule_for(path, is_folder, folder.names)
+        rule = rule or gitignore.ignored(path, is_folder, folder.ignores, self._check)
+        if rule is not None:
+            self._left_out.count(rule)
             return False
-        if kind == "folder":
+        if is_folder:
             return not _is_whole_store(path)
         return self._glob is None or self._matches(path, self._glob)
 
@@ -110,7 +157,7 @@ class _Walk:
         """Nothing is left of a folder that can't be looked into."""
         if len(folder.parts) - self._depth > MOST_NESTED:
             self._missed(folder, _too_deep(folder))
-            return _Folder(iter(()), above)
+            return _Folder(iter(()), frozenset(), above)
         try:
             fd = paths.open_folder(folder, within=self._limit)
             try:
@@ -125,17 +172,19 @@ class _Walk:
             if error.type != "path.outside_root":  # a link has taken the folder's place
                 raise
             self._missed(folder, error)
-        return _Folder(iter(()), above)
+        return _Folder(iter(()), frozenset(), above)
 
     def _listed(self, folder: Path, fd: int, above: list[Ignores]) -> _Folder:
         ignores = self._ignores(folder, above, fd)
-        found: list[tuple[Path, _Kind]] = []
+        children: list[tuple[Path, _Kind]] = []
         with os.scandir(fd) as entries:
             for entry in entries:
                 self._check()
                 path = folder / entry.name
-                found.append((path, self._kind(entry, path)))
-        return _Folder(iter(sorted(found, key=lambda pair: pair[0].name)), ignores)
+                children.append((path, self._kind(entry, path)))
+        children.sort(key=lambda pair: pair[0].name)
+        names = frozenset(path.name for path, _ in children)
+        return _Folder(iter(children), names, ignores)
 
     def ignores_above(self, start: Path) -> list[Ignores]:
         """The .gitignore files between the repository's top and `start`."""
@@ -149,23 +198,31 @@ class _Walk:
         return found
 
     def _ignores(self, folder: Path, above: list[Ignores], fd: int | None = None) -> list[Ignores]:
-        found = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
+        if self._all_files:
+            return above
+        ignores = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
         self._looked(folder / gitignore.NAME)
-        return found
+        self._looked(folder / gitignore.EXCLUDE)
+        return ignores
 
     def _kind(self, entry: os.DirEntry[str], path: Path) -> _Kind:
-        """A link is what it leads to if that is a file below the limit, else of no use."""
+        """A link counts as a file if it leads to one below the limit; else it is skipped."""
         try:
             if not entry.is_symlink():
                 return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
-            real = Path(os.path.realpath(path, strict=True))
-            # A link to a folder above would never end.
-            within = real.is_relative_to(self._limit) and stat.S_ISREG(real.stat().st_mode)
+            real = Path(os.path.realpath(path))
+            if not real.is_relative_to(self._limit):
+                # Before the target is looked at: what lies outside is not even said to exist.
+                return SkippedLink(path, real, f"it leads out of {paths.printable(self._limit)}")
+            mode = path.stat().st_mode
         except FileNotFoundError:
-            return "other"
+            return SkippedLink(path, real, "its target does not exist")
         except OSError as error:
             return error
-        return "file" if within else "other"
+        if stat.S_ISDIR(mode):
+            # A link to a folder above would never end.
+            return SkippedLink(path, real, "links to folders are not followed")
+        return "file" if stat.S_ISREG(mode) else "other"
 
 
 def _unseen(path: Path, error: OSError) -> KbprocError:

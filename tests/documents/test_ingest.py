@@ -48,7 +48,10 @@ def paths(session: Session, **params: Any) -> list[str]:
     return sorted(str(doc["source"]["path"]).partition("/docs/")[2] for doc in found)
 
 
-COUNTS = ("added", "updated", "unchanged", "removed", "empty", "failed", "unsupported")
+COUNTS = (
+    *("added", "updated", "moved", "unchanged", "removed", "gone"),
+    *("empty", "failed", "unsupported"),
+)
 
 
 def ingest(session: Session, *paths: str, **params: Any) -> dict[str, int]:
@@ -473,7 +476,7 @@ def test_prune_removes_what_is_gone_once_it_is_confirmed(session: Session, docs:
     ingest(session)
     session.data("doc.create", title="Not a file", text="x")
     (docs / "a.md").unlink()
-    assert ingest(session) == {"unchanged": 4}, "only if asked to"
+    assert ingest(session) == {"unchanged": 4, "gone": 1}, "only if asked to"
     error = session.error("doc.ingest", paths=["docs"], prune=True)
     assert error["type"] == "input.confirmation_required"
     assert error["risk"] == {"level": "high", "action": "doc.ingest"}
@@ -558,10 +561,12 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     plan = answer["meta"]["plan"]
     changes = plan["changes"]
     assert changes[0] == (
-        "2 added, 1 updated, 0 unchanged, 1 removed, 1 empty, 2 failed, 1 unsupported"
+        "2 added, 1 updated, 0 moved, 0 unchanged, 1 removed, 0 gone, 1 empty, 2 failed, "
+        "1 unsupported"
     )
     numbers = {"added": 2, "updated": 1, "unchanged": 0, "removed": 1, "empty": 1, "failed": 2}
-    assert plan["counts"] == {**numbers, "unsupported": 1, "bytes": len("AA.C.D.")}
+    moves = {"moved": 0, "gone": 0}
+    assert plan["counts"] == {**numbers, **moves, "unsupported": 1, "bytes": len("AA.C.D.")}
     assert "e.pdf" in next(line for line in changes if "e.pdf" in line and "failed" in line)
     assert [line.split(":")[0] for line in changes[1:]] == [
         "removed",
@@ -791,3 +796,204 @@ def test_after_edits_deletions_and_a_rebuild_the_answers_are_the_same(
     shutil.rmtree(one.store.folder / "views")
     two = open_session()
     assert ([two.data("search", **q) for q in questions], two.data("doc.list")) == before
+
+
+# ------------------------------------------------------------- moves and what is left out
+
+
+def by_path(session: Session) -> dict[str, dict[str, Any]]:
+    rows = session.data("doc.list", limit=1000)
+    return {str(row["source"]["path"]).partition("/docs/")[2]: row for row in rows}
+
+
+def test_a_renamed_file_keeps_id_tags_and_history(session: Session, docs: Path) -> None:
+    put(docs, old_md="The harbour plan.", other_md="Another text.")
+    ingest(session)
+    before = by_path(session)["old.md"]
+    session.data("doc.update", id=before["id"], tags=["by-hand"])
+    (docs / "old.md").rename(docs / "new.md")
+    answer = session.data("doc.ingest", paths=["docs"])
+    assert (answer["moved"], answer["added"], answer["gone"]) == (1, 0, 0)
+    assert answer["documents"] == [
+        {"id": before["id"], "path": str(docs / "new.md"), "action": "moved"}
+    ]
+    after = by_path(session)
+    assert after.keys() == {"new.md", "other.md"}
+    assert after["new.md"]["id"] == before["id"]
+    assert after["new.md"]["tags"] == ["by-hand"]
+    history = session.data("doc.history", id=before["id"])
+    assert [row["revision"] for row in history] == [3, 2, 1]
+    assert f"file was {docs / 'old.md'}" in history[0]["summary"]
+    hits = session.data("search", query="harbour plan", mode="fts")["results"]
+    assert [hit["source"]["path"] for hit in hits] == [str(docs / "new.md")]
+
+
+def test_a_renamed_folder_keeps_its_documents(session: Session, docs: Path) -> None:
+    put(docs, a__one_md="One.", a__two_md="Two.", a__copy_md="One.")
+    ingest(session)
+    before = {path.removeprefix("a/"): row["id"] for path, row in by_path(session).items()}
+    (docs / "a").rename(docs / "b")
+    assert ingest(session, "docs/b") == {"moved": 3}
+    after = {path.removeprefix("b/"): row["id"] for path, row in by_path(session).items()}
+    assert after == before
+    assert ingest(session, "docs/b") == {"unchanged": 3}
+
+
+def test_a_copy_is_another_document(session: Session, docs: Path) -> None:
+    put(docs, a_md="The same.")
+    ingest(session)
+    put(docs, b_md="The same.")
+    assert ingest(session) == {"added": 1, "unchanged": 1}
+    assert by_path(session).keys() == {"a.md", "b.md"}
+
+
+def test_a_file_that_was_pruned_comes_back_with_id_and_tags(session: Session, docs: Path) -> None:
+    put(docs, a_md="Kept text.", b_md="B.")
+    ingest(session)
+    before = by_path(session)["a.md"]
+    session.data("doc.update", id=before["id"], tags=["mine"])
+    (docs / "a.md").unlink()
+    assert ingest(session) == {"unchanged": 1, "gone": 1}
+    plan = session.error("doc.ingest", paths=["docs"], prune=True)["plan"]
+    ingest(session, prune=True, confirm=plan["plan_hash"])
+    assert by_path(session).keys() == {"b.md"}
+    put(docs, a_md="Kept text.")
+    assert ingest(session) == {"added": 1, "unchanged": 1}
+    after = by_path(session)["a.md"]
+    assert (after["id"], after["tags"]) == (before["id"], ["mine"])
+
+
+def test_a_document_deleted_by_hand_does_not_come_back(session: Session, docs: Path) -> None:
+    put(docs, a_md="Text.")
+    ingest(session)
+    id = by_path(session)["a.md"]["id"]
+    plan = session.error("doc.delete", ids=[id])["plan"]
+    session.data("doc.delete", ids=[id], confirm=plan["plan_hash"])
+    assert ingest(session) == {"added": 1}
+    assert by_path(session)["a.md"]["id"] != id
+
+
+def test_an_ingest_says_how_many_files_are_gone(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.", sub__c_md="C.")
+    ingest(session)
+    (docs / "a.md").unlink()
+    (docs / "sub" / "c.md").unlink()
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert answer["data"]["gone"] == 2
+    assert "2 documents came from files that are gone" in answer["meta"]["hint"]
+    assert session.data("doc.ingest", paths=["docs/sub"])["gone"] == 1
+
+
+def test_tags_apply_to_unchanged_files(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", b_md="B.")
+    ingest(session, tags=["one"])
+    assert ingest(session, tags=["two"], metadata={"year": 2026}) == {"updated": 2}
+    for row in by_path(session).values():
+        assert (row["tags"], row["metadata"]) == (["one", "two"], {"year": 2026})
+        assert row["revision"] == 2
+    assert ingest(session, tags=["two"]) == {"unchanged": 2}
+
+
+def test_labels_that_leave_the_source_leave_the_document(session: Session, docs: Path) -> None:
+    put(docs, a_md="---\ntags: [draft, plan]\nauthor: Ada\nstate: open\n---\nText one.")
+    ingest(session, tags=["given"], metadata={"desk": "north"})
+    row = by_path(session)["a.md"]
+    assert row["tags"] == ["draft", "plan", "given"]
+    session.data("doc.update", id=row["id"], tags=["draft", "plan", "given", "mine"])
+    put(docs, a_md="---\ntags: [plan, done]\nstate: closed\n---\nText two.")
+    ingest(session)
+    row = by_path(session)["a.md"]
+    assert row["tags"] == ["plan", "done", "given", "mine"]
+    assert row["metadata"] == {"state": "closed", "desk": "north"}
+
+
+def test_a_label_that_was_removed_by_hand_stays_removed(session: Session, docs: Path) -> None:
+    put(docs, a_md="---\ntags: [draft, plan]\n---\nText one.")
+    ingest(session)
+    id = by_path(session)["a.md"]["id"]
+    session.data("doc.update", id=id, tags=["plan"], metadata={"author": "Grace"})
+    put(docs, a_md="---\ntags: [draft, plan]\nauthor: Ada\n---\nText two.")
+    ingest(session)
+    row = by_path(session)["a.md"]
+    assert (row["tags"], row["metadata"]) == (["plan"], {"author": "Grace"})
+
+
+def test_skipped_links_are_listed_with_their_targets(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.")
+    (docs / "out.md").symlink_to("/etc/hostname")
+    (docs / "folder").symlink_to(docs)
+    (docs / "nowhere.md").symlink_to(docs / "missing.md")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    links = {Path(link["path"]).name: link for link in answer["data"]["skipped_links"]}
+    assert links.keys() == {"out.md", "folder", "nowhere.md"}
+    assert links["folder"]["reason"] == "links to folders are not followed"
+    assert links["nowhere.md"]["reason"] == "its target does not exist"
+    assert links["folder"]["target"] == str(docs)
+    assert links["out.md"]["reason"].startswith("it leads out of ")
+    assert "name its target" in answer["meta"]["hint"]
+
+
+def test_dependencies_and_build_results_are_skipped_by_default(
+    session: Session, docs: Path
+) -> None:
+    put(docs, package_json="{}", readme_md="Read me.", build__out_md="Built.")
+    put(docs, node_modules__x__readme_md="Theirs.", src__main_py="print()")
+    (docs / "package-lock.json").write_text('{"lock": true}')
+    (docs / "python").mkdir()
+    (docs / "python" / "pyvenv.cfg").write_text("home = /usr")
+    put(docs, python__lib__y_py="y = 1")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert answer["data"]["skipped"] == {
+        "build results: build/": 1,
+        "dependencies: node_modules/": 1,
+        "lock files": 1,
+        "virtual environments: python/": 1,
+    }
+    assert paths(session) == ["package.json", "readme.md", "src/main.py"]
+    assert "all_files" in answer["meta"]["hint"]
+    assert ingest(session, all_files=True)["added"] == 5
+
+
+def test_a_build_folder_without_a_project_is_read(session: Session, docs: Path) -> None:
+    put(docs, build__how_to_md="How to build.", out__of__office_md="Away.")
+    assert ingest(session) == {"added": 2}
+
+
+def test_a_folder_that_ignores_itself_says_which_rule_left_all_out(
+    session: Session, docs: Path
+) -> None:
+    put(docs, notes__a_md="A.")
+    (docs / "notes" / ".gitignore").write_text("*\n")
+    answer = session.ask("doc.ingest", paths=["docs/notes"])["result"]
+    assert f"`*` in {docs}/notes/.gitignore" in answer["meta"]["hint"]
+    assert ingest(session, "docs/notes", all_files=True) == {"added": 1}
+
+
+def test_the_exclude_file_of_a_repository_is_honoured(session: Session, docs: Path) -> None:
+    put(docs, a_md="A.", private__b_md="B.", sub__draft_txt="Draft.")
+    (docs / ".git" / "info").mkdir(parents=True)
+    (docs / ".git" / "info" / "exclude").write_text("private/\n*.txt\n")
+    assert ingest(session) == {"added": 1}
+    assert ingest(session, "docs/sub") == {}
+
+
+def test_what_is_unread_is_summed_and_checked(session: Session, docs: Path) -> None:
+    uri = "data:image/png;base64," + "QUJD" * 20_000
+    put(docs, a_md=f"A picture ![of a crane]({uri}) in a text.", b_md="B.")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert answer["data"]["unread"] == {"embedded_files": 1}
+    assert "Not in the text: 1 embedded file." in answer["meta"]["hint"]
+    assert answer["data"]["chunks"] == 2
+    documents = by_path(session)
+    assert documents["a.md"]["unread"] == {"embedded_files": 1}
+    assert "unread" not in documents["b.md"]
+    check = session.data("kb.check", slug="default")
+    assert (check["partly_read"], check["unread"]) == (1, {"embedded_files": 1})
+    assert check["partly_read_documents"][0]["document_id"] == documents["a.md"]["id"]
+    assert session.data("doc.get", id=documents["a.md"]["id"])["unread"] == {"embedded_files": 1}
+
+
+def test_a_file_that_is_only_a_comment_is_empty(session: Session, docs: Path) -> None:
+    put(docs, a_md="<!-- nothing yet -->\n", b_txt="\N{BYTE ORDER MARK}")
+    assert ingest(session) == {"empty": 2}
+    assert ingest(session) == {"empty": 2}

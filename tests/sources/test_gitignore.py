@@ -93,8 +93,9 @@ def test_random_files_in_random_folders(tree: Path, seed: int) -> None:
 )
 def test_rules(tmp_path: Path, line: str, path: str, folder: bool, said: bool) -> None:
     (tmp_path / ".gitignore").write_bytes(line.encode() + b"\n")
-    found = gitignore.read(tmp_path)
-    assert gitignore.ignored(tmp_path / path.lstrip("/"), folder, found) is said
+    ignores = gitignore.read(tmp_path)
+    rule = gitignore.ignored(tmp_path / path.lstrip("/"), folder, ignores)
+    assert (rule is not None) is said
 
 
 def test_what_begins_with_a_hash_can_be_taken_back(tree: Path) -> None:

@@ -278,7 +278,7 @@ export interface ChainHead {
 export interface Changed {
   id: number;
   path: string;
-  action: "added" | "updated" | (string & {});
+  action: "added" | "moved" | "updated" | (string & {});
 }
 
 export interface ChatData {
@@ -712,8 +712,10 @@ export interface DocIngestData {
   kb: string;
   added: number;
   updated: number;
+  moved: number;
   unchanged: number;
   removed: number;
+  gone: number;
   empty: number;
   failed: number;
   unsupported: number;
@@ -721,6 +723,10 @@ export interface DocIngestData {
   documents: Changed[];
   failures: FileFailure[];
   unsupported_paths: string[];
+  skipped: Record<string, number>;
+  skipped_links: LinkSkipped[];
+  /** parts of the source that are not in the text: how many, by kind */
+  unread: Record<string, number>;
 }
 
 export interface DocIngestParams {
@@ -748,6 +754,8 @@ export interface DocIngestParams {
   metadata?: Record<string, string | number | boolean | null>;
   /** remove documents whose files are gone */
   prune?: boolean;
+  /** read what git ignores, dependencies, build results and lock files, too */
+  all_files?: boolean;
   /** larger files are failures */
   max_file_bytes?: number;
 }
@@ -1362,7 +1370,7 @@ export interface Kb {
   description?: string;
 }
 
-/** Counts are whole; the lists hold the first hundred. */
+/** Counts are whole; the lists hold the first hundred. `partly_read`: documents whose sources hold more than their texts; `unread`: what that is, of all of them, by kind. */
 export interface KbCheckData {
   slug: string;
   documents: number;
@@ -1371,6 +1379,10 @@ export interface KbCheckData {
   stale: number;
   failed_files: FailedFile[];
   stale_files: StaleFile[];
+  partly_read: number;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread: Record<string, number>;
+  partly_read_documents: PartlyRead[];
 }
 
 export interface KbCheckParams {
@@ -1769,6 +1781,13 @@ export interface Line {
   required?: string[];
 }
 
+/** A symlink that was not followed; `target` can be named in its place. */
+export interface LinkSkipped {
+  path: string;
+  target: string;
+  reason: string;
+}
+
 /** What became of `documents`. `index`: the place in the request, from 0. */
 export interface ManyAdded {
   added: number;
@@ -2109,6 +2128,15 @@ export interface Partial {
   type: "operation.partial";
   exit_code: number;
   message: string;
+}
+
+/** A document whose source was not read as a whole. */
+export interface PartlyRead {
+  document_id: number;
+  title: string;
+  path: string | null;
+  /** parts of the source that are not in the text: how many, by kind */
+  unread: Record<string, number>;
 }
 
 export interface PingData {
@@ -3266,7 +3294,7 @@ export interface Api {
     delete: Ask<"kb.delete">;
     /** Count a knowledge base's documents and chunks; cheap. */
     status: Ask<"kb.status">;
-    /** Look for files that failed, have changed or are gone. */
+    /** Look for files that failed, have changed, are gone or were read in part. */
     check: Ask<"kb.check">;
   };
   doc: {

@@ -134,6 +134,8 @@ def _differences(before: DocumentState, after: DocumentState) -> Iterator[str]:
     if before.tags != after.tags:
         gone = [f"-{tag}" for tag in before.tags if tag not in after.tags]
         yield " ".join(["tags:", *(f"+{t}" for t in after.tags if t not in before.tags), *gone])
+    if before.written.path != after.written.path:
+        yield f"file was {before.written.path}"
     if before.metadata != after.metadata:
         keys = {**before.metadata, **after.metadata}
         missing = object()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import Record
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
 from kbproc.calls.call import Call
@@ -21,6 +22,7 @@ from kbproc.documents import ingest, lookup
 from kbproc.documents.ingest import IngestResult
 from kbproc.documents.selection import ToKb
 from kbproc.settings.config import DEFAULT_KB
+from kbproc.sources.parse import unread
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
 
@@ -44,6 +46,10 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
     tags: Tags = []
     metadata: Metadata = {}
     prune: Annotated[bool, Meta(description="remove documents whose files are gone")] = False
+    all_files: Annotated[
+        bool,
+        Meta(description="read what git ignores, dependencies, build results and lock files, too"),
+    ] = False
     max_file_bytes: Annotated[
         int, Meta(ge=1, le=1 << 30, description="larger files are failures")
     ] = MAX_FILE_BYTES
@@ -93,6 +99,7 @@ def _work(call: Call, params: Ingest) -> ingest.Work:
         tags=clean_tags(params.tags),
         metadata=dict(params.metadata),
         prune=params.prune,
+        all_files=params.all_files,
     )
 
 
@@ -108,6 +115,11 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
             hint="Notes are found by note.search and search as they are.",
         )
     return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
+
+
+def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
+    """The answer as people see it, with what is unread in words."""
+    return Record(members={**data, "unread": unread.in_words(data["unread"])})
 
 
 @method(
@@ -130,6 +142,7 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
     ],
     alias="add",
     positional=["paths"],
+    shown=as_record,
     examples=[
         Example(params={"paths": ["docs"]}, what="a folder"),
         Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),

@@ -81,6 +81,22 @@ class DocumentQueries(Reader):
         found = self._documents(DocumentRow, which, [kb, list(paths)])
         return {str(row.path): row for row in found}
 
+    def pruned(self, kb: str) -> list[DocumentRow]:
+        """The documents that an ingest removed because their files were gone, by id."""
+        which = (
+            "kb = ? and path is not null and deleted_at is not null and (id, touched) in "
+            "(select (document_id, seq) from events where type = 'doc.deleted' "
+            "and method = 'doc.ingest') order by id"
+        )
+        return self._documents(DocumentRow, which, [kb])
+
+    def with_unread(self, kb: str) -> list[DocumentRow]:
+        """The live documents whose sources were not read as a whole, by id."""
+        which = (
+            "kb = ? and deleted_at is null and contains(source_facts, '\"unread\":{') order by id"
+        )
+        return self._documents(DocumentRow, which, [kb])
+
     def failures(self, kb: str) -> dict[str, tuple[str, str, str | None]]:
         """path → error type, message, sha256 of the bytes that failed."""
         sql = "select path, error, message, sha256 from failures where kb = ? order by path"

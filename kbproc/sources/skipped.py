@@ -1,0 +1,104 @@
+"""What an ingest leaves out although no rule of the user's says so.
+
+Owns: the folders and files that tools make and nobody wrote: installed dependencies, virtual
+environments, build results, lock files; and the name of the rule that leaves each out.
+Refuses to know: git's rules (gitignore.py), and walking folders (walk.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+# Folders that hold other people's packages or caches, whatever lies beside them.
+DEPENDENCIES = frozenset(
+    {
+        "node_modules",
+        "bower_components",
+        "jspm_packages",
+        "site-packages",
+        "__pycache__",
+        "__pypackages__",
+    }
+)
+# Each of these is also an ordinary word: such a folder is a build result only in a project.
+BUILD_RESULTS = frozenset({"build", "dist", "target", "out", "_build", "htmlcov", "coverage"})
+LOCK_FILES = frozenset(
+    {
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "bun.lockb",
+        "deno.lock",
+        "poetry.lock",
+        "Pipfile.lock",
+        "pdm.lock",
+        "uv.lock",
+        "pixi.lock",
+        "conda-lock.yml",
+        "Cargo.lock",
+        "composer.lock",
+        "Gemfile.lock",
+        "go.sum",
+        "mix.lock",
+        "rebar.lock",
+        "pubspec.lock",
+        "Podfile.lock",
+        "Package.resolved",
+        "packages.lock.json",
+        "gradle.lockfile",
+        "flake.lock",
+    }
+)
+# A folder that holds one of these is a project with a build.
+_PROJECT = LOCK_FILES | {
+    "package.json",
+    "tsconfig.json",
+    "pyproject.toml",
+    "setup.py",
+    "setup.cfg",
+    "Cargo.toml",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "CMakeLists.txt",
+    "meson.build",
+    "Makefile",
+    "go.mod",
+    "composer.json",
+    "Gemfile",
+    "mix.exs",
+    "pubspec.yaml",
+    "conf.py",
+    "node_modules",
+}
+_VIRTUAL_ENVIRONMENTS = frozenset({"venv", "virtualenv"})
+
+
+def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None:
+    """The rule that leaves the file or folder out, as "dependencies: node_modules/"; None: none.
+
+    `beside`: the names in its folder.
+    """
+    name = path.name
+    if not is_folder:
+        return "lock files" if name in LOCK_FILES else None
+    if name in DEPENDENCIES or name.endswith((".egg-info", ".dist-info")):
+        return f"dependencies: {name}/"
+    if name in BUILD_RESULTS and not _PROJECT.isdisjoint(beside):
+        return f"build results: {name}/"
+    if _is_virtual_environment(path):
+        return f"virtual environments: {name}/"
+    return None
+
+
+def _is_virtual_environment(folder: Path) -> bool:
+    """By the file that venv writes, or the folder that conda makes; a bare name counts too."""
+    if folder.name in _VIRTUAL_ENVIRONMENTS:
+        return True
+    try:
+        return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
+    except OSError:
+        return False
