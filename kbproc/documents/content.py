@@ -149,7 +149,7 @@ def _content(
 ) -> Content:
     data, doc_type, name = source
     if not parsed.chunks:
-        # What a parser counted was there to be seen, so such a source is not empty.
+        # A source is not empty if its parser counted something that a reader sees.
         is_empty = doc_type in _EMPTY_WITHOUT_TEXT and not parsed.unread
         raise (NothingToRead if is_empty else KbprocError)(
             "operation.failed",

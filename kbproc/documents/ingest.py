@@ -69,7 +69,7 @@ class FileOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """Whether a document is to be written."""
+        """True if a document is to be written."""
         return self.content is not None or self.relabels
 
 
@@ -329,7 +329,7 @@ def _look(
 
 
 def _labels_differ(work: Work, row: DocumentRow) -> bool:
-    """Whether the tags and metadata of the request change those of the document."""
+    """True if the tags and metadata of the request change those of the document."""
     return (_tags_with(row, work), _metadata_with(row, work)) != (
         list(row.tags),
         msgspec.json.decode(row.metadata),
@@ -475,7 +475,7 @@ def _batch(
 
 
 def _done(item: FileOutcome, event: DocWritten | DocChanged) -> Written:
-    """What was done in the end: another writer may have been faster."""
+    """The action that `event` stands for; another writer may have been faster than this one."""
     if isinstance(event, DocChanged):
         return "updated"
     if event.moved_from is not None:
@@ -499,7 +499,7 @@ def _document_event(
     *,
     is_alone: bool,
 ) -> DocWritten | DocChanged | None:
-    """What makes the document as its file is; None where it is so already."""
+    """The event that makes the document as its file is; None where it is so already."""
     if item.relabels and existing is not None and existing.sha256 == item.sha256:
         return _relabelled(work, existing)
     content = item.content
@@ -565,7 +565,7 @@ def without_file(here: Here, work: Work) -> list[DocumentRow]:
 
 
 def removal(here: Here, kb: str, rows: list[DocumentRow], moved: Collection[int] = ()) -> Decision:
-    """What a person is asked to approve before prune removes `rows`.
+    """The decision that a person approves before prune removes `rows`.
 
     `moved`: documents with which new files go on, so that they stay.
     """
@@ -621,7 +621,7 @@ def plan(
     _require_starts(work, {**known, **failed_before})
     paths, missed, _, left_out = find_files(store, work, failed_before, check)
 
-    foreseen, result, taken = list[str](), IngestResult(kb=work.kb), set[int]()
+    foreseen, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
     size = 0
     with contextlib.closing(_examine_all(intake, work, paths, known, keep=False)) as items:
@@ -629,15 +629,14 @@ def plan(
             item = _with_former(examined, former)
             _foresee(result, item)
             size += item.content.size_bytes if item.content else 0
-            taken |= {item.former.id} if item.former else set()
             if item.action in _FORESEEN and len(foreseen) < _MOST_LISTED:
                 foreseen.append(f"{item.action}: {item.path}{_why(item)}")
             tell(max(number, 0), len(paths), item.path.rpartition("/")[2])
             check()
-    gone = without_file(here, work)
+    lost_rows = without_file(here, work)
     # The same targets as when the ingest is asked to run, before it knows what was moved.
-    removed = removal(here, work.kb, gone if work.prune else [], moved=taken)
-    lost = sum(row.id not in taken for row in gone)
+    removed = removal(here, work.kb, lost_rows if work.prune else [], moved=former.taken)
+    lost = sum(row.id not in former.taken for row in lost_rows)
     result.removed, result.gone = (lost, 0) if work.prune else (0, lost)
     numbers = {name: count for name, count in counts(result).items() if name != "chunks"}
     first = ", ".join(f"{count} {name}" for name, count in numbers.items())
@@ -746,7 +745,7 @@ def what_failed(result: IngestResult) -> str | None:
 
 
 def hint(result: IngestResult) -> str | None:
-    """What the reader of the answer should know or do next; None: nothing."""
+    """Sentences for the reader of the answer: what to know or do next; None: nothing."""
     sentences = [*_hints(result)]
     return " ".join(sentences) or None
 

@@ -100,13 +100,13 @@ def _with_file(
     return [*above, Ignores(len(folder.parts), rules, len(data), path)]
 
 
-def _data(path: Path, fd: int, left: int) -> bytes:
+def _data(path: Path, fd: int, room: int) -> bytes:
     """Raises OSError, input.too_large."""
     with open(fd, "rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise _passed_over(path, f"it has more than {MOST_BYTES >> 10} KiB", "input.too_large")
-    if len(data) > left:
+    if len(data) > room:
         most = MOST_BYTES_TOGETHER >> 10
         why = f"with those of the folders above it has more than {most} KiB"
         raise _passed_over(path, why, "input.too_large")

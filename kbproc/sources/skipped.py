@@ -1,6 +1,6 @@
-"""What an ingest leaves out although no rule of the user's says so.
+"""Rules by which an ingest leaves out files that tools make.
 
-Owns: the folders and files that tools make and nobody wrote: installed dependencies, virtual
+Owns: the names of installed dependencies, virtual
 environments, build results, lock files; and the name of the rule that leaves each out.
 Refuses to know: git's rules (gitignore.py), and walking folders (walk.py).
 """
@@ -95,7 +95,7 @@ def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None
 
 
 def _is_virtual_environment(folder: Path) -> bool:
-    """By the file that venv writes, or the folder that conda makes; a bare name counts too."""
+    """True for a folder with the file that venv writes or the folder that conda makes."""
     if folder.name in _VIRTUAL_ENVIRONMENTS:
         return True
     try:

@@ -1,7 +1,7 @@
 """Which files an ingest means.
 
-Owns: walking folders, and what is left out: hidden files, git's ignored ones, stores, symlinks
-that lead out or to folders, and what skipped.py names.
+Owns: walking folders, and leaving out hidden files, files that git ignores, stores, symlinks that
+lead out or to folders, and the files and folders that skipped.py names.
 Refuses to know: formats, and what becomes of a file.
 """
 
@@ -36,7 +36,7 @@ _Kind = Literal["file", "folder", "other"] | OSError | SkippedLink
 
 
 class LeftOut:
-    """What a walk passed over, for the answer to name."""
+    """The links and rules that a walk passed files over for; the answer names them."""
 
     def __init__(self) -> None:
         self.by_rule: dict[str, int] = {}  # rule → files and folders

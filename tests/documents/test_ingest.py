@@ -798,7 +798,7 @@ def test_after_edits_deletions_and_a_rebuild_the_answers_are_the_same(
     assert ([two.data("search", **q) for q in questions], two.data("doc.list")) == before
 
 
-# ------------------------------------------------------------- moves and what is left out
+# ------------------------------------------------------------- moves and skipped files
 
 
 def by_path(session: Session) -> dict[str, dict[str, Any]]:
