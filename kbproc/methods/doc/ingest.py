@@ -118,8 +118,9 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
 
 
 def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
-    """The answer as people see it, with what is unread in words."""
-    return Record(members={**data, "unread": unread.in_words(data["unread"])})
+    """The answer as people see it: without counts of nothing, and with unread parts in words."""
+    members = {name: value for name, value in data.items() if value != 0 or name == "added"}
+    return Record(members={**members, "unread": unread.in_words(data["unread"])})
 
 
 @method(
