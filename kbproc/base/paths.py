@@ -1,7 +1,7 @@
 """Paths that a request names.
 
-Owns: paths against the root, new files, opening what must lie within a folder, reading a bounded
-regular file, a path as text.
+Owns: paths as people type them, paths against the root, new files, opening what must lie within a
+folder, reading a bounded regular file, a path as text.
 Refuses to know: what is in the files, and walking folders.
 """
 
@@ -16,6 +16,37 @@ from pathlib import Path
 
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
+
+
+def absolute(text: str, *, field: str) -> Path:
+    """The path that a person names, absolute: `~` is a home, a relative one starts where one works.
+
+    Symbolic links keep their names, but for those that a `..` follows: libraries that shorten such
+    a path by its text alone would go elsewhere. Raises input.invalid_params.
+    """
+    try:
+        full = Path(text).expanduser().absolute()
+        if ".." not in full.parts:
+            return full
+        plain, real = os.path.normpath(full), os.path.realpath(full)
+        return Path(plain if os.path.realpath(plain) == real else real)
+    except RuntimeError:
+        why = f"{text.partition('/')[0]} is no user's home."
+        hint = f"For a folder of that name, write ./{text}."
+    except FileNotFoundError:
+        why = "the working folder, where it starts, has been removed."
+        hint = "Name an absolute path, or change to a folder that exists."
+    except ValueError as error:
+        why, hint = f"that is no usable path ({error}).", "Name another path."
+    raise KbprocError("input.invalid_params", f"{field} is {text!r}: {why}", field=field, hint=hint)
+
+
+def from_here(path: Path) -> str:
+    """An absolute path as people type it: relative if it lies below the working folder."""
+    with contextlib.suppress(ValueError, OSError):
+        relative = str(path.relative_to(Path.cwd()))
+        return str(path) if relative == "." else relative
+    return str(path)
 
 
 def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -301,8 +302,8 @@ def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | Non
         "model.unavailable",
         f"The store's settings name the {what} {named}; as they are you have not approved them: it "
         f"is not {used}.",
-        hint=f"If {so}: kbproc link --trust --store {store}, then open the store again. Until then "
-        "only words are searched.",
+        hint=f"If {so}: kbproc link --trust --store {shlex.quote(str(store))}, then open the store "
+        "again. Until then only words are searched.",
         lasting=True,
     )
 

@@ -94,7 +94,7 @@ def _hub_snapshot(name: str) -> Path | None:
         base = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
         revision = base / "refs" / "main"
         if _is_file(revision):
-            return base / "snapshots" / revision.read_text().strip()
+            return (base / "snapshots" / revision.read_text().strip()).absolute()
     return None
 
 

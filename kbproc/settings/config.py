@@ -17,6 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import absolute
 from kbproc.settings import profiles, trust
 from kbproc.settings.profiles import Link, Profiles
 from kbproc.settings.trust import Trust
@@ -136,8 +137,8 @@ def _own_runtime() -> Path:
 class Config(Struct, frozen=True, kw_only=True):
     """What is settled before flags, which override it field by field.
 
-    `profile`: the one in effect, of `profile_names`. `notes`: links that were passed
-    over, in words. `origins`: setting → what settled it, by default its default.
+    Paths are absolute. `profile`: the one in effect, of `profile_names`. `notes`: links that
+    were passed over, in words. `origins`: setting → what settled it, by default its default.
     `approved`: the file of what the user has approved.
     `agent_named_by`: what said which agent acts; None where `actor` is a mere name.
     """
@@ -185,7 +186,7 @@ def load(
     values, origins = _settled(env, link, name, {} if name is None else known.named[name])
     format = values.get("format")
     return Config(
-        store=Path(values.get("store") or _base(env, "DATA") / "kbproc").expanduser(),
+        store=_store(env, values.get("store"), origins.get("store", DEFAULT)),
         cache=_base(env, "CACHE") / "kbproc",
         runtime=_runtime(env),
         kb=values.get("kb", DEFAULT_KB),
@@ -216,9 +217,19 @@ def bare(env: Mapping[str, str]) -> Config:
     )
 
 
+def _store(env: Mapping[str, str], named: str | None, origin: Origin) -> Path:
+    """Absolute: processes that work elsewhere get it, too. Raises input.invalid_params."""
+    if named is None:
+        return _base(env, "DATA") / "kbproc"
+    return absolute(named, field=origin.name or "store")
+
+
 def _llm(env: Mapping[str, str]) -> Llm:
     names = {name: f"KBPROC_LLM_{name.upper()}" for name in Llm.__struct_fields__}
-    return Llm(**{name: env.get(variable) or None for name, variable in names.items()})
+    values = {name: env.get(variable) or None for name, variable in names.items()}
+    if (file := values["api_key_file"]) is not None and not file.startswith("~"):
+        values["api_key_file"] = str(absolute(file, field=names["api_key_file"]))
+    return Llm(**values)
 
 
 def _color(env: Mapping[str, str]) -> bool:
@@ -233,8 +244,10 @@ _BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
 
 
 def _base(env: Mapping[str, str], kind: str) -> Path:
-    home = Path(env.get("HOME") or Path.home())
-    return Path(env.get(f"XDG_{kind}_HOME") or home / _BASES[kind])
+    variable = f"XDG_{kind}_HOME"
+    if given := env.get(variable):
+        return absolute(given, field=variable)
+    return absolute(env.get("HOME") or str(Path.home()), field="HOME") / _BASES[kind]
 
 
 def profiles_file(env: Mapping[str, str]) -> Path:
@@ -295,7 +308,7 @@ def _settled(
 def _runtime(env: Mapping[str, str]) -> Path:
     """Where sockets lie that can't lie in their store."""
     if given := env.get("XDG_RUNTIME_DIR"):
-        return Path(given) / "kbproc"
+        return absolute(given, field="XDG_RUNTIME_DIR") / "kbproc"
     return _own_runtime()
 
 

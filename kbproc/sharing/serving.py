@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.paths import absolute
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, SCOPES, Config
 
 if TYPE_CHECKING:
@@ -45,13 +46,18 @@ class Serving(Struct, frozen=True, kw_only=True):
         """Raises input.invalid_params for what can't be served."""
         _check_protocol(self.protocol)
         parse_scopes(self.scopes)
+        self._root()
+
+    def _root(self) -> Path | None:
+        """Raises input.invalid_params."""
+        return None if self.root is None else absolute(self.root, field="--root")
 
     def hello(self, host: Host) -> Hello:
         """What the owner of the store must know of the client."""
         from kbproc.sharing import reach  # after the first line: it takes sockets
 
         cwd = host.cwd()
-        root = os.path.realpath(cwd / Path(self.root or ".").expanduser())
+        root = os.path.realpath(self._root() or cwd)
         return replace(
             reach.hello(self.config, cwd),
             surface=self.surface,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import absolute
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
 from kbproc.calls.typed import TRUTH, is_number
@@ -226,7 +226,8 @@ def options_of(
     changed: dict[str, Any] = {}
     _refuse_empty(parsed)
     if (store := parsed.last("--store")) is not None:
-        changed["store"], origins["store"] = Path(store).expanduser(), Origin("flag", "--store")
+        changed["store"] = absolute(store, field="--store")
+        origins["store"] = Origin("flag", "--store")
     if (acting := _acting(parsed, own)) is not None:
         changed["actor"], origins["agent"] = parsed.last(acting), Origin("flag", acting)
         changed["agent_named_by"] = acting if acting == "--agent" else None

@@ -6,7 +6,6 @@ Refuses to know: the files (settings/profiles.py), formats and help.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import absolute
 from kbproc.base.values import SLUG, published
 from kbproc.settings import config as settings
 from kbproc.settings import profiles, toml
@@ -105,7 +105,7 @@ def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
     config = options.bound
     values = {
         "profile": config.profile,
-        "store": os.path.abspath(config.store),  # noqa: PTH100  as it is named, links and all
+        "store": str(config.store),
         "kb": config.kb,
         "format": options.format or config.format,
         "agent": config.actor,
@@ -138,7 +138,7 @@ def link(parsed: Parsed, options: Options) -> Result:
 def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
     """The nearest link at or above the folder is used from now on, as it stands now."""
     if parsed.last("--store"):
-        named = Path(os.path.abspath(options.bound.store))  # noqa: PTH100  as it is named
+        named = options.bound.store
         require_store(named)
         return _trusted_store(named, None, options)
     found = profiles.nearest_link(folder)
@@ -252,7 +252,7 @@ def _flags_given(parsed: Parsed, options: Options) -> dict[str, str]:
         if given is not None:
             kept[key] = given
     if kept.get("store"):
-        kept["store"] = os.path.abspath(options.config.store)  # noqa: PTH100
+        kept["store"] = str(options.config.store)
     if "format" in kept:
         kept["format"] = settings.parse_format(kept["format"])
     if "log_level" in kept:
@@ -268,7 +268,7 @@ def _check(kept: dict[str, str]) -> None:
 
 
 def _binding(config: Config) -> dict[str, str]:
-    return {"store": os.path.abspath(config.store), "kb": config.kb}  # noqa: PTH100
+    return {"store": str(config.store), "kb": config.kb}
 
 
 def _folder(parsed: Parsed, command: str) -> Path:
@@ -278,7 +278,7 @@ def _folder(parsed: Parsed, command: str) -> Path:
         raise usage_error(
             f"kbproc {command} takes [FOLDER]; {given[1]!r} is one too many.", "FOLDER"
         )
-    folder = Path(os.path.abspath(Path(given[0] if given else ".").expanduser()))  # noqa: PTH100
+    folder = absolute(given[0] if given else ".", field="FOLDER")
     if not folder.is_dir():
         raise KbprocError(
             "resource.not_found",

@@ -19,7 +19,7 @@ from typing import Any
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError, is_lasting
-from kbproc.base.paths import printable
+from kbproc.base.paths import from_here, printable
 from kbproc.log.lease import FileLease, Lease
 
 FORMAT = 1
@@ -73,10 +73,12 @@ def require_store(folder: Path, *, named: bool = True) -> None:
     `named`: somebody has said which folder; else whoever adds need not say it either.
     """
     if not is_store(folder) and not (folder / "lock").exists():
+        shown = from_here(folder)
         raise KbprocError(
             "resource.not_found",
-            f"There is no store in {folder}.",
-            hint=f"Check the path. Whatever adds makes a store: kbproc --store {folder} add DOCS."
+            f"There is no store in {shown}.",
+            hint="Check the path. Whatever adds makes a store: kbproc --store "
+            f"{shlex.quote(shown)} add DOCS."
             if named
             else "Whatever adds makes one: kbproc add DOCS.",
             detail={"store": str(folder)},

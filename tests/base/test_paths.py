@@ -11,7 +11,7 @@ import pytest
 
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
-from kbproc.base.paths import Reading, read_file
+from kbproc.base.paths import Reading, absolute, from_here, read_file
 
 MOST = 100
 
@@ -76,3 +76,36 @@ def test_a_file_that_says_it_is_empty_is_read(reading: Reading) -> None:
 )
 def test_the_kernels_version(release: str, version: tuple[int, ...]) -> None:
     assert durable._version(release) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("a", "folder/a"),
+        ("./deep/", "folder/deep"),
+        (".", "folder"),
+        ("deep/../a", "folder/a"),
+        ("..", ""),
+        ("around", "folder/around"),
+        ("around/../a", "../a"),
+        ("~/a b", "home/a b"),
+    ],
+)
+def test_a_path_that_a_person_types(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, meant: str
+) -> None:
+    """A link keeps its name, but where `..` would mean another folder without it."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    found = absolute(text, field="--store")
+    assert found == Path(os.path.normpath(tmp_path / meant))
+    assert from_here(folder / "a") == "a"
+    assert from_here(folder) == str(folder)
+    assert from_here(tmp_path / "b") == str(tmp_path / "b")
+
+
+@pytest.mark.parametrize("text", ["~nobody-of-that-name", "~nobody-of-that-name/a"])
+def test_a_home_of_nobody_is_refused(text: str) -> None:
+    with pytest.raises(KbprocError) as caught:
+        absolute(text, field="--store")
+    assert (caught.value.field, caught.value.type) == ("--store", "input.invalid_params")

@@ -9,10 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kit.shell import Run, environment, in_process, refused, write_docs
+from kbproc.base.errors import KbprocError
+from kbproc.settings.config import load
+from tests.kit.patience import PATIENCE
+from tests.kit.shell import SETTINGS, Run, environment, in_process, refused, write_docs
+from tests.kit.start import start
 
 
 @pytest.fixture
@@ -113,3 +118,180 @@ def _open_to_others(paths: Iterable[Path]) -> list[str]:
         for path in paths
         if path.exists() and stat.S_IMODE(path.lstat().st_mode) & 0o077
     ]
+
+
+# ------------------------------------------------------------------- paths of a store
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Those of a process to which no store is named."""
+    known = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
+    del known["KBPROC_STORE"]
+    return known
+
+
+def program(folder: Path, *argv: str, **env: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and answer of the real command, which works in `folder`, its user's home."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kbproc", *argv],
+        cwd=folder,
+        env={**variables(folder), **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert b"Traceback" not in done.stderr
+    return done.returncode, json.loads((done.stdout or done.stderr).splitlines()[-1])
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> Path:
+    """A folder with one document in `my store`, which `named` leads to."""
+    write_docs(tmp_path)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "store").mkdir(mode=0o700)
+    (tmp_path / "store" / "store.toml").write_text(SETTINGS)
+    (tmp_path / "store").rename(tmp_path / "deep" / "my store")
+    (tmp_path / "named").symlink_to(tmp_path / "deep" / "my store")
+    (tmp_path / "aside").symlink_to(tmp_path / "deep" / "er")
+    code, _ = program(tmp_path, "add", "docs", "--store", "deep/my store")
+    assert code == 0
+    return tmp_path
+
+
+SPELLINGS = (
+    "deep/my store",
+    "./deep/my store/",
+    "docs/../deep/my store",
+    "aside/../my store",
+    "named",
+    "~/deep/my store",
+)
+COUNT = ("sql", "query", "select count(*) as n from documents")
+
+
+def how(folder: Path, level: str, spelling: str) -> tuple[list[str], dict[str, str]]:
+    """The flags and variables by which a command is told a store."""
+    if level == "flag":
+        return ["--store", spelling], {}
+    if level == "environment":
+        return [], {"KBPROC_STORE": spelling}
+    if level == "profile":
+        assert program(folder, "profile", "save", "mine", "--store", spelling)[0] == 0
+        return ["--profile", "mine"], {}
+    assert program(folder, "link", "--store", spelling)[0] == 0
+    return [], {}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("level", ["flag", "environment", "profile", "link"])
+def test_every_spelling_of_a_store_is_the_same_store(
+    placed: Path, level: str, spelling: str
+) -> None:
+    flags, env = how(placed, level, spelling)
+    code, answer = program(placed, *COUNT, *flags, **env)
+    assert (code, answer["data"]["rows"]) == (0, [[2]])
+    code, answer = program(placed, "search", "tarball", "--mode", "fts", *flags, **env)
+    assert (code, len(answer["data"]["results"])) == (0, 1)
+
+
+@pytest.mark.parametrize("level", ["flag", "environment", "profile", "link"])
+def test_all_ways_in_take_a_relative_path(placed: Path, level: str) -> None:
+    flags, env = how(placed, level, "deep/my store")
+    (placed / "more.md").write_text("# More\n\nA heron.\n")
+    code, answer = program(placed, "add", "more.md", *flags, **env)
+    assert (code, answer["data"]["added"]) == (0, 1)
+    code, answer = program(placed, "doctor", *flags, **env)
+    assert (code, answer["data"]["healthy"]) == (0, True)
+    code, answer = program(placed, "store", "backup", "copy", *flags, **env)
+    assert (code, answer["data"]["path"]) == (0, str(placed / "copy"))
+    code, answer = program(
+        placed, "call", "sql.query", json.dumps({"sql": COUNT[2]}), *flags, **env
+    )
+    assert (code, answer["data"]["rows"]) == (0, [[3]])
+
+
+@pytest.mark.parametrize("spelling", [".", "./"])
+def test_the_working_folder_may_be_the_store(placed: Path, spelling: str) -> None:
+    inside = placed / "deep" / "my store"
+    done = subprocess.run(
+        [sys.executable, "-m", "kbproc", *COUNT],
+        cwd=inside,
+        env={**variables(placed), "KBPROC_STORE": spelling},
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert json.loads(done.stdout)["data"]["rows"] == [[2]]
+
+
+@pytest.mark.parametrize("level", ["flag", "environment", "profile", "link"])
+def test_a_server_and_who_attaches_to_it_share_a_relative_store(placed: Path, level: str) -> None:
+    flags, env = how(placed, level, "deep/my store")
+    server = start(
+        ["-m", "kbproc", "serve", *flags],
+        cwd=placed,
+        env={**variables(placed), **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with server:
+        assert server.stdin and server.stdout
+        request = {"id": 1, "method": "sql.query", "params": {"sql": COUNT[2]}}
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n")
+        server.stdin.flush()
+        lines = map(json.loads, server.stdout)
+        assert next(lines)["params"]["store"] == str(placed / "deep" / "my store")
+        answer = next(line for line in lines if line.get("id") == 1)
+        assert answer["result"]["data"]["rows"] == [[2]]
+        for spelling in SPELLINGS:
+            code, attached = program(placed, *COUNT, "--store", spelling)
+            assert (code, attached["data"]["rows"]) == (0, [[2]])
+        server.stdin.close()
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/store", "~nobody-of-that-name"])
+def test_a_home_of_nobody_is_refused_by_name(tmp_path: Path, path: str) -> None:
+    for field, flags, env in (
+        ("--store", ["--store", path], {}),
+        ("KBPROC_STORE", [], {"KBPROC_STORE": path}),
+    ):
+        code, answer = program(tmp_path, "search", "x", *flags, **env)
+        error = answer["error"]
+        assert (code, error["type"], error["field"]) == (1, "input.invalid_params", field)
+        assert f"./{path}" in error["hint"]
+    code, answer = program(tmp_path, "serve", "--root", path)
+    assert answer["error"]["data"]["field"] == "--root"
+
+
+def test_a_store_with_a_space_is_quoted_in_what_to_type(run: Run) -> None:
+    error = refused(run, "search", "x", "--store", "no such")
+    assert "kbproc --store 'no such' add" in error["hint"]
+
+
+def test_folders_of_the_environment_are_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = {f"XDG_{kind}": kind.lower() for kind in ("DATA_HOME", "CACHE_HOME", "RUNTIME_DIR")}
+    settled = load({**env, "HOME": "home", "KBPROC_LLM_API_KEY_FILE": "key"})
+    assert settled.store == tmp_path / "data_home" / "kbproc"
+    assert settled.cache == tmp_path / "cache_home" / "kbproc"
+    assert settled.runtime == tmp_path / "runtime_dir" / "kbproc"
+    assert settled.approved == tmp_path / "home" / ".config" / "kbproc" / "trusted.json"
+    assert settled.llm.api_key_file == str(tmp_path / "key")
+
+
+def test_a_relative_store_in_a_folder_that_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(KbprocError, match="has been removed") as caught:
+        load({"KBPROC_STORE": "store", "HOME": str(tmp_path)})
+    assert caught.value.field == "KBPROC_STORE"
+    assert load({"KBPROC_STORE": "/s", "HOME": str(tmp_path)}).store == Path("/s")

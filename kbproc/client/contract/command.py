@@ -6,6 +6,7 @@ Refuses to know: flags and how a shell prints (the shell does), and how anything
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,12 @@ class Answer:
 def run(name: str, words: list[str], flag: Callable[[str], Any], progress: Progress) -> Answer:
     """`name`: the command's second word. Raises KitError."""
     given = flag("--kit")
-    kit = own_kit() if given is None else kit_in(Path(given).expanduser())
+    kit = own_kit() if given is None else kit_in(_path(given))
     return _COMMANDS[name](kit, words, flag, progress)
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text))  # noqa: PTH111  never raises
 
 
 def _check(kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress) -> Answer:
@@ -110,7 +115,7 @@ def _requirements(
 def _export(kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress) -> Answer:
     if len(words) != 1:
         raise KitError("contract export needs a DIR.", "Name a folder that is new or empty.")
-    folder = Path(words[0]).expanduser()
+    folder = _path(words[0])
     versions = {"kbproc": __version__, "protocol": PROTOCOL, "schemas": f"v{SCHEMA_VERSION}"}
     files = kit.export(folder, versions)
     data = {"path": str(folder), "files": len(files), "versions": versions}

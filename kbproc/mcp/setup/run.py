@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import absolute
 from kbproc.settings import config as settings
 from kbproc.settings.config import Config
 
@@ -109,7 +110,7 @@ def _flag(name: str, value: str | bool) -> list[str]:
     if isinstance(value, bool):
         return [name] if value else []
     is_path = name in {"--store", "--root"}
-    return [name, str(Path(value).expanduser().absolute()) if is_path else value]
+    return [name, str(absolute(value, field=name)) if is_path else value]
 
 
 def _agreed() -> bool:

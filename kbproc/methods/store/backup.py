@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
         data=outcome.data,
         seq=max(outcome.seq, data.seq),
         hint=_elsewhere(stock.elsewhere)
-        + f"Restoring is opening it: kbproc --store {target} status",
+        + f"Restoring is opening it: kbproc --store {shlex.quote(str(target))} status",
         notice=_lost([*stock.missing, *damaged]),
     )
 

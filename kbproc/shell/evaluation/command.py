@@ -16,6 +16,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.paths import absolute
 from kbproc.calls.registry import Registry
 from kbproc.search.evaluation import told
 from kbproc.search.evaluation.asking import Asked
@@ -32,7 +33,8 @@ def evaluate(parsed: Parsed, options: Options, registry: Registry) -> dict[str, 
     """The figures. Raises input.invalid_params, and what methods raise."""
     if len(parsed.positionals) != 1:
         raise usage_error("eval needs a DIR.", "eval", hint="kbproc eval --help tells its forms.")
-    collection = _of(read(Path(parsed.positionals[0]).expanduser()), parsed.last("--questions"))
+    folder = absolute(parsed.positionals[0], field="DIR")
+    collection = _of(read(folder), parsed.last("--questions"))
     compare = parsed.last("--compare")
     setting = {} if compare is None else _setting(compare)
     questions = collection.questions

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
+from kbproc.store.sql.worker import uncopied
 from kbproc.store.store import Store
 
 MEMORY_BYTES = 1 << 30
@@ -79,9 +80,9 @@ def current_catalog(store: Store) -> CatalogSource:
 
     def catalog() -> Path:
         store.folded()
-        return store.catalog.path
+        return store.catalog.path.absolute()  # the process works in another folder
 
-    return CatalogSource(catalog=catalog, copies=copies_of(store.folder), still=still)
+    return CatalogSource(catalog=catalog, copies=copies_of(store.folder).absolute(), still=still)
 
 
 def copies_of(folder: Path) -> Path:
@@ -199,9 +200,7 @@ def copied(source: CatalogSource, process: Process) -> Path:
         good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
         return good or _new_copy(source, process)
     except OSError as error:
-        raise KbprocError(
-            "store.io", f"The catalog could not be copied: {error.strerror}."
-        ) from error
+        raise KbprocError(**uncopied(error)) from error
 
 
 def _new_copy(source: CatalogSource, process: Process) -> Path:

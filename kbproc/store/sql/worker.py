@@ -13,6 +13,7 @@ the kernel lets this process open no file and no socket any more: what
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.durable import write_all
+from kbproc.base.errors import is_lasting
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit
 from kbproc.store.sql.views import SHOW, VIEWS
@@ -48,6 +50,15 @@ _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "
 _DEEPEST = 200  # values: whoever reads the answer has a limit, too
 _QUOTED = re.compile(r'"([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
+_BROKEN = "kbproc doctor tells whether the catalog is whole; kbproc index rebuild makes it anew."
+_NOT_ALLOWED = "Check who owns the store's folder, and whether you may write there."
+_HINTS: dict[int | None, str] = {  # of other faults the disk is the likely reason
+    errno.ENOENT: "The store's folder was moved or removed while it is open: close the store, and "
+    "open it where it lies now.",
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+    errno.EROFS: _NOT_ALLOWED,
+}
 _READ_ONLY = "The views can only be read; documents change through doc.*"
 
 _CONFIG: dict[str, Any] = {
@@ -302,10 +313,24 @@ def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
     if isinstance(error, RecursionError):
         return bad_sql("The statement, or a value that it finds, is nested too deeply.").fields
     if not of_query:
-        return {"type": "store.io", "message": f"The catalog could not be copied: {error}"[:500]}
+        return uncopied(error)
     fields = _in_duckdbs_words(str(error))
     broken = (duckdb.InternalException, duckdb.FatalException, duckdb.IOException, OSError)
     return {**fields, "type": "operation.failed"} if isinstance(error, broken) else fields
+
+
+def uncopied(error: Exception) -> dict[str, Any]:
+    """Why there is no copy of the catalog to read, as a store.io."""
+    if not isinstance(error, OSError):  # DuckDB's
+        message = f"The copy of the catalog can't be opened: {error}"
+        return {"type": "store.io", "message": message[:500], "hint": _BROKEN}
+    where = "" if error.filename is None else f": {error.filename}"
+    return {
+        "type": "store.io",
+        "message": f"The catalog could not be copied: {error.strerror or error}{where}.",
+        "hint": _HINTS.get(error.errno),
+        "lasting": is_lasting(error),
+    }
 
 
 def _in_duckdbs_words(text: str) -> dict[str, Any]:

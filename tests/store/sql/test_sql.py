@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -830,3 +831,40 @@ def test_from_the_shell(tmp_path: Path) -> None:
         check=False,
     )
     assert json.loads(done.stdout)["data"]["rows"] == [["kb default"]], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "lasting", "hint"),
+    [
+        (errno.ENOENT, True, "moved or removed"),
+        (errno.EACCES, True, "who owns"),
+        (errno.EROFS, True, "who owns"),
+        (errno.ENOSPC, False, "Free space"),
+    ],
+)
+def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, hint: str) -> None:
+    def catalog() -> Path:
+        raise OSError(number, os.strerror(number), "views/catalog.duckdb")
+
+    source = CatalogSource(catalog=catalog, copies=tmp_path / "sql", still=lambda copy: copy())
+    with (
+        pytest.raises(KbprocError) as caught,
+        sqlquery.Process(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running,
+    ):
+        sqlquery.copied(source, running)
+    error = caught.value
+    assert (error.type, error.retryable) == ("store.io", not lasting)
+    assert os.strerror(number) in error.message and "views/catalog.duckdb" in error.message
+    assert hint in error.hint
+
+
+def test_a_process_that_finds_no_catalog_says_so(tmp_path: Path) -> None:
+    gone = tmp_path / "gone.duckdb"
+    with sqlquery.Process(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running:
+        with pytest.raises(KbprocError, match="No such file or directory") as caught:
+            running.step("copy", str(gone), str(tmp_path / "copy"))
+        assert str(gone) in caught.value.message and "moved or removed" in caught.value.hint
+        (tmp_path / "copy").write_bytes(b"no catalog at all" * 1000)
+        with pytest.raises(KbprocError, match="can't be opened") as caught:
+            running.step("prepare", str(tmp_path / "copy"))
+        assert "kbproc doctor" in caught.value.hint
