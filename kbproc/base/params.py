@@ -181,6 +181,8 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
     hint: str | None = None
     if unknown := re.search(_UNKNOWN, said):
         name = unknown["name"][:_MOST_SHOWN]
+        if path == "$" and (lacking := _lacking(params, raw)):
+            return _without_required(lacking[0], name)
         members = [m for s in structs_in(type_at(params, path)) for m in s.__struct_fields__]
         field += f".{name}"
         said = f"{field} is not a parameter of this method"
@@ -201,6 +203,33 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
             said += f"; it has {len(given)}"
     return KbprocError(
         "input.invalid_params", f"{said}.", hint=hint, field=field, valid_values=valid
+    )
+
+
+def _lacking(params: type[Params], raw: bytes | msgspec.Raw) -> list[str]:
+    """None of what is no JSON further on: it was refused before it was read to the end."""
+    try:
+        return missing_in(params, msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def missing_in(params: type[Params], members: Iterable[str]) -> list[str]:
+    """The params that must be there and are not."""
+    there = set(members)
+    return [
+        one.name for one in msgspec.structs.fields(params) if one.required and one.name not in there
+    ]
+
+
+def _without_required(missing: str, unknown: str) -> KbprocError:
+    """What must be there is named before what may not: often the one is the other's name."""
+    field = f"$.params.{missing}"
+    return KbprocError(
+        "input.invalid_params",
+        f"{field} is required, and $.params.{unknown} is not a parameter of this method.",
+        hint=f"Write $.params.{missing}; if $.params.{unknown} is meant to be that, rename it.",
+        field=field,
     )
 
 
@@ -233,6 +262,10 @@ def type_at(annotation: Any, path: str) -> Any:
         fields = [info for s in structs_in(annotation) for info in msgspec.structs.fields(s)]
         annotation = next((info.type for info in fields if info.name == name), None)
     return annotation
+
+
+def takes_text(params: type[Params], name: str) -> bool:
+    return str in _parts(type_at(params, f"$.{name}"))
 
 
 def structs_in(annotation: Any) -> Iterable[type[Struct]]:

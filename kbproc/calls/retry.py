@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.params import MADE_BY_US
+from kbproc.base.params import MADE_BY_US, missing_in, takes_text
 from kbproc.base.suggest import closest
 from kbproc.base.values import decoder
 from kbproc.calls.method import Method
@@ -75,7 +75,21 @@ def _better(error: KbprocError, method: Method, params: Params) -> Params | None
         and error.type == "input.invalid_params"
     ):
         return _without(params, error.field.removeprefix(_PARAMS))
-    return _corrected(error, method, params)
+    return _renamed(error, method, params) or _corrected(error, method, params)
+
+
+def _renamed(error: KbprocError, method: Method, params: Params) -> Params | None:
+    """With the one unknown text under the name of the one param that must be there and is not."""
+    missing = missing_in(method.params, params)
+    unknown = [name for name in params if name not in method.params.__struct_fields__]
+    if len(missing) != 1 or len(unknown) != 1 or error.field != f"{_PARAMS}{missing[0]}":
+        return None
+    near = closest(unknown[0], method.params.__struct_fields__)
+    if near not in (None, missing[0]) or not isinstance(params[unknown[0]], str):
+        return None
+    if not takes_text(method.params, missing[0]):
+        return None
+    return {missing[0] if name == unknown[0] else name: value for name, value in params.items()}
 
 
 def _again(error: KbprocError, method: Method, params: Params) -> Params | None:
