@@ -248,14 +248,42 @@ _SHAPE: Schema = {"type": "object", "required": ["data", "meta"]}
 
 
 def tools(registry: Registry) -> dict[str, Any]:
-    """What tools.json holds: the sets, each tool, the methods that write, and which take long."""
+    """What tools.json holds: the sets, each tool, the methods that write and that take long, and
+    the kinds of all params.
+    """
     writes = [m for m in registry.methods.values() if m.kind != "read"]
     return {
         "sets": {name: list(members) for name, members in SETS.items()},
         "tools": {tool.name: _declared(registry, tool) for tool in TOOLS},
         "writes": [method.name for method in writes],
         "long": [method.name for method in writes if method.streams],
+        "params": {method.name: _bare(method) for method in registry.methods.values()},
     }
+
+
+_BARE = ("type", "enum", "pattern", "minLength", "required")
+
+
+def _bare(method: Method) -> Schema:
+    """What coercion needs of a method's params: see coercion.py."""
+    whole = params_schema(method)
+    return _shape(whole, whole.get("$defs", {}))
+
+
+def _shape(schema: Schema, definitions: Schema) -> Schema:
+    """The kinds of values, references followed; no ranges and no descriptions."""
+    if "$ref" in schema:
+        return _shape(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
+    shape: Schema = {key: schema[key] for key in _BARE if schema.get(key)}
+    if "anyOf" in schema:
+        shape["anyOf"] = [_shape(kind, definitions) for kind in schema["anyOf"]]
+    if "items" in schema:
+        shape["items"] = _shape(schema["items"], definitions)
+    if "properties" in schema:
+        shape["properties"] = {
+            name: _shape(member, definitions) for name, member in schema["properties"].items()
+        }
+    return shape
 
 
 def methods(registry: Registry) -> dict[str, Any]:

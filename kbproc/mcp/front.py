@@ -114,7 +114,8 @@ class Front:
         )
 
     def _call_tool(self, request: Request) -> None:
-        arguments = request.params.get("arguments", {})
+        arguments = request.params.get("arguments")
+        arguments = {} if arguments is None else arguments
         if not isinstance(arguments, dict):
             raise Refusal(protocol.INVALID_PARAMS, "params.arguments must be an object.")
 

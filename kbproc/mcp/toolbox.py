@@ -17,6 +17,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import decoder
+from kbproc.mcp.coercion import coerced, snake, takes_null, text_as_object
 
 _FOLDER = Path(__file__).parent
 _MOST_SHOWN = 100  # characters of what a client sent
@@ -52,18 +53,29 @@ class Tool(Struct, frozen=True, kw_only=True):
         """Raises Mistake."""
         if not self.method:
             return _any(arguments)
-        params = {self._param(name): value for name, value in arguments.items()}
-        if "task_ref" in params and isinstance(params["task_ref"], dict):
-            params["task_ref"] = {_snake(k): v for k, v in params["task_ref"].items()}
-        if "confirm" in params:
-            raise Mistake(_NO_CONFIRM)
-        for name, method in self.instead.items():
-            if params.get(name) is not None:
-                return Wanted(method, params)
-        return Wanted(self.method, {**self.preset, **params})
+        params = {
+            self._param(name): value
+            for name, value in arguments.items()
+            if value is not None or self._takes_null(name)
+        }
+        method = self.method
+        for name, other in self.instead.items():
+            if params.get(name) in (None, ""):
+                params.pop(name, None)
+            else:
+                method = other
+        params = _as_asked(method, params)
+        if isinstance(params.get("task_ref"), dict):
+            params["task_ref"] = {snake(k): v for k, v in params["task_ref"].items()}
+        return Wanted(method, {**self.preset, **params} if method == self.method else params)
+
+    def _takes_null(self, argument: str) -> bool:
+        """Whether null means something else than that the argument is left out."""
+        shown = self.tool["inputSchema"]["properties"].get(argument)
+        return shown is None or takes_null(shown)
 
     def _param(self, argument: str) -> str:
-        return self.arguments.get(argument) or _snake(argument)
+        return self.arguments.get(argument) or snake(argument)
 
     def argument(self, param: str) -> str:
         """The name by which the caller knows a param."""
@@ -75,30 +87,34 @@ _NO_CONFIRM = "Only a person approves a plan: leave confirm out, and the client 
 
 
 def _any(arguments: dict[str, Any]) -> Wanted:
-    method, params = arguments.get("method"), arguments.get("params", {})
+    method, params = arguments.get("method"), text_as_object(arguments.get("params"))
+    params = {} if params in (None, "") else params
     if not isinstance(method, str):
         raise Mistake("method is required: a name that kb_describe lists, such as tag.list.")
     if not isinstance(params, dict):
         raise Mistake("params must be an object with the params of that method.")
     if unknown := sorted(arguments.keys() - {"method", "params"}):
         raise Mistake(f"{unknown[0]} belongs into params: only method and params stand outside.")
-    if "confirm" in params:
+    return Wanted(method, _as_asked(method, params))
+
+
+def _as_asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The params as the method asks for them. Raises Mistake."""
+    if params.get("confirm") not in (None, ""):
         raise Mistake(_NO_CONFIRM)
-    return Wanted(method, params)
-
-
-def _snake(name: str) -> str:
-    """expiresAt → expires_at."""
-    if name.islower():
-        return name
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+    params = {name: value for name, value in params.items() if name != "confirm"}
+    schema = _kept().params.get(method, {})
+    return coerced(params, schema, clears=method in writes())
 
 
 class _Kept(Struct, frozen=True):
+    """`params`: method → the schema of its params, as short as coercion needs it."""
+
     sets: dict[str, list[str]]
     tools: dict[str, Tool]
     writes: frozenset[str]
     long: frozenset[str]
+    params: dict[str, dict[str, Any]]
 
 
 @functools.cache

@@ -1,0 +1,302 @@
+"""Arguments as clients spell them: what has one reading is read, and all else is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.params import decode_params
+from kbproc.mcp import coercion, declared, toolbox
+from kbproc.mcp.coercion import coerced
+from kbproc.mcp.toolbox import Tool, Toolbox
+from kbproc.methods.all import registry
+from kbproc.settings.config import SCOPES
+from tests.kit.mcp import MODERN, Client, client
+from tests.kit.talk import Process
+
+METHODS = registry().methods
+ERAS = (MODERN, "2025-11-25")
+Schema = dict[str, Any]
+
+
+def tools() -> dict[str, Tool]:
+    """Every tool of every set."""
+    every = Toolbox(",".join([*declared.SETS, "all"]))
+    found = (
+        every.find(tool["name"], frozenset(SCOPES)) for tool in every.within(frozenset(SCOPES))
+    )
+    return {tool.tool["name"]: tool for tool in found if tool is not None}
+
+
+TOOLS = tools()
+ARGUMENTS = [
+    (name, argument)
+    for name, tool in TOOLS.items()
+    if tool.method
+    for argument in tool.tool["inputSchema"]["properties"]
+    if argument != "confirm"  # which is for persons
+]
+
+
+def kinds(schema: Schema) -> list[Schema]:
+    if "anyOf" not in schema:
+        return [schema]
+    return [kind for part in schema["anyOf"] for kind in kinds(part)]
+
+
+def name_of(kind: Schema) -> str:
+    return "enum" if "enum" in kind else kind.get("type", "any")
+
+
+TEXTS = ("some-word", "2026-01-31", "nats://a:1", "http://a:1")
+
+
+def plain(kind: Schema) -> Any:
+    """A value as the schema asks for it."""
+    match name_of(kind):
+        case "enum":
+            return kind["enum"][0]
+        case "array":
+            return [plain(kinds(kind["items"])[0])]
+        case "object":
+            known = kind.get("properties", {"a": {"type": "string"}})
+            return {name: plain(kinds(member)[0]) for name, member in known.items()}
+        case "string":
+            return next(text for text in TEXTS if re.search(kind.get("pattern", ""), text))
+        case scalar:
+            return {"integer": 5, "number": 0.5, "boolean": True, "any": "some-word"}[scalar]
+
+
+SCALARS: dict[str, list[tuple[Any, Any]]] = {
+    "integer": [("5", 5), ("5.0", 5), (" 5 ", 5), (5.0, 5), ("1e3", 1000), ("-5", -5)],
+    "number": [("0.5", 0.5), (" 0.5 ", 0.5), ("5", 5), ("5e-1", 0.5)],
+    "boolean": [("true", True), ("True", True), (" FALSE ", False)],
+    "string": [(42, "42"), (-7, "-7")],
+    "any": [],
+}
+
+
+def odd(kind: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]:
+    """Other spellings with one reading, each with the plain one."""
+    value = plain(kind)
+    match name_of(kind):
+        case "enum":
+            yield from ((value.upper(), value), (f" {value.title()} ", value))
+        case "array":
+            yield from ((json.dumps(value), value), (value[0], value))
+            yield f" {json.dumps([value[0], value[0]])}", [value[0], value[0]]
+            items = kinds(kind["items"])
+            for spelled, meant in odd(items[0], deep=False) if deep and len(items) == 1 else ():
+                yield from (([spelled], [meant]), (json.dumps([spelled]), [meant]))
+        case "object":
+            yield json.dumps(value), value
+            for name, member in kind.get("properties", {}).items() if deep else ():
+                for spelled, meant in odd_alone(member, deep=False):
+                    yield {**value, name: spelled}, {**value, name: meant}
+        case scalar:
+            is_free = "pattern" not in kind and kind.get("minLength", 1) == 1
+            yield from SCALARS[scalar] if is_free else ()
+
+
+def odd_alone(schema: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]:
+    """Those of a schema's alternatives that are no plain spelling of another one."""
+    for kind in kinds(schema):
+        if name_of(kind) != "null":
+            for spelled, meant in odd(kind, deep=deep):
+                is_plain = any(coercion._fits(spelled, other) for other in kinds(schema))
+                if isinstance(spelled, list | dict) or not is_plain:
+                    yield spelled, meant
+
+
+NONE = {
+    "enum": ["no such word", 5, True, ["x"]],
+    "integer": ["five", 5.5, "5.5", True, "05", "+5", "0x5", "1e400", "5,0", [5], {"a": 5}],
+    "number": ["half", True, "1e400", "0,5", "NaN", [0.5]],
+    "boolean": ["yes", "1", 1, 0, "on", [True]],
+    "string": [4.2, True, ["a"], {"a": 1}],
+    "array": ["a, b", "a\nb", '["a"', "[" * 5000, " ", {"a": 1}],
+    "object": ["x", '{"a"', "[1]", 5, ["a"]],
+}
+
+
+def asked_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
+    """The method and the param that an argument is for, and the param's schema."""
+    method, param = tool.wanted({argument: "word"}).method, tool._param(argument)
+    return method, param, toolbox._kept().params[method]["properties"][param]
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_what_has_one_reading_is_read(name: str, argument: str) -> None:
+    tool = TOOLS[name]
+    for spelled, meant in odd_alone(asked_of(tool, argument)[2]):
+        assert tool.wanted({argument: spelled}) == tool.wanted({argument: meant}), spelled
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
+    tool = TOOLS[name]
+    method, param, schema = asked_of(tool, argument)
+    (kind, *others) = [one for one in kinds(schema) if name_of(one) != "null"]
+    if others or name_of(kind) == "any":
+        return
+    known = toolbox._kept().params[method]
+    required = {one: plain(known["properties"][one]) for one in known.get("required", ())}
+    holds_objects = name_of(kind) == "array" and name_of(kinds(kind["items"])[0]) == "object"
+    for value in NONE[name_of(kind)]:
+        if holds_objects and isinstance(value, dict):
+            continue  # a list of one
+        asked = tool.wanted({argument: value}).params
+        assert asked[param] == value
+        raw = json.dumps({**required, **asked}).encode()
+        with pytest.raises(KbprocError) as caught:
+            decode_params(METHODS[method].decoder, raw)
+        assert str(caught.value.field).startswith(f"$.params.{param}"), value
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None:
+    tool = TOOLS[name]
+    published = tool.tool["inputSchema"]
+    nothing = tool.wanted({})
+    if coercion.takes_null(published["properties"][argument]):
+        assert tool.wanted({argument: None}).params[tool._param(argument)] is None
+    else:
+        assert tool.wanted({argument: None}) == nothing
+    empty_is_text = any(coercion._fits("", one) for one in kinds(asked_of(tool, argument)[2]))
+    keeps = empty_is_text and METHODS[tool.method].kind != "read"
+    if keeps or argument in published.get("required", ()):
+        assert tool.wanted({argument: ""}).params[tool._param(argument)] == ""
+    else:
+        assert tool.wanted({argument: ""}) == nothing
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_any_method_reads_its_params_as_its_own_tool_does(method: str) -> None:
+    call, known = TOOLS["kb_call"], toolbox._kept().params[method]["properties"]
+    params = {name: plain(kinds(kind)[0]) for name, kind in known.items() if name != "confirm"}
+    spelled = dict(params)
+    for name, value in params.items():
+        same = (one for one, meant in odd_alone(known[name]) if meant == value)
+        spelled[name] = next(same, value)
+    for asked in (params, spelled, json.dumps(params), json.dumps(spelled)):
+        assert call.wanted({"method": method, "params": asked}).params == params
+    for nothing in (None, "", {}, "{}"):
+        assert call.wanted({"method": method, "params": nothing}).params == {}
+
+
+def test_a_text_stays_what_it_is() -> None:
+    add = TOOLS["doc_add"]
+    for text in ('["a"]', '{"a": 1}', "5", "true", "null", " x "):
+        assert add.wanted({"title": text, "text": text}).params == {"title": text, "text": text}
+
+
+def test_unknown_names_stay() -> None:
+    asked = TOOLS["search_knowledge"].wanted({"query": "x", "lmit": "5", "nope": None})
+    assert asked.params["lmit"] == "5" and asked.params["nope"] is None
+
+
+def test_json_in_a_text_is_read_in_bounds() -> None:
+    schema = {"properties": {"m": {"type": "object"}, "l": {"type": "array", "items": {}}}}
+    deep = '{"a":' * 40 + "1" + "}" * 40
+    long = json.dumps({"a": "x" * coercion.MOST_TEXT})
+    for text in (deep, long, "{" * 100_000):
+        assert coerced({"m": text}, schema) == {"m": text}
+    for text in ("[" * 40 + "]" * 40, "[" * 100_000):
+        assert coerced({"l": text}, schema) == {"l": text}
+
+
+@pytest.fixture(params=ERAS)
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    with client(tmp_path, era=request.param) as one:
+        yield one
+
+
+def told(result: dict[str, Any]) -> str:
+    assert result["isError"]
+    return str(result["content"][0]["text"])
+
+
+def test_clients_of_both_eras_are_understood(found: Client) -> None:
+    tagged = found.data("doc_add", title="Git", text="Install git with 42 steps.", tags='["git"]')
+    other = found.data("doc_add", title=2026, text="Install apt.", tags="apt", kb="", paths=None)
+    assert found.data("doc_view", id=f"{other['id']}.0", length=None)["title"] == "2026"
+    hits = found.data(
+        "search_knowledge",
+        query=42,
+        limit="5",
+        mode="FTS",
+        tags="git",
+        minScore="0",
+        includeExpired="False",
+        kb="",
+        efSearch=None,
+    )["results"]
+    assert [hit["source"]["document_id"] for hit in hits] == [tagged["id"]]
+    entry = found.data(
+        "store_knowledge",
+        title="A fact",
+        body="It holds.",
+        taskRef='{"taskId": "T-1"}',
+        confidence=90.0,
+        expiresAt="",
+    )
+    assert entry["task_ref"]["task_id"] == "T-1"
+    listed = found.data("kb_call", method="doc.list", params='{"limit": "1", "types": "text"}')
+    assert len(listed) == 1
+    answer = found.ask("tools/call", name="kb_list", arguments=None)
+    assert [kb["slug"] for kb in answer["result"]["structuredContent"]["data"]] == ["default"]
+
+
+def test_what_means_that_something_is_cleared_still_does(found: Client) -> None:
+    found.data("kb_call", method="kb.create", params={"slug": "books", "description": "Old."})
+    found.data("kb_call", method="kb.update", params={"slug": "books", "description": ""})
+    assert found.data("kb_call", method="kb.get", params={"slug": "books"})["description"] == ""
+    labels = {"a": "1", "b": "2"}
+    document = {"title": "t", "text": "x", "metadata": labels}
+    added = found.data("kb_call", method="doc.create", params=document)
+    change = {"id": str(added["id"]), "metadata": '{"a": null, "b": "3"}'}
+    changed = found.data("kb_call", method="doc.update", params=change)
+    assert found.data("doc_view", id=changed["id"])["metadata"] == {"a": None, "b": "3"}
+
+
+def test_what_is_wrong_is_named_as_before(found: Client) -> None:
+    said = told(found.call("search_knowledge", query="x", limit="1000"))
+    assert "limit" in said and "100" in said
+    assert told(found.call("search_knowledge", query="x", limit="five")).startswith(
+        "input.invalid_params: limit: expected an integer"
+    )
+    assert "query is required" in told(found.call("search_knowledge", query=None))
+    assert "oldId is required" in told(found.call("supersede_knowledge", oldId=None, newId="2"))
+    assert "includeExpired" in told(found.call("search_knowledge", query="x", includeExpired="yes"))
+    assert "params must be" in told(found.call("kb_call", method="doc.list", params="[1]"))
+
+
+def test_what_is_missing_is_named_before_what_is_unknown(found: Client) -> None:
+    result = found.call("store_knowledge", title="A fact", content="It holds.")
+    said = told(result)
+    assert said.startswith("input.invalid_params: body is required")
+    assert "content is not a parameter" in said
+    better = json.loads(said.partition("Try: ")[2])
+    assert (better["title"], better["body"]) == ("A fact", "It holds.") and "content" not in better
+    assert result["_meta"]["kbproc/error"]["field"] == "$.params.body"
+    said = told(found.call("chat", prompt="Who?", kb="default"))
+    assert json.loads(said.partition("Try: ")[2])["question"] == "Who?"
+    said = told(found.call("search_knowledge", lmit=3))
+    assert said.startswith("input.invalid_params: query is required") and "Try: " not in said
+
+
+def test_the_wire_stays_strict(tmp_path: Path) -> None:
+    process = Process(tmp_path / "store", cwd=tmp_path)
+    try:
+        process.ready()
+        for number, params in enumerate(({"limit": "5"}, {"tags": "git"}, {"types": ""})):
+            error = process.ask(number, "doc.list", **params)["error"]
+            assert error["data"]["type"] == "input.invalid_params"
+    finally:
+        process.stop()
