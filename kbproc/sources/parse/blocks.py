@@ -17,9 +17,13 @@ PATH = " > "
 Kind = Literal["prose", "code", "table"]
 Scalar = str | int | float | bool | None
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BREAK = re.compile("\r\n?|[\x0c\x85\u2028\u2029]")
+_BREAK = re.compile("\r\n?")
+# They part words, but begin no line that an editor or `sed` would count.
+_BLANK = re.compile("[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
+# Before a line's first word they would pass for its indentation.
+_LEADING_BLANKS = re.compile(f"^{_BLANK.pattern}+", re.M)
 # Whatever `clean_text` changes, or may.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _PLAIN = bytes(byte for byte in range(128) if not _UNCLEAN.match(chr(byte)))
@@ -62,8 +66,10 @@ class Parsed(msgspec.Struct, kw_only=True):
 def clean_text(text: str) -> str:
     """`text` with \\n as its only line break and without controls or lone surrogates.
 
-    Tabs stay; a NUL or another C0 control vanishes; a surrogate pair that was
-    decoded apart is put together again, a lone half becomes U+FFFD.
+    Its lines are those of the source, which end with \\n, \\r\\n or \\r: a form feed, a vertical
+    tab, NEL and the Unicode separators become a space. Tabs stay; a NUL or another C0 control
+    vanishes; a surrogate pair that was decoded apart is put together again, a lone half becomes
+    U+FFFD.
     """
     if text.isascii() and not text.encode().translate(None, _PLAIN):
         return text  # in a quarter of the time
@@ -71,7 +77,8 @@ def clean_text(text: str) -> str:
         return text
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return _CONTROL.sub("", _BREAK.sub("\n", text.removeprefix("\ufeff")))
+    text = _LEADING_BLANKS.sub("", _BREAK.sub("\n", text.removeprefix("\ufeff")))
+    return _CONTROL.sub("", _BLANK.sub(" ", text))
 
 
 def clean_title(text: str | None) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 import msgspec
 
 from kbproc.sources.parse.blocks import PATH, Block, Parsed, clean_text
+from kbproc.sources.parse.terminal import overstruck, without_codes
 from kbproc.sources.parse.text import decode
 
 _SUFFIXES = {
@@ -131,14 +132,15 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.unsupported_type` for bytes that are not text.
     """
     found = decode(data, name)
-    lines = clean_text(found.text).split("\n")
+    text, codes = without_codes(found.text)
+    lines = clean_text(overstruck(text)).split("\n")
     path = PurePath(name)
     language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
     sections = _sections(lines) if language not in _FLAT else list[str | None]([None]) * len(lines)
     return Parsed(
         blocks=_blocks(lines, sections),
         metadata={"language": language} if language else {},
-        unread={"replaced_bytes": found.replaced},
+        unread={"replaced_bytes": found.replaced, "terminal_codes": codes},
     )
 
 

@@ -1,6 +1,9 @@
-"""Plain text: which encoding it is in, and its paragraphs.
+"""Plain text: which encoding it is in, and its paragraphs, rows or lines.
 
 Owns: decoding of bytes without a declared encoding. Refuses to know: markup.
+
+Of what was written for a terminal the text is what stays on the screen. Colours and movements of
+the cursor hold no words and are not counted as unread; a window's title is.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from typing import NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
+from kbproc.sources.parse.damage import is_western, mended
+from kbproc.sources.parse.rows import Part, tables
+from kbproc.sources.parse.terminal import overstruck, without_codes
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -22,10 +28,14 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _GAP = re.compile(r"\n[ \t]*\n\s*?(?=[^\n])")
+# Where a page or a paragraph of the text begins, whatever the line.
+_PAGE = re.compile("[\x0c\u2029]")
 _BY_LINE: dict[str, Kind] = {".csv": "table", ".tsv": "table", ".log": "code"}
 # Bytes that text doesn't hold: C0 but tab, breaks, backspace, and the shifts
 # and escape with which ISO 2022 switches alphabets.
 _BINARY = re.compile(rb"[\x01-\x07\x10-\x1a\x1c-\x1f\x7f]")
+_ZEROS = re.compile(rb"\0+")
+_HIGH = re.compile(rb"[\x80-\xff]")
 # Detection looks at this much of a file that is not Unicode.
 SAMPLE = 1 << 16
 _ESCAPES = (
@@ -61,41 +71,54 @@ _RARE = [
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Paragraphs of `data`: what blank lines keep apart.
+    """Paragraphs of `data`: what blank lines and form feeds keep apart.
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
     found = decode(data, name)
     utf8 = found.encoding == "utf-8"
     metadata: dict[str, Scalar] = {} if utf8 else {"encoding": found.encoding}
+    text, codes = without_codes(found.text)
     return Parsed(
-        blocks=paragraphs(found.text, name),
+        blocks=paragraphs(text, name),
         metadata=metadata,
-        unread={"replaced_bytes": found.replaced},
+        unread={"replaced_bytes": found.replaced, "terminal_codes": codes},
     )
 
 
 def paragraphs(text: str, name: str) -> list[Block]:
-    kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
-    return [
-        Block(text=part, kind=kind, line=line)
-        for line, part in _paragraphs(clean_text(text).rstrip())
-        if part.strip()
-    ]
+    """The blocks of a text; of a table's file, its tables, and of a log, its stanzas."""
+    suffix = PurePath(name).suffix.lower()
+    kind = _BY_LINE.get(suffix, "prose")
+    blocks: list[Block] = []
+    line = 1
+    for page in map(clean_text, _PAGE.split(overstruck(text))):
+        parts = list(_paragraphs(page))
+        parts = tables(page, parts) if kind == "table" else parts
+        blocks += (
+            Block(text=page[start:end], kind=kind, line=line + lines)
+            for lines, start, end in parts
+            if not page[start:end].isspace() and start < end
+        )
+        line += page.count("\n")
+    return blocks
 
 
-def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """With the line on which each begins."""
-    line, start = 1, 0
-    for gap in _GAP.finditer(text):
-        yield line, text[start : gap.start()]
-        line += text.count("\n", start, gap.end())
+def _paragraphs(text: str) -> Iterator[Part]:
+    lines, start = 0, 0
+    body = text.rstrip()
+    for gap in _GAP.finditer(body):
+        yield Part(lines, start, gap.start())
+        lines += body.count("\n", start, gap.end())
         start = gap.end()
-    yield line, text[start:]
+    yield Part(lines, start, len(body))
 
 
 class Decoded(NamedTuple):
-    """`encoding`: Python's name of it. `replaced`: bytes that are no text in it."""
+    """`encoding`: Python's name of it. `replaced`: bytes that are no valid text in it.
+
+    Those of damaged UTF-8 that were read as Western letters are counted, too.
+    """
 
     text: str
     encoding: str
@@ -105,37 +128,58 @@ class Decoded(NamedTuple):
 def decode(data: bytes, name: str) -> Decoded:
     """Text and the encoding that it was in: BOM, UTF-8, wide Unicode, else by statistics.
 
-    Raises `input.unsupported_type` for bytes that are not text.
+    A file of UTF-8 with some bad bytes is UTF-8: see damage.py. Raises `input.unsupported_type`
+    for bytes that are not text.
     """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return Decoded(data[len(bom) :].decode(encoding, "replace"), encoding)
+            return _decoded(data[len(bom) :], encoding)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return _decode_legacy(data, name)
-    if _nul_laden(data) or any(escape in data for escape, _ in _ESCAPES):
-        return _decode_legacy(data, name)
+        return _decode_other(data, name)
+    is_shifted = data.isascii() and any(escape in data for escape, _ in _ESCAPES)
+    if is_shifted or _nul_laden(data):
+        return _decode_other(data, name)
     return Decoded(text, "utf-8")
 
 
-def _decode_legacy(data: bytes, name: str) -> Decoded:
+def _decode_other(data: bytes, name: str) -> Decoded:
     wide = _wide(data)
     if wide:
-        return Decoded(data.decode(wide, "replace"), wide)
+        return _decoded(data, wide)
     if not looks_like_text(data[:SAMPLE]) or _nul_laden(data):
         raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data.")
-    encoding = _guess(data)
-    return Decoded(data.decode(encoding, "replace"), encoding)
+    damaged = None if data.isascii() else mended(data)
+    if damaged:
+        return Decoded(damaged.text, "utf-8", damaged.bad)
+    return _decoded(data, _guess(data))
+
+
+def _decoded(data: bytes, encoding: str) -> Decoded:
+    """`data` as text in `encoding`, with U+FFFD for what is none."""
+    if encoding in {"ascii", "utf-8"}:
+        text, bad = mended(data, certain=True) or (data.decode("utf-8", "replace"), 0)
+        return Decoded(text, "utf-8", bad)
+    text = data.decode(encoding, "replace")
+    if "\ufffd" not in text:
+        return Decoded(text, encoding)
+    if encoding.startswith("utf-"):
+        return Decoded(
+            text, encoding, len(data) - len(data.decode(encoding, "ignore").encode(encoding))
+        )
+    return Decoded(text, encoding, text.count("\ufffd"))
 
 
 def _guess(data: bytes) -> str:
     for escape, encoding in _ESCAPES:
         if escape in data:
             return encoding
+    if not _HUNGARIAN.search(data[:SAMPLE]) and is_western(data):
+        return "cp1252"
     from charset_normalizer import from_bytes
 
-    sample = data[:SAMPLE]
+    sample = _sample(data)
     found = from_bytes(sample, cp_exclusion=_RARE)
     best = found.best()
     if best is None:
@@ -149,6 +193,15 @@ def _guess(data: bytes) -> str:
     if encoding in {"cp1250", "cp1252"} and len(_LATIN2.findall(sample)) > len(sample) // 500:
         return "cp1250" if re.search(rb"[\x80-\x9f]", sample) else "iso8859_2"
     return encoding
+
+
+def _sample(data: bytes) -> bytes:
+    """A stretch of `data` that holds what tells encodings apart: from its start, or later on."""
+    first = _HIGH.search(data)
+    if first is None or first.start() < SAMPLE // 2:
+        return data[:SAMPLE]
+    start = data.rfind(b"\n", first.start() - SAMPLE // 2, first.start()) + 1
+    return data[start or first.start() : (start or first.start()) + SAMPLE]
 
 
 def _least_wrong(sample: bytes) -> str:
@@ -168,8 +221,14 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def _nul_laden(data: bytes) -> bool:
-    """More than the stray zero that a crash leaves in a log: binary, or a wide encoding."""
-    return data.count(0) * 500 > len(data)
+    """More than what a crash leaves in a log: binary, or a wide encoding.
+
+    That is a stray zero, or a hole: many in a row, where the disk had no room or no time.
+    """
+    zeros = data.count(0)
+    if zeros * 500 <= len(data):
+        return False
+    return zeros * 2 > len(data) or len(_ZEROS.findall(data)) * 500 > len(data)
 
 
 def _wide(data: bytes) -> str | None:
