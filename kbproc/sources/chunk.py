@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise, takewhile
 
 import msgspec
 
@@ -33,7 +33,8 @@ _TINY = 0.25
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One passage. `page` is that of its first new words, `section` what its parts share.
 
-    The first `overlap` characters of `text` repeat the chunk before. `joint`: what stood
+    The first `overlap` characters of `text` repeat what came before: the last sentences, or the
+    head of the table that goes on. `joint`: what stood
     between the two; None: a blank line. `marks`: where in the source each part of `text`
     stands, if `page` and `section` do not say it for all of it.
     """
@@ -131,8 +132,8 @@ def chunk(
 
     Blocks of a section are filled up to the budget; one that is too long is cut
     between sentences (code: lines), then words, then characters, and up to
-    `overlap` tokens of whole sentences are repeated across such a cut. A small
-    section joins its neighbour. No word is lost; order is kept.
+    `overlap` tokens of whole sentences are repeated across such a cut; of a table it is
+    its head. A small section joins its neighbour. No word is lost; order is kept.
     """
     if max_tokens < MIN_TOKENS:
         raise ValueError(f"max_tokens is {max_tokens}: a chunk needs {MIN_TOKENS} or more")
@@ -240,16 +241,56 @@ def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> lis
 
 
 def _spill(pieces: list[_Piece], atoms: list[_Atom], limit: int, overlap: int) -> None:
-    """Add a cut block's atoms, opening pieces as they fill up."""
+    """Add a cut block's atoms, opening pieces as they fill up.
+
+    A piece that begins within a table repeats the table's head, one within prose some sentences.
+    """
     used = pieces[-1].cost
-    for atom in atoms:
+    head = _head_rows(atoms, limit)
+    for i, atom in enumerate(atoms):
         if used and used + atom.cost > limit:
-            room = min(overlap, limit - atom.cost)
-            repeated = [] if atom.opens else _overlap(pieces[-1].atoms, room)
-            pieces.append(_Piece(pieces[-1].section, repeated, len(repeated)))
+            room = limit - atom.cost
+            if head and i >= len(head) and sum(row.cost for row in head) <= room:
+                repeated = head
+            else:
+                repeated = [] if atom.opens else _overlap(pieces[-1].atoms, min(overlap, room))
+            pieces.append(_Piece(pieces[-1].section, [*repeated], len(repeated)))
             used = pieces[-1].cost
         pieces[-1].atoms.append(atom)
         used += atom.cost
+
+
+def _head_rows(atoms: list[_Atom], limit: int) -> list[_Atom]:
+    """The atoms of a table's head; none where it would take over a third of each piece."""
+    block = atoms[0].block
+    if block.kind != "table":
+        return []
+    end = _head_end(block.text)
+    head = list(takewhile(lambda atom: atom.start < end, atoms))
+    return head if sum(atom.cost for atom in head) <= limit // 3 else []
+
+
+def _head_end(table: str) -> int:
+    """Behind a table's first row, or behind the next line if that draws a rule below it, or if the
+    first is a caption."""
+    ends = [found.end() for found in islice(_LINE.finditer(table), _HEAD_LINES)]
+    if not ends:
+        return len(table)
+    has_cells = "|" in table[: ends[0]]
+    second = table[ends[0] : ends[1]] if len(ends) > 1 else ""
+    if _is_rule(second) if has_cells else "|" in second:
+        return ends[1]
+    return ends[0] if has_cells else _row_end(table, ends)
+
+
+def _row_end(table: str, ends: list[int]) -> int:
+    """The end of the first row of CSV, which has line breaks where a field is quoted."""
+    return next((end for end in ends if table.count('"', 0, end) % 2 == 0), ends[0])
+
+
+def _is_rule(line: str) -> bool:
+    """Whether it is what Markdown draws below a table's head: "| --- | :-: |"."""
+    return "-" in line and not line.strip("|-: \t\n")
 
 
 def _overlap(atoms: list[_Atom], room: int) -> list[_Atom]:
@@ -279,6 +320,8 @@ _ABBREVIATION = re.compile(
     r"z\.B|u\.a|d\.h|Nr|Bd|Hrsg))\.\s+\Z"
 )
 _LINE = re.compile(r"\n")
+# A row of CSV may go on so far.
+_HEAD_LINES = 8
 _CLAUSE = re.compile(r"[,;:，、；：]\s*")
 _SPACE = re.compile(r"\s+")
 
@@ -413,6 +456,7 @@ def _middle(text: str) -> int:
 def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
     """Chunks without the blank space at their ends, which goes into the next one's joint."""
     gap: str | None = None
+    lines = _Lines()
     for piece in pieces:
         text = piece.text
         repeated = len(_text(piece.atoms[: piece.repeated])) if piece.repeated else 0
@@ -420,10 +464,10 @@ def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
         start = len(text) - len(text.lstrip(blank))
         end = max(start, len(text.rstrip()))
         joint = "" if gap is None else gap + _GAP * piece.atoms[piece.repeated].opens
-        if start == end:
+        if end <= max(start, repeated):  # it would only repeat
             gap = None if gap is None else joint + text[repeated:]
             continue
-        overlap = max(0, min(repeated, end) - start)
+        overlap = max(0, repeated - start)
         joint += text[repeated:start]
         yield Chunk(
             text=text[start:end],
@@ -431,17 +475,36 @@ def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
             section=piece.section,
             overlap=overlap,
             joint=None if gap is None or (joint == _GAP and not overlap) else joint,
-            marks=_marks(piece, text, start, end),
+            marks=_marks(piece, text, start, end, lines),
         )
         gap = text[max(end, repeated) :]
 
 
-def _marks(piece: _Piece, text: str, start: int, end: int) -> list[Mark]:
+class _Lines:
+    """Counts the lines above a character of a block, each only once as chunks go on."""
+
+    def __init__(self) -> None:
+        self._block: Block | None = None
+        self._at = self._above = 0
+
+    def above(self, block: Block, at: int) -> int:
+        if block is not self._block:
+            self._block, self._at, self._above = block, 0, 0
+        if at < self._at // 2:  # a table's head, which is repeated
+            return block.text.count("\n", 0, at)
+        first, last = sorted((at, self._at))
+        passed = block.text.count("\n", first, last)
+        self._above += passed if at == last else -passed
+        self._at = at
+        return self._above
+
+
+def _marks(piece: _Piece, text: str, start: int, end: int, lines: _Lines) -> list[Mark]:
     """Where the characters of `text` from `start` to before `end` stand in the source."""
     marks: list[Mark] = []
     shown = text[start:end]
     for at, block, within in _stretches(piece, start, end):
-        line = None if block.line is None else block.line + block.text.count("\n", 0, within)
+        line = None if block.line is None else block.line + lines.above(block, within)
         page = next((page for turn, page in reversed(block.turns) if turn <= within), block.page)
         mark = Mark(at - start, page, block.section, line)
         if not marks or not _goes_on(marks[-1], mark, shown):
@@ -451,14 +514,16 @@ def _marks(piece: _Piece, text: str, start: int, end: int) -> list[Mark]:
 
 
 def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, int]]:
-    """(character of the piece, block, character of the block), wherever a block begins or a
-    page turns, the first at `start`."""
+    """(character of the piece, block, character of the block), wherever a block begins, a
+    repeated head ends or a page turns, the first at `start`."""
     found: list[tuple[int, Block, int]] = []
-    at = 0
+    at = reached = 0
     for i, atom in enumerate(piece.atoms):
+        goes_on = i and not atom.opens and atom.start == reached
+        reached = atom.start + len(atom.text)
         at += len(_GAP) if atom.opens and i else 0
         turns = [turn for turn, _ in atom.block.turns if 0 <= turn - atom.start < len(atom.text)]
-        for within in [atom.start, *turns] if atom.opens or not i else turns:
+        for within in turns if goes_on else [atom.start, *turns]:
             place = at + within - atom.start
             if place <= start:
                 found = [(start, atom.block, within + start - place)]
