@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import check_metadata, clean_tags
+from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content, Ids, Labels, labels_of, written
 from kbproc.embedding.parsers import Parsers
@@ -157,16 +157,17 @@ def _content(
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
         )
     held = intake.blobs.put(data) if keep else None
+    tags, lost_tags = _usable_tags(parsed.tags)
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
         chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
         sha256=held.name if held else digest(data),
         size_bytes=len(data),
-        tags=_usable_tags(parsed.tags),
+        tags=tags,
         metadata=_usable_metadata(parsed.metadata),
         pages=parsed.pages,
-        unread=parsed.unread,
+        unread={**parsed.unread, "tags": lost_tags} if lost_tags else parsed.unread,
         source=held,
     )
 
@@ -181,15 +182,19 @@ def _with_parsers(parse: Callable[[], T]) -> T:
             continue
 
 
-def _usable_tags(tags: Iterable[str]) -> list[str]:
-    """A document's own tags as far as they can be tags; the rest is left out."""
-    kept: list[str] = []
+def _usable_tags(tags: Iterable[str]) -> tuple[list[str], int]:
+    """A document's own tags as far as they can be tags, and how many are left out or cut short."""
+    usable: dict[str, None] = {}
+    lost = 0
     for tag in tags:
         try:
-            kept += clean_tags([tag[:64]])
+            [word] = clean_tags([tag])
         except KbprocError:
+            lost += 1
             continue
-    return list(dict.fromkeys(kept))[:16]
+        lost += len(word) > TAG_CHARS
+        usable[word[:TAG_CHARS].strip("-")] = None
+    return list(usable)[:MOST_TAGS], lost + max(0, len(usable) - MOST_TAGS)
 
 
 def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -39,12 +39,14 @@ def _format(module: str, suffixes: str) -> Format:
 FORMATS: dict[str, Format] = {
     "pdf": _format("pdf", "pdf"),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
-    "text": _format("text", "txt text log rst adoc asciidoc org tex csv tsv srt vtt eml"),
+    "text": _format("text", "txt text log rst adoc asciidoc org tex csv tsv srt vtt eml mbox"),
     "html": _format("html", "html htm xhtml"),
     "docx": _format("docx", "docx docm"),
     "code": Format("kbproc.sources.parse.code", frozenset(LANGUAGES)),
 }
 
+# Text by its type, but read by a module of its own.
+_MAIL = frozenset({".eml", ".mbox"})
 _BY_SUFFIX = {suffix: type for type, format in FORMATS.items() for suffix in format.suffixes}
 # Text by their bytes, but pictures, page descriptions or wrappings that no parser reads.
 _UNREAD = frozenset({".svg", ".ps", ".eps", ".ai", ".rtf", ".map", ".ipynb"})
@@ -96,7 +98,9 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     if format is None:
         message = f"{name}: no parser reads the type {type!r}."
         raise KbprocError("input.unsupported_type", message, valid_values=FORMATS)
-    parser = cast("_Parser", importlib.import_module(format.module))
+    is_mail = type == "text" and PurePath(name).suffix.lower() in _MAIL
+    module = "kbproc.sources.parse.mail" if is_mail else format.module
+    parser = cast("_Parser", importlib.import_module(module))
     try:
         parsed = parser.parse(data, name)
     except (KbprocError, MemoryError):

@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "form_choices": ("form field's choice", "form fields' choices"),
     "fields": ("field of the front matter", "fields of the front matter"),
     "terminal_codes": ("terminal control sequence", "terminal control sequences"),
+    "tags": ("tag that can't be kept", "tags that can't be kept"),
 }
 
 _OCR = "Text recognition (OCR) makes them readable; add the recognised file."
