@@ -273,7 +273,7 @@ def _head_rows(atoms: list[_Atom], limit: int) -> list[_Atom]:
 def _head_end(table: str) -> int:
     """Behind a table's first row, or behind the next line if that draws a rule below it, or if the
     first is a caption."""
-    ends = [found.end() for found in islice(_LINE.finditer(table), _HEAD_LINES)]
+    ends = [line.end() for line in islice(_LINE.finditer(table), _HEAD_LINES)]
     if not ends:
         return len(table)
     has_cells = "|" in table[: ends[0]]
@@ -289,7 +289,7 @@ def _row_end(table: str, ends: list[int]) -> int:
 
 
 def _is_rule(line: str) -> bool:
-    """Whether it is what Markdown draws below a table's head: "| --- | :-: |"."""
+    """True for what Markdown draws below a table's head: "| --- | :-: |"."""
     return "-" in line and not line.strip("|-: \t\n")
 
 
@@ -464,7 +464,7 @@ def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
         start = len(text) - len(text.lstrip(blank))
         end = max(start, len(text.rstrip()))
         joint = "" if gap is None else gap + _GAP * piece.atoms[piece.repeated].opens
-        if end <= max(start, repeated):  # it would only repeat
+        if end <= max(start, repeated):  # nothing new is in it
             gap = None if gap is None else joint + text[repeated:]
             continue
         overlap = max(0, repeated - start)

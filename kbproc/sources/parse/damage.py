@@ -18,7 +18,7 @@ _RUN = re.compile("[\udc80-\udcff]+")
 _HIGH_BYTES = bytes(range(128, 256))
 # A pair of surrogates, each written as three bytes: what CESU-8 makes of an emoji.
 _PAIR = re.compile("\udced[\udca0-\udcaf][\udc80-\udcbf]\udced[\udcb0-\udcbf][\udc80-\udcbf]")
-# What keeps to the pattern of UTF-8 and is none: characters that are written too long, surrogates.
+# Characters that are written with too many bytes, and halves of surrogate pairs.
 _SHAPED = re.compile(
     "[\udcc0\udcc1][\udc80-\udcbf]|(?:\udce0[\udc80-\udc9f]|\udced[\udca0-\udcbf])[\udc80-\udcbf]"
 )
@@ -66,7 +66,7 @@ def mended(data: bytes, *, certain: bool = False) -> Mended | None:
 
 
 def is_western(data: bytes) -> bool:
-    """Whether a text that is not UTF-8 is all but ASCII, with a few Western letters and signs.
+    """True for a text that is ASCII but for a few Western letters and signs.
 
     Statistics, which know the letters of a longer text, take such a one for anything.
     """
@@ -78,7 +78,7 @@ def is_western(data: bytes) -> bool:
 
 
 def _is_mixture(escaped: str) -> bool:
-    """Whether text is UTF-8 in some lines and Windows-1252 in others.
+    """True for a text that is UTF-8 in some lines and Windows-1252 in others.
 
     In the latter a capital and a sign may pass for a letter of two bytes: "É»" for "ɻ".
     """
@@ -125,7 +125,7 @@ def _western(run: str) -> str:
 
 
 def _fits(line: str, run: re.Match[str]) -> bool:
-    """Whether bad bytes are one or two Western letters within a Western word."""
+    """True for bad bytes that are one or two Western letters within a Western word."""
     letters = _western(run[0])
     if len(letters) > 2 or not _LETTERS.fullmatch(letters):
         return False
@@ -140,7 +140,7 @@ def _fits(line: str, run: re.Match[str]) -> bool:
 
 
 def _is_noise(escaped: str, end: int) -> bool:
-    """Whether the few bad bytes are no letters in any encoding, or a letter that was cut.
+    """True if the few bad bytes are no letters in any encoding, or a letter that was cut.
 
     `end`: where a letter that was cut begins, else the end of the text.
     """

@@ -44,7 +44,7 @@ _FIELD_BYTES = 10_000
 _LONG_FIELD = re.compile(
     rb"^content-(?:type|disposition):[^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*", re.I | re.M
 )
-# What mailers call them; the encodings that hold more.
+# Mailers name the encoding on the left where they mean the wider one on the right.
 _WIDER = {
     "iso-8859-1": "cp1252",
     "latin1": "cp1252",
@@ -88,12 +88,12 @@ def parse(data: bytes, name: str) -> Parsed:
 
 def _begins_as_mail(data: bytes) -> bool:
     head = re.split(rb"\r?\n\r?\n", data[:_FIELD_BYTES], maxsplit=1)[0]
-    head = head[found.end() :] if (found := _ENVELOPE.match(head + b"\n")) else head
+    head = head[envelope.end() :] if (envelope := _ENVELOPE.match(head + b"\n")) else head
     return bool(_FIELD.match(head) and _OF_MAIL.search(head))
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
-    starts = [found.start() for found in _MBOX.finditer(data)] or [0]
+    starts = [envelope.start() for envelope in _MBOX.finditer(data)] or [0]
     for start, end in pairwise([*starts, len(data)]):
         yield _QUOTED.sub(rb"\1", data[start:end])
 
@@ -145,9 +145,9 @@ class _Reader:
                 self._add_head(fields, below)
                 stack.append((children[0], below, True))
             else:
-                shown = self._version(children) if type == "multipart/alternative" else None
+                version = self._version(children) if type == "multipart/alternative" else None
                 stack += [
-                    (child, section, is_shown and shown in (None, child))
+                    (child, section, is_shown and version in (None, child))
                     for child in reversed(children)
                 ]
 
@@ -155,7 +155,7 @@ class _Reader:
         self._add(_lines({name: fields[name] for name in _SHOWN if name in fields}), section)
 
     def fields(self, message: Message) -> dict[str, str]:
-        """By name in small letters, decoded, each on one line; those of one name joined."""
+        """The header fields by name in small letters, decoded; those of one name are joined."""
         fields: dict[str, list[str]] = {}
         for name, value in message.raw_items():
             fields.setdefault(name.lower(), []).append(self._decoded(str(value)))
@@ -177,17 +177,17 @@ class _Reader:
                 if not parts or parts[-1][0] != charset.lower():
                     parts.append((charset.lower(), bytearray()))
                 parts[-1][1].extend(raw)
-            found = [self._text(bytes(raw), charset) for charset, raw in parts]
-        except (ValueError, KbprocError):  # cut short, or no text: shown as it is
+            decoded = [self._text(bytes(raw), charset) for charset, raw in parts]
+        except (ValueError, KbprocError):  # cut short, or no text: it stays as it is
             return words[0]
-        return "".join(map(self._counted, found))
+        return "".join(map(self._counted, decoded))
 
-    def _counted(self, found: Decoded) -> str:
-        self.counts.append({"replaced_bytes": found.replaced})
-        return found.text
+    def _counted(self, decoded: Decoded) -> str:
+        self.counts.append({"replaced_bytes": decoded.replaced})
+        return decoded.text
 
     def _text(self, data: bytes, charset: str | None) -> Decoded:
-        """In the encoding that is declared, where the bytes bear it out, else as any text."""
+        """Text in the encoding that is declared, where the bytes bear it out, else as any text."""
         label = (charset or "us-ascii").lower()
         if label != "us-ascii":
             try:
@@ -241,13 +241,13 @@ class _Reader:
         return self._bodies[id(part)]
 
     def _parsed(self, part: Message) -> Parsed:
-        found = self._text(_payload(part), part.get_content_charset())
+        decoded = self._text(_payload(part), part.get_content_charset())
         if part.get_content_type() == "text/html":
-            # With a BOM, no matter which encoding the page itself names.
-            parsed = html.parse(found.text.encode("utf-8-sig", "replace"), self._name)
+            # A BOM outranks the encoding that the page itself names.
+            parsed = html.parse(decoded.text.encode("utf-8-sig", "replace"), self._name)
         else:
-            parsed = Parsed(blocks=text.paragraphs(found.text, "body"))
-        parsed.unread = total([parsed.unread, {"replaced_bytes": found.replaced}])
+            parsed = Parsed(blocks=text.paragraphs(decoded.text, "body"))
+        parsed.unread = total([parsed.unread, {"replaced_bytes": decoded.replaced}])
         return parsed
 
     def _attach(self, part: Message, section: str | None) -> None:
@@ -271,7 +271,7 @@ def _lines(fields: dict[str, str]) -> str:
 
 
 def _bytes(coding: str, encoded: str) -> bytes:
-    """Of an encoded word. Raises ValueError."""
+    """The bytes of an encoded word. Raises ValueError."""
     if coding.lower() == "q":
         return quopri.decodestring(encoded.encode(), header=True)
     return base64.b64decode(encoded.encode() + b"==")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 _DELIMITERS = ",;\t|"
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,:/\s-]*[%)]?\Z")
@@ -16,12 +15,8 @@ _NUMBER = re.compile(r"[-+(]?[$€£¥]?\s*\d[\d.,:/\s-]*[%)]?\Z")
 _ROW_CHARS = 10_000
 
 
-class Part(NamedTuple):
-    """A stretch of a text: how many lines stand above it, where it starts and where it ends."""
-
-    lines: int
-    start: int
-    end: int
+# A stretch of a text: how many lines stand above it, where it starts and where it ends.
+Part = tuple[int, int, int]
 
 
 def tables(text: str, parts: Iterable[Part]) -> list[Part]:
@@ -41,7 +36,7 @@ def tables(text: str, parts: Iterable[Part]) -> list[Part]:
             and len(fields) == width
             and not _is_head(fields, _fields(second, delimiter))
         ):
-            joined[-1] = joined[-1]._replace(end=part.end)
+            joined[-1] = (*joined[-1][:2], part[2])
             continue
         delimiter = max(_DELIMITERS, key=first.count)
         width = len(_fields(first, delimiter))
@@ -50,14 +45,15 @@ def tables(text: str, parts: Iterable[Part]) -> list[Part]:
 
 
 def _first_rows(text: str, part: Part) -> tuple[str, str]:
-    first_end = _line_end(text, part.start, part.end)
-    second_end = _line_end(text, first_end + 1, part.end)
-    return text[part.start : first_end], text[first_end + 1 : second_end]
+    _, start, end = part
+    first_end = _line_end(text, start, end)
+    second_end = _line_end(text, first_end + 1, end)
+    return text[start:first_end], text[first_end + 1 : second_end]
 
 
 def _line_end(text: str, start: int, end: int) -> int:
-    found = text.find("\n", start, end)
-    return end if found < 0 else found
+    line_end = text.find("\n", start, end)
+    return end if line_end < 0 else line_end
 
 
 def _fields(row: str, delimiter: str) -> list[str]:

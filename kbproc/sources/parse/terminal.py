@@ -10,7 +10,7 @@ import re
 # Operating system commands and other strings: a window's title, a link's address.
 _STRING = re.compile("\x1b[\\]PX^_](?P<payload>[^\x07\x1b\n\r]*)(?:\x07|\x1b\\\\)")
 _CODE = re.compile("\x1b\\[[0-?]*[ -/]*(?P<final>[@-~])|\x1b[ -/]+[0-~]|\x1b[78=>]")
-# These move the cursor: what comes next does not touch what stood before.
+# The final letters of movements: words on both sides of one do not touch.
 _MOVES = frozenset("ABCDEFGHf`ade")
 _WORD = re.compile(r"[^\W\d]{2,}")
 
@@ -24,9 +24,9 @@ def without_codes(text: str) -> tuple[str, int]:
         return text, 0
     wordy = 0
 
-    def dropped(found: re.Match[str]) -> str:
+    def dropped(string: re.Match[str]) -> str:
         nonlocal wordy
-        wordy += bool(_WORD.search(found["payload"]))
+        wordy += bool(_WORD.search(string["payload"]))
         return ""
 
     text = _STRING.sub(dropped, text)
@@ -41,15 +41,15 @@ def overstruck(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    shown: list[str] = []
+    screen: list[str] = []
     at = 0
     for char in line:
         if char == "\b":
             at = max(0, at - 1)
             continue
-        if at == len(shown):
-            shown.append(char)
-        elif char != "_":  # which underlines what is there
-            shown[at] = char
+        if at == len(screen):
+            screen.append(char)
+        elif char != "_":  # an underscore underlines the letter
+            screen[at] = char
         at += 1
-    return "".join(shown)
+    return "".join(screen)

@@ -28,7 +28,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _GAP = re.compile(r"\n[ \t]*\n\s*?(?=[^\n])")
-# Where a page or a paragraph of the text begins, whatever the line.
+# A page or a paragraph begins behind it, whatever the line.
 _PAGE = re.compile("[\x0c\u2029]")
 _BY_LINE: dict[str, Kind] = {".csv": "table", ".tsv": "table", ".log": "code"}
 # Bytes that text doesn't hold: C0 but tab, breaks, backspace, and the shifts
@@ -88,30 +88,34 @@ def parse(data: bytes, name: str) -> Parsed:
 
 def paragraphs(text: str, name: str) -> list[Block]:
     """The blocks of a text; of a table's file, its tables, and of a log, its stanzas."""
-    suffix = PurePath(name).suffix.lower()
-    kind = _BY_LINE.get(suffix, "prose")
+    kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
     blocks: list[Block] = []
     line = 1
-    for page in map(clean_text, _PAGE.split(overstruck(text))):
-        parts = list(_paragraphs(page))
-        parts = tables(page, parts) if kind == "table" else parts
-        blocks += (
-            Block(text=page[start:end], kind=kind, line=line + lines)
-            for lines, start, end in parts
-            if not page[start:end].isspace() and start < end
-        )
+    for page in map(clean_text, _pages(overstruck(text))):
+        parts = _paragraphs(page)
+        for lines, start, end in tables(page, parts) if kind == "table" else parts:
+            part = page[start:end]
+            if part and not part.isspace():
+                blocks.append(Block(text=part, kind=kind, line=line + lines))
         line += page.count("\n")
     return blocks
 
 
+def _pages(text: str) -> list[str]:
+    if "\x0c" not in text and "\u2029" not in text:
+        return [text]
+    return _PAGE.split(text)
+
+
 def _paragraphs(text: str) -> Iterator[Part]:
+    """For each: how many lines stand above it, where it starts and where it ends."""
     lines, start = 0, 0
     body = text.rstrip()
     for gap in _GAP.finditer(body):
-        yield Part(lines, start, gap.start())
+        yield lines, start, gap.start()
         lines += body.count("\n", start, gap.end())
         start = gap.end()
-    yield Part(lines, start, len(body))
+    yield lines, start, len(body)
 
 
 class Decoded(NamedTuple):
