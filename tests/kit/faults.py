@@ -28,9 +28,15 @@ from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
 PAGE = REPO / "docs" / "reliability.md"
-OTHERS = {"streams": REPO / "docs" / "cluster.md"}  # pages of other groups
+# Pages of other groups.
+OTHERS = {
+    "streams": REPO / "docs" / "cluster.md",
+    "reading": REPO / "docs" / "evidence" / "reading.md",
+}
 HEADER = "| fault | what happened |\n| --- | --- |\n"
 COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"
+# The heads of groups that are no faults.
+HEADERS = {"reading": "| kind of source | files | outcome |\n| --- | --- | --- |\n"}
 
 _seen: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
 
@@ -73,7 +79,7 @@ def compare(group: str, *, whole: bool, counted: bool = False) -> None:
     """Of a module that runs in part the counts are not compared."""
     rows = {_row(*seen, count if counted else None) for seen, count in _seen[group].items()}
     if whole and os.environ.get("KBPROC_UPDATE_DOCS") == "1":
-        _rewrite(group, rows, COUNTED if counted else HEADER)
+        _rewrite(group, rows, HEADERS.get(group, COUNTED if counted else HEADER))
     page = _page(group)
     told = _block(page, group)
     if not whole and counted:
@@ -104,7 +110,8 @@ def _page(group: str) -> Path:
 def _block(page: Path, group: str) -> set[str]:
     found = _pattern(group).search(page.read_text())
     assert found, f"{page.name} has no block faults:{group}"
-    return {line for line in found[2].splitlines() if line} - set((HEADER + COUNTED).splitlines())
+    heads = "".join((HEADER, COUNTED, *HEADERS.values())).splitlines()
+    return {line for line in found[2].splitlines() if line} - set(heads)
 
 
 def _rewrite(group: str, rows: set[str], header: str) -> None:
