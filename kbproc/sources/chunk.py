@@ -460,7 +460,7 @@ def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
     for piece in pieces:
         text = piece.text
         repeated = len(_text(piece.atoms[: piece.repeated])) if piece.repeated else 0
-        blank = "\n" if piece.atoms[0].block.kind == "code" else None
+        blank = None if piece.atoms[0].block.kind == "prose" else "\n"
         start = len(text) - len(text.lstrip(blank))
         end = max(start, len(text.rstrip()))
         joint = "" if gap is None else gap + _GAP * piece.atoms[piece.repeated].opens

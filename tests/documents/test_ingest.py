@@ -123,6 +123,19 @@ def test_a_file_named_twice_is_read_once(session: Session, docs: Path) -> None:
     }
 
 
+def test_tags_that_cannot_be_kept_are_counted(session: Session, docs: Path) -> None:
+    many = ", ".join(f"t{n}" for n in range(18))
+    put(
+        docs,
+        a_md="---\ntags: [हिन्दी, '🎉', ok, '!']\n---\nAlpha.",
+        b_md=f"---\ntags: [{many}]\n---\nB.",
+    )
+    ingest(session)
+    first, second = (session.data("doc.get", id=id) for id in (1, 2))
+    assert (first["tags"], first["unread"]) == (["हिन्दी", "ok"], {"tags": 2})
+    assert (len(second["tags"]), second["unread"]) == (16, {"tags": 2})
+
+
 def test_tags_that_were_given_by_hand_stay(session: Session, docs: Path) -> None:
     put(docs, a_md="---\ntags: [own]\nauthor: ann\n---\nAlpha.")
     ingest(session, tags=["First Given"])

@@ -221,6 +221,79 @@ def test_code_is_cut_between_lines_and_keeps_its_indentation() -> None:
     assert [line for one in chunks for line in one.text.split("\n")] == lines
 
 
+def rows(n: int, head: str = "") -> str:
+    return head + "\n".join(f"{i},name of {i},{i * 3}" for i in range(n))
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [
+        ("id,name,amount\n", "{},name {},7"),
+        ("| id | name |\n| --- |:--:|\n", "| {} | name {} |"),
+        ("id | name\n---|---\n", "{} | name {}"),
+        ("A caption\nid | name\n", "{} | name {}"),
+        ("\tid\tname\n", "\t{}\tname {}"),
+        ('"a long\nname",amount\n', "name {},{}"),
+    ],
+)
+def test_each_piece_of_a_table_begins_with_its_head(head: str, line: str) -> None:
+    lines = [line.format(i, i) for i in range(300)]
+    table = Block(text=head + "\n".join(lines), kind="table", line=5)
+    chunks = cut([prose(2, line=1), table, prose(2, line=200)])
+    inner = [one for one in chunks if one.overlap]
+    assert len(inner) > 4
+    for one in inner:
+        assert one.text.startswith(head)
+        assert one.overlap == len(head)
+        cited = passage(one.marks, one.text, one.overlap, len(one.text.split("\n\n")[0]))
+        first = one.text[one.overlap :].split("\n")[0]
+        assert cited.start_line == 5 + head.count("\n") + lines.index(first)
+        assert passage(one.marks, one.text, 0, 1).start_line == 5
+    assert joined(chunks) == "\n\n".join([prose(2).text, table.text, prose(2).text])
+
+
+def test_each_of_several_tables_has_its_own_head() -> None:
+    first = Block(text=rows(60, "a,b,c\n"), kind="table")
+    second = Block(text=rows(60, "x,y,z\n"), kind="table")
+    chunks = cut([first, second])
+    heads = [one.text[: one.overlap] for one in chunks if one.overlap]
+    assert heads == sorted(heads) and set(heads) == {"a,b,c\n", "x,y,z\n"}
+    assert joined(chunks) == f"{first.text}\n\n{second.text}"
+
+
+def test_a_head_that_would_fill_the_piece_is_not_repeated() -> None:
+    block = Block(text=rows(60, "a very wide head " * 12 + "\n"), kind="table")
+    assert {one.overlap for one in cut([block], max_tokens=64)} == {0}
+
+
+tables = st.builds(
+    lambda head, body: Block(text="\n".join([head, *body]), kind="table", line=3),
+    st.sampled_from(
+        ["a,b", "| a | b |\n|---|---|", "\ta", '"x\ny",z', "word " * 30, "caption\na | b"]
+    ),
+    st.lists(
+        st.sampled_from(["1,2", "", "word " * 40, "x" * 900, "| 1 | 2 |", "中文,。", '"']),
+        max_size=40,
+    ),
+)
+
+
+@given(st.lists(tables, max_size=3), st.sampled_from([32, 64]), st.sampled_from([0, 20]))
+def test_any_tables(blocks: list[Block], most: int, overlap: int) -> None:
+    chunks = cut(blocks, max_tokens=most, overlap=overlap)
+    assert_sound(blocks, chunks, title=None, count=count_words, max_tokens=most)
+    for one in chunks:
+        assert one.text[one.overlap :].strip()
+
+
+def test_lines_of_a_long_block_are_counted_once() -> None:
+    """Each chunk's lines counted from the block's start would be 30,000 times 20 MB."""
+    log = "".join(f"2024-01-01 {i:09} INFO request served in 12 ms\n" for i in range(400_000))
+    chunks = cut([Block(text=log, kind="code", line=1)], max_tokens=256)
+    last = passage(chunks[-1].marks, chunks[-1].text, 0, len(chunks[-1].text))
+    assert last.end_line == 400_000
+
+
 def test_a_giant_word_is_cut_by_characters() -> None:
     chunks = cut([Block(text="QUJDREVG" * 2000)])
     assert "".join(one.text for one in chunks) == "QUJDREVG" * 2000

@@ -121,6 +121,20 @@ def test_no_line_takes_long(line: str) -> None:
     assert len(read(f"{line}\n" * 200, "a.cpp").blocks) == 1
 
 
+def test_encodings_form_feeds_and_colours() -> None:
+    source = "x = 1\n\x0c\ndef größe():\n    pass\n"
+    for data in (source.encode(), source.encode("utf-16"), source.encode() + b"# \xff\xfe\x80"):
+        blocks = parse(data, "code", "a.py").blocks
+        assert [(block.line, block.section) for block in blocks][:2] == [
+            (1, None),
+            (3, "def größe"),
+        ]
+    cut = parse(source.encode() + "# ü".encode()[:-1], "code", "a.py")
+    assert cut.unread == {"replaced_bytes": 1}
+    assert read("\x1b[32mdef\x1b[0m f():\n    pass\n").blocks[0].text == "def f():\n    pass"
+    assert sections("int x;\n\n\x0cint main(void) {\n  f();\n}\n", "a.c") == [None, "main()"]
+
+
 def test_a_minified_line_is_one_block() -> None:
     assert len(read("function a(){}" * 50_000, "a.min.js").blocks) == 1
 
