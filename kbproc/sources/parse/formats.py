@@ -17,7 +17,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title
 from kbproc.sources.parse.code import LANGUAGES, NAMES
-from kbproc.sources.parse.html import decode_page
+from kbproc.sources.parse.page_encoding import decode_page
 from kbproc.sources.parse.text import decode, looks_like_text
 from kbproc.sources.parse.unread import counted
 
@@ -134,10 +134,10 @@ def _reason(error: Exception) -> str:
 
 def cleaned(parsed: Parsed) -> Parsed:
     """The promise of every parser kept in one place: clean text, clean names."""
-    parsed.title = clean_title(parsed.title)
+    parsed.title = clean_title(without_data_uris(parsed.title or "")[0])
     parsed.tags = [tag for tag in map(clean_title, parsed.tags) if tag]
     parsed.metadata = {
-        key: clean_title(value) if isinstance(value, str) else value
+        key: clean_title(without_data_uris(value)[0]) if isinstance(value, str) else value
         for name, value in parsed.metadata.items()
         if (key := clean_title(name))
     }

@@ -1,59 +1,68 @@
-"""HTML: the page's text in reading order, without its furniture.
+"""HTML: the page's text in reading order, as a person sees it, without its furniture.
 
-Owns: charset from BOM or meta, what is dropped, headings to sections.
-Refuses to know: CSS, scripts, the network.
+Owns: the choice of what is text and what is counted as left out, headings to sections.
+Refuses to know: style sheets, scripts, the network; encodings, which page_encoding.py finds.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
-from kbproc.sources.parse.text import Decoded, decode
+from kbproc.sources.parse.page_encoding import decode_page
 
 if TYPE_CHECKING:
-    from selectolax.lexbor import LexborHTMLParser, LexborNode
+    from collections.abc import Iterator
 
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
-# The encodings that browsers take where a page says the name on the left
-# (encoding.spec.whatwg.org, "names and labels").
-_LABELS = {
-    "ascii": "cp1252",
-    "us-ascii": "cp1252",
-    "iso-8859-1": "cp1252",
-    "latin1": "cp1252",
-    "iso-8859-9": "cp1254",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949",
-    "tis-620": "cp874",
-    "iso-8859-11": "cp874",
-    "x-sjis": "cp932",
-    "utf-16": "utf-8",
-    "utf-16le": "utf-8",
-    "utf-16be": "utf-8",
-}
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 
 def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_NEVER = _names(
-    "script style template noscript svg math iframe object canvas head select button datalist "
-    "dialog audio video map"
+# Elements without text for people: nothing is counted for them.
+_SILENT = _names(
+    "script style head title link meta base map area source track param col colgroup noembed "
+    "noframes"
 )
-_FURNITURE = frozenset({"nav", "footer", "menu"})
-_BLOCKS = _names(
+FURNITURE = _names("nav footer menu")
+_OBJECTS = _names("svg iframe object embed canvas audio video")
+_CHOICES = _names("select datalist")
+# A browser shows these only without scripts, or when a script asks for it.
+_UNSHOWN = _names("noscript template")
+BLOCKS = _names(
     "address article aside blockquote body center dd details dialog div dl dt fieldset figcaption "
-    "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend main menu nav ol p pre "
-    "search section summary table ul"
+    "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend main menu nav ol optgroup p "
+    "pre search section summary table ul xmp"
 )
+# Between two of these, or between one and a word, a person sees a gap.
+BORDERS = BLOCKS | _names(
+    "br caption li option td th tr tbody thead tfoot button input label textarea"
+)
+# The elements that stand within text, too. Another word between angle brackets is none of HTML's.
+ELEMENTS = BORDERS | _names(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr "
+    "picture q rp rt ruby s samp script small source span strike strong style sub sup svg time tt "
+    "u var wbr"
+)
+_AS_WRITTEN = _names("pre xmp")
+# Components that are not HTML's own hold words for people in these attributes.
+_CAPTIONS = ("title", "caption", "label")
+_READINGS = _names("rt rp rtc")
+_ANNOTATIONS = _names("annotation annotation-xml")
+_UNSEEN_INPUTS = _names("hidden password checkbox radio file image color range")
+_BLOCK_DISPLAYS = _names("block flex grid table list-item flow-root table-row")
+_NO_SIZE = re.compile(r"0*\.?0+(?:[a-z]+|%)?")
 _MAIN_CHARS = 200
+_MOST_MAINS = 16
+# Cells that span rows are repeated in each of them, within these limits.
+_REPEATED_CHARS = 200
+_REPEATED_CELLS = 20_000
+_MOST_SPANNED = 1000
+# XML closes these in one tag; to HTML all that follows would be their content.
+_CLOSED_AT_ONCE = re.compile(r"<(script|style|title|textarea|iframe|noscript)\b([^<>]*)/>", re.I)
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -61,101 +70,384 @@ def parse(data: bytes, name: str) -> Parsed:
     from selectolax.lexbor import LexborHTMLParser
 
     decoded = decode_page(data, name)
-    unread = {"replaced_bytes": decoded.replaced}
-    tree = LexborHTMLParser(clean_text(decoded.text))
-    root = _main(tree)
-    if root is None:
-        return Parsed(blocks=[], unread=unread)
-    reader = _Reader(_NEVER | _FURNITURE)
+    text = clean_text(decoded.text)
+    if name.lower().endswith(".xhtml") or text.startswith("<?xml"):
+        text = _CLOSED_AT_ONCE.sub(r"<\1\2></\1>", text)
+    tree = LexborHTMLParser(text)
+    body = tree.body or tree.root
+    if body is None:
+        return Parsed(blocks=[], unread={"replaced_bytes": decoded.replaced})
+    root = _main(tree) or body
+    page = Page(without=FURNITURE)
+    reader = Reader(page, Headings())
     reader.read(root)
+    _count_around(page, root, body)
     if not reader.blocks:
-        reader = _Reader(_NEVER)
-        reader.read(root)
-    title = tree.css_first("title")
+        page = Page()
+        reader = Reader(page, Headings())
+        reader.read(body)
+    title = tree.css_first("head title")
     words = title.text() if title and title.text().strip() else reader.first_heading
+    if not words:
+        heading = body.css_first("h1")
+        words = page.words(heading) if heading else None
+    unread = {**page.unread, "replaced_bytes": decoded.replaced}
     return Parsed(title=words, blocks=reader.blocks, unread=unread)
 
 
-def decode_page(data: bytes, name: str) -> Decoded:
-    """Text in the encoding that its BOM or the page itself names, else as any text.
-
-    Raises `input.unsupported_type` for bytes that are not text.
-    """
-    declared = _CHARSET.search(data[:4096])
-    if declared and not data.startswith((codecs.BOM_UTF8, b"\xff\xfe", b"\xfe\xff")):
-        label = declared[1].decode("ascii", "replace").lower()
-        try:
-            encoding = _LABELS.get(label, label)
-            return Decoded(data.decode(encoding), encoding)
-        except (LookupError, ValueError):
-            pass
-    return decode(data, name)
-
-
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
-    """The part that the page itself calls its content, else all of it."""
-    for found in tree.css("main, [role=main]"):
-        if len(found.text().strip()) >= _MAIN_CHARS:
-            return found
-    return tree.body or tree.root
+    """The one part that the page itself calls its content, if it holds enough."""
+    marked = tree.css("main, [role=main]")[:_MOST_MAINS]
+    large = [node for node in marked if len(node.text().strip()) >= _MAIN_CHARS]
+    # One within another comes after it.
+    if large and all(_is_within(node, large[0]) for node in large[1:]):
+        return large[0]
+    return None
 
 
-class _Reader:
-    """Walks a tree without recursion: a page may nest deeper than Python's stack."""
+def _is_within(node: LexborNode, outer: LexborNode) -> bool:
+    parent: LexborNode | None = node
+    while parent is not None and parent.mem_id != outer.mem_id:
+        parent = parent.parent
+    return parent is not None
 
-    def __init__(self, dropped: frozenset[str]) -> None:
+
+def _count_around(page: Page, root: LexborNode, body: LexborNode) -> None:
+    """Count what stands beside `root`, up to the whole `body`, as furniture."""
+    while root.mem_id != body.mem_id:
+        parent = root.parent
+        if parent is None:
+            return
+        for sibling in children(parent):
+            if sibling.mem_id != root.mem_id and not page.leaves_out(sibling, sibling.tag or ""):
+                page.count("page_furniture", holds_words(sibling))
+        root = parent
+
+
+class Visitor(Protocol):
+    """An object that `Page.visit` shows each element and text that a person sees."""
+
+    def enter(self, node: LexborNode, tag: str) -> bool:
+        """Return True to have the node's children visited, too."""
+
+    def leave(self, tag: str) -> None:
+        """The children of an element of this name were visited."""
+
+
+class Page:
+    """The view that a person has of a tree; `unread` counts by kind the parts that are not read."""
+
+    def __init__(self, without: frozenset[str] = frozenset()) -> None:
+        self.unread: dict[str, int] = {}
+        self.repeatable = _REPEATED_CELLS
+        self._furniture = without
+
+    def count(self, kind: str, number: int = 1) -> None:
+        if number:
+            self.unread[kind] = self.unread.get(kind, 0) + number
+
+    def visit(self, root: LexborNode, visitor: Visitor) -> None:
+        """Walk a tree without recursion: a page may nest deeper than Python's stack."""
+        stack: list[tuple[LexborNode, str | None]] = [(root, None)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving is not None:
+                visitor.leave(leaving)
+                continue
+            tag = node.tag or ""
+            if tag != "-text":
+                # `root` is what the caller wants; a whole body is hidden until a script has run.
+                if node is not root and self.leaves_out(node, tag):
+                    continue
+                if tag not in BORDERS and _is_shown_as_block(node):
+                    tag = "div"
+            if visitor.enter(node, tag) and tag != "-text":
+                stack.append((node, tag))
+                stack.extend((child, None) for child in reversed(list(children(node))))
+
+    def words(self, root: LexborNode, without: frozenset[str] = frozenset()) -> str:
+        """All that is seen of `root` in one line; elements named in `without` are not counted."""
+        collector = _Words(self, without)
+        self.visit(root, collector)
+        return " ".join("".join(collector.parts).split())
+
+    def leaves_out(self, node: LexborNode, tag: str) -> bool:
+        """True if no text is read from this element; the loss is counted."""
+        if tag in _SILENT or tag.startswith(("-", "!")):
+            return tag != "-text"
+        if tag in self._furniture:
+            self.count("page_furniture", holds_words(node))
+        elif tag in _OBJECTS:
+            self.count("objects", _is_object(node, tag))
+        elif tag in _CHOICES:
+            self.count("form_choices", sum(holds_words(option) for option in node.css("option")))
+        elif tag in _UNSHOWN:
+            if tag == "template" and "shadowrootmode" in node.attributes:
+                return False
+            within = node.template_fragments()[:1] if tag == "template" else [node]
+            self.count("hidden_passages", any(map(holds_words, within)))
+        elif is_hidden(node, tag):
+            # The same formula stands beside it as MathML, which is read.
+            is_double = "katex-html" in (node.attributes.get("class") or "")
+            self.count("hidden_passages", not is_double and holds_words(node))
+        else:
+            return False
+        return True
+
+
+def children(node: LexborNode) -> Iterator[LexborNode]:
+    """The children of a node; of a template with a shadow root those that it shows."""
+    child = node.first_child
+    if child is None and node.tag == "template":
+        child = next((part.first_child for part in node.template_fragments()[:1]), None)
+    while child is not None:
+        yield child
+        child = child.next
+
+
+def holds_words(root: LexborNode) -> bool:
+    """True if `root` holds a letter or a digit, hidden or not."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        tag = node.tag or ""
+        if tag == "-text":
+            if any(map(str.isalnum, node.text_content or "")):
+                return True
+        elif tag not in _SILENT and not (tag.startswith(("-", "!"))):
+            stack.extend(children(node))
+    return False
+
+
+def _is_object(node: LexborNode, tag: str) -> bool:
+    if tag == "svg":  # most are icons; the <title> of one is no text on it
+        return any(holds_words(text) for text in node.css("text, foreignObject"))
+    attributes = node.attributes
+    shows_other_file = tag in {"iframe", "object", "embed"}
+    if shows_other_file and any(attributes.get(name) for name in ("src", "srcdoc", "data")):
+        return True
+    return holds_words(node)
+
+
+def is_hidden(node: LexborNode, tag: str) -> bool:
+    """True if attributes or an inline style hide the element."""
+    attributes = node.attributes
+    if not attributes:
+        return tag == "dialog"
+    if "hidden" in attributes and (attributes["hidden"] or "").strip().lower() != "until-found":
+        return True
+    if (attributes.get("aria-hidden") or "").strip().lower() == "true":
+        return True
+    if tag == "dialog" and "open" not in attributes:
+        return True
+    return bool(attributes.get("style")) and _hides(node, style(attributes["style"] or ""))
+
+
+def style(declarations: str) -> dict[str, str]:
+    """Property → value of an inline style, in lower case; `!important` holds against the rest."""
+    values: dict[str, str] = {}
+    important: dict[str, str] = {}
+    for declaration in re.sub(r"/\*.*?(?:\*/|\Z)", "", declarations, flags=re.S).split(";"):
+        name, colon, value = declaration.lower().partition(":")
+        value, mark, _ = value.partition("!")
+        if colon:
+            (important if mark else values)[name.strip()] = value.strip()
+    return values | important
+
+
+def _hides(node: LexborNode, values: dict[str, str]) -> bool:
+    if values.get("display") == "none" or values.get("visibility") in {"hidden", "collapse"}:
+        return True
+    if values.get("content-visibility") == "hidden":
+        return True
+    if _NO_SIZE.fullmatch(values.get("font-size", "")):
+        # Pages also use size 0 to close the gaps between elements with a size of their own.
+        elements = (child for child in children(node) if child.tag != "-text")
+        return not any(child.css_first("[style*=font]") for child in elements)
+    if _NO_SIZE.fullmatch(values.get("opacity", "")):
+        # These properties belong to an animation, which ends by showing the text.
+        return not values.keys() & {"transform", "transition", "animation", "will-change"}
+    return False
+
+
+def _is_shown_as_block(node: LexborNode) -> bool:
+    attributes = node.attributes
+    declared = attributes.get("style") if attributes else None
+    return bool(declared) and style(declared or "").get("display") in _BLOCK_DISPLAYS
+
+
+def _value(node: LexborNode) -> str:
+    attributes = node.attributes
+    unseen = (attributes.get("type") or "text").lower() in _UNSEEN_INPUTS
+    return "" if unseen else attributes.get("value") or ""
+
+
+def _ruby(page: Page, ruby: LexborNode) -> str:
+    """Base text with its readings behind it: 漢字(かんじ)."""
+    base = page.words(ruby, _READINGS)
+    base = re.sub(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])", "", base)
+    only_parentheses = frozenset({"rp"})
+    readings = (
+        page.words(child, only_parentheses)
+        for child in children(ruby)
+        if child.tag in {"rt", "rtc"} and not page.leaves_out(child, child.tag)
+    )
+    reading = "".join(readings)
+    return f"{base}({reading})" if base and reading else base + reading
+
+
+def _formula(page: Page, math: LexborNode) -> str:
+    """The formula in TeX where the page has it, else its signs one after the other."""
+    tex = math.css_first('annotation[encoding*="tex" i]')
+    words = tex.text() if tex else math.attributes.get("alttext")
+    return (words or "").strip() or page.words(math, _ANNOTATIONS)
+
+
+class _Words:
+    """Collects text in `parts`, with a space wherever a person sees a gap."""
+
+    def __init__(self, page: Page, without: frozenset[str]) -> None:
+        self.parts: list[str] = []
+        self._page = page
+        self._without = without
+
+    def enter(self, node: LexborNode, tag: str) -> bool:
+        if tag == "-text":
+            self.parts.append(node.text_content or "")
+        elif tag in self._without:
+            return False
+        elif tag in {"ruby", "math"} and not self._without & (_READINGS | _ANNOTATIONS):
+            self.parts.append((_ruby if tag == "ruby" else _formula)(self._page, node))
+            return False
+        elif tag == "img":
+            self.parts.append(_alternative(self._page, node))
+        elif tag in BORDERS or "-" in tag:
+            self.parts.append(" ")
+            if tag == "input":
+                self.parts.append(_value(node) + " ")
+        return True
+
+    def leave(self, tag: str) -> None:
+        if tag in BORDERS or "-" in tag:
+            self.parts.append(" ")
+
+
+def _alternative(page: Page, image: LexborNode) -> str:
+    """A picture's text; `alt=""` says that it only decorates, no `alt` at all is counted."""
+    attributes = image.attributes
+    page.count("pictures", "alt" not in attributes)
+    return attributes.get("alt") or ""
+
+
+class _Lines:
+    """Collects preformatted text, with a line break wherever a person sees one."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._is_at_start = True
+
+    def enter(self, node: LexborNode, tag: str) -> bool:
+        if tag == "-text":
+            self._add(node.text_content or "")
+        elif tag == "br":
+            self._add("\n")
+        elif tag == "button":  # "Copy"
+            return False
+        elif tag in BLOCKS or tag in {"li", "tr"}:
+            self._break()
+        elif tag in {"td", "th"}:
+            self._add("" if self._is_at_start else " ")
+        return True
+
+    def leave(self, tag: str) -> None:
+        if tag in BLOCKS or tag in {"li", "tr"}:
+            self._break()
+
+    def _break(self) -> None:
+        self._add("" if self._is_at_start else "\n")
+
+    def _add(self, part: str) -> None:
+        if part:
+            self._parts.append(part)
+            self._is_at_start = part.endswith("\n")
+
+    def __str__(self) -> str:
+        return "".join(self._parts)
+
+
+class Reader:
+    """Makes blocks of a tree. `keeps_lines`: line breaks in the source are those of the text."""
+
+    def __init__(
+        self,
+        page: Page,
+        headings: Headings,
+        *,
+        keeps_lines: bool = False,
+        h1_is_title: bool = False,
+    ) -> None:
         self.blocks: list[Block] = []
         self.first_heading: str | None = None
-        self._dropped = dropped
-        self._headings = Headings()
+        self._page = page
+        self._headings = headings
+        self._keeps_lines = keeps_lines
+        self._space = re.compile(r"[^\S\n]+" if keeps_lines else r"\s+")
+        self._h1_is_title = h1_is_title
         self._buffer: list[str] = []
 
     def read(self, root: LexborNode) -> None:
-        stack: list[tuple[LexborNode, bool]] = [(root, False)]
-        while stack:
-            node, leaving = stack.pop()
-            tag = node.tag or ""
-            if leaving:
-                self._leave(tag)
-            elif tag == "-text":
-                self._buffer.append(re.sub(r"\s+", " ", node.text_content or ""))
-            elif self._enter(node, tag):
-                stack.append((node, True))
-                stack.extend((child, False) for child in reversed(list(_children(node))))
+        self._page.visit(root, self)
         self._flush()
 
-    def _enter(self, node: LexborNode, tag: str) -> bool:
-        """Whether the node's children are still to be read."""
-        if tag in self._dropped or tag.startswith(("-", "!")) or _hidden(node):
-            return False
-        if tag in _BLOCKS:
+    def enter(self, node: LexborNode, tag: str) -> bool:
+        """Return True to have the node's children read, too."""
+        if tag == "-text":
+            self._buffer.append(self._space.sub(" ", node.text_content or ""))
+            return True
+        if tag in BLOCKS:
             self._flush()
-        if tag in {"br", "tr"}:
+        if tag in _AS_WRITTEN:
+            lines = _Lines()
+            self._page.visit(node, lines)
+            self._add(str(lines), "code")
+        elif is_heading(tag):
+            self._heading(node, int(tag[1]))
+        elif tag == "table" and not _is_layout(node):
+            self._add(_rows(self._page, node), "table")
+        elif tag in {"ruby", "math"}:
+            self._buffer.append((_ruby if tag == "ruby" else _formula)(self._page, node))
+        else:
+            self._inline(node, tag)
+            return True
+        return False
+
+    def leave(self, tag: str) -> None:
+        if tag in BLOCKS:
+            self._flush()
+        elif tag in BORDERS or "-" in tag:
+            self._buffer.append(" ")
+
+    def _inline(self, node: LexborNode, tag: str) -> None:
+        if tag in {"br", "tr", "caption"}:
             self._buffer.append("\n")
         elif tag == "li":
             self._buffer.append("\n- ")
         elif tag == "img":
-            self._buffer.append(node.attributes.get("alt") or "")
-        elif tag == "pre":
-            self._add(node.text(), "code")
-            return False
-        elif tag == "table" and node.css_first("table table, h1, h2, h3, pre, p + p") is None:
-            self._add(_rows(node), "table")
-            return False
-        elif _is_heading(tag):
-            self._heading(int(tag[1]), " ".join(node.text().replace("¶", "").split()))
-            return False
-        return True
-
-    def _leave(self, tag: str) -> None:
-        if tag in _BLOCKS:
-            self._flush()
-        elif tag in {"td", "th"}:
+            self._buffer.append(_alternative(self._page, node))
+        elif tag == "input":
+            self._buffer.append(f" {_value(node)} ")
+        elif self._keeps_lines and tag not in ELEMENTS:
+            attributes = node.attributes
+            captions = (attributes.get(name) for name in _CAPTIONS)
+            self._buffer.append("".join(f"\n{caption}\n" for caption in captions if caption))
+        elif tag in BORDERS or "-" in tag:
             self._buffer.append(" ")
 
-    def _heading(self, level: int, words: str) -> None:
-        self.first_heading = self.first_heading or words
-        self._headings.enter(level, words)
+    def _heading(self, node: LexborNode, level: int) -> None:
+        words = self._page.words(node).replace("¶", "").strip()
+        name = heading_name(node, words)
+        self.first_heading = self.first_heading or name
+        self._headings.enter(level, None if level == 1 and self._h1_is_title else name)
         self._add(words, "prose")
 
     def _flush(self) -> None:
@@ -169,28 +461,76 @@ class _Reader:
             self.blocks.append(Block(text=text, section=self._headings.section, kind=kind))
 
 
-def _children(node: LexborNode) -> list[LexborNode]:
-    found, child = [], node.first_child
-    while child is not None:
-        found.append(child)
-        child = child.next
-    return found
+def heading_name(heading: LexborNode, words: str) -> str:
+    """A heading's words; a logo's alternative text is none of them where there are others."""
+    if heading.css_first("img") is None:
+        return words
+    return Page().words(heading, frozenset({"img"})).replace("¶", "").strip() or words
 
 
-def _hidden(node: LexborNode) -> bool:
-    attributes = node.attributes
-    return "hidden" in attributes or attributes.get("aria-hidden") == "true"
-
-
-def _is_heading(tag: str) -> bool:
+def is_heading(tag: str) -> bool:
     return len(tag) == 2 and tag[0] == "h" and tag[1] in "123456"
 
 
-def _rows(table: LexborNode) -> str:
-    rows = (
-        " | ".join(" ".join(cell.text(separator=" ").split()) for cell in row.css("td, th"))
-        for row in table.css("tr")
-    )
-    caption = table.css_first("caption")
-    head = [" ".join(caption.text().split())] if caption else []
-    return "\n".join([*head, *(row for row in rows if row.strip(" |"))])
+def _is_layout(table: LexborNode) -> bool:
+    """True if the cells hold headings, paragraphs or tables: it is no table of data."""
+    # A selector also matches the element itself that is asked, so each child is.
+    within = "table, h1, h2, h3, pre, p + p"
+    return any(part.css_first(within) for part in children(table) if part.tag != "-text")
+
+
+def _rows(page: Page, table: LexborNode) -> str:
+    """A line a row; a cell that spans rows stands in each of them."""
+    lines: list[str] = []
+    spanning: dict[int, tuple[int, str]] = {}
+    for part in children(table):
+        tag = part.tag or ""
+        if tag == "-text" or page.leaves_out(part, tag):
+            continue
+        if tag == "caption":
+            lines.append(page.words(part))
+        elif tag in {"thead", "tbody", "tfoot"}:
+            spanning.clear()
+            for row in children(part):
+                if row.tag == "tr" and not page.leaves_out(row, "tr"):
+                    lines.append(" | ".join(_cells(page, row, spanning)))
+    return "\n".join(line for line in lines if line.strip(" |"))
+
+
+def _cells(page: Page, row: LexborNode, spanning: dict[int, tuple[int, str]]) -> list[str]:
+    """The row's cells, and those from `spanning`: column → rows that remain, and the text."""
+    cells: list[str] = []
+    column = 0
+
+    def spanned() -> None:
+        nonlocal column
+        while column in spanning:
+            remaining, text = spanning.pop(column)
+            cells.append(text)
+            page.repeatable -= 1
+            if remaining > 1 and page.repeatable > 0:
+                later[column] = (remaining - 1, text)
+            column += 1
+
+    later: dict[int, tuple[int, str]] = {}
+    for cell in children(row):
+        if cell.tag not in {"td", "th"} or page.leaves_out(cell, cell.tag):
+            continue
+        spanned()
+        text = page.words(cell)
+        cells.append(text)
+        rows = _span(cell, "rowspan") or _MOST_SPANNED  # 0: to the end
+        if rows > 1 and page.repeatable > 0:
+            later[column] = (rows - 1, text if len(text) <= _REPEATED_CHARS else "")
+        column += _span(cell, "colspan") or 1
+    while spanning:
+        column = min(spanning)
+        spanned()
+    spanning.update(later)
+    return cells
+
+
+def _span(cell: LexborNode, name: str) -> int:
+    written = (cell.attributes.get(name) or "1").strip()
+    number = int(written) if written.isascii() and written.isdigit() and len(written) < 6 else 1
+    return min(number, _MOST_SPANNED)
