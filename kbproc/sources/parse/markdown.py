@@ -1,165 +1,484 @@
 """Markdown: headings become sections, fences become code, the rest stays as written.
 
-Owns: CommonMark with tables, and YAML or TOML front matter.
-Refuses to know: how Markdown looks when it is rendered.
+Owns: CommonMark with tables; entities, escapes and HTML's tags as a reader sees them.
+Refuses to know: how Markdown looks when it is rendered; front matter, which front_matter.py reads.
 """
 
 from __future__ import annotations
 
-import datetime
 import html
 import re
+from functools import cache, cached_property
+from html.entities import html5
 from typing import TYPE_CHECKING, Any
 
-from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, Scalar, clean_text
+import msgspec
+
+from kbproc.sources.parse import front_matter
+from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
+from kbproc.sources.parse.html import BORDERS, ELEMENTS, Page, Reader, heading_name, is_hidden
 from kbproc.sources.parse.text import decode
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.token import Token
+    from selectolax.lexbor import LexborNode
 
-_FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.S | re.M)
-_FRONT_CHARS = 1 << 16
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+# A table's parts outside a table are no tags to HTML's parser: it would join their texts.
+_TABLE_PARTS = re.compile(r"<(table\b|(?:t[rdh]|tbody|thead|tfoot|caption|colgroup)\b)", re.I)
+# A definition of a link that leads nowhere is how Markdown writes a comment: [//]: # (a comment).
+_NOWHERE = frozenset({"", "#"})
+_LINES_AHEAD = 40
+# To HTML's parser these are comments, but people write them: <?php …?>, <![CDATA[…]]>.
+_INSTRUCTION = re.compile(r"<(?=\?|!(?!--))")
+_ONLY_TAGS = re.compile(r"(?:\s++|<[^<>]*+>)*+")
+_SAYS_MORE = re.compile(
+    r"\b(?:alt|title|caption|label|value|hidden|style)\b|<(?:img|iframe|object|embed)\b", re.I
+)
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Blocks of a Markdown file. Raises `input.unsupported_type` when it is not text."""
-    found = decode(data, name)
-    text = clean_text(found.text)
-    front, body = _front_matter(text)
-    tokens = _tokens(body)
-    title, shown_as_title = _title(front, tokens)
-    above = text.count("\n", 0, len(text) - len(body))
-    metadata = {k: v for k, v in front.items() if k not in _OWN and _is_scalar(v)}
+    """Blocks of a Markdown file. Raises `input.unsupported_type` when it is not text.
+
+    A file that is blank, or holds comments only, has no blocks and nothing unread.
+    """
+    decoded = decode(data, name)
+    text = clean_text(decoded.text)
+    head = front_matter.read(text)
+    body = text[head.end :] if head else text
+    document = _Document(body, above=text.count("\n", 0, len(text) - len(body)))
+    blocks = document.blocks()
+    if head:
+        blocks = [*head.blocks, *blocks] if blocks else front_matter.all_text(head)
     return Parsed(
-        title=title,
-        blocks=_blocks(tokens, body.split("\n"), shown_as_title, above),
-        tags=_tags(front),
-        metadata={key: _scalar(value) for key, value in metadata.items()},
-        unread={"replaced_bytes": found.replaced},
+        title=(head and head.title) or document.title,
+        blocks=blocks,
+        tags=head.tags if head else [],
+        metadata=head.metadata if head else {},
+        unread={
+            **document.page.unread,
+            "fields": head.unread_fields if head else 0,
+            "replaced_bytes": decoded.replaced,
+        },
     )
 
 
-_OWN = frozenset({"title", "tags", "tag"})
+def plain_words(markdown: str) -> str:
+    """A line of Markdown, such as a heading, without its markup: "`a` *b*" → "a b"."""
+    return _plain(markdown, {})
 
 
-def _front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The header's mapping and what follows it; a header that does not parse is text."""
-    found = _FRONT.match(text[:_FRONT_CHARS])
-    if not found:
-        return {}, text
-    fields = _toml(found[2]) if found[1] == "+++" else _yaml(found[2])
-    if not isinstance(fields, dict):
-        return {}, text
-    return {str(key): value for key, value in fields.items()}, text[found.end() :]
-
-
-def _yaml(source: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.load(source, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
-
-
-def _toml(source: str) -> Any:
-    import tomllib
-
-    try:
-        return tomllib.loads(source)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return None
-
-
-def _is_scalar(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | bool | datetime.date)
-
-
-def _scalar(value: Any) -> Scalar:
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    # Integers are kept to 64 bits and floats to finite ones: JSON has no others.
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
-        return str(value)
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return str(value)
-    return value  # type: ignore[no-any-return]
-
-
-def _tags(front: dict[str, Any]) -> list[str]:
-    tags = front.get("tags", front.get("tag"))
-    if isinstance(tags, str):
-        return [tag.strip().lstrip("#") for tag in re.split(r"[,;]|\s(?=#)", tags) if tag.strip()]
-    if isinstance(tags, list):
-        return [str(tag) for tag in tags if isinstance(tag, str | int)]
-    return []
-
-
-def _tokens(body: str) -> list[Token]:
+@cache
+def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark").enable("table").parse(body)
+    # Text stays as written, so what stands within its lines is parsed for headings only.
+    parser = MarkdownIt("commonmark", {"inline_definitions": True})
+    return parser.enable("table").disable("inline")
 
 
-def _title(front: dict[str, Any], tokens: list[Token]) -> tuple[str | None, int]:
-    """The title, and the index of the heading that says it and so is no section (or -1).
-
-    Where several headings are of the first level, each is a section.
-    """
-    tops = [i for i, t in enumerate(tokens) if t.type == "heading_open" and t.tag == "h1"]
-    given = front.get("title")
-    given = given if isinstance(given, str) and given.strip() else None
-    if not tops:
-        return given, -1
-    heading = _plain(tokens[tops[0] + 1])
-    return given or heading, tops[0] if len(tops) == 1 else -1
-
-
-def _plain(inline: Token) -> str:
-    """A heading's words, without its markup."""
+def _plain(source: str, env: dict[str, Any]) -> str:
+    children: list[Token] = []
+    _parser().inline.parse(source, _parser(), env, children)
     parts = []
-    for token in inline.children or []:
+    for token in children:
         if token.type in {"text", "code_inline", "image", "text_special"}:
             parts.append(token.content)
         elif token.type in {"softbreak", "hardbreak"}:
             parts.append(" ")
-    return "".join(parts).strip()
+        elif token.type == "html_inline":
+            tag = re.match(r"</?([A-Za-z][A-Za-z0-9]*)", token.content)
+            parts.append(" " if tag and tag[1].lower() in BORDERS else "")
+    return " ".join("".join(parts).split())
 
 
-def _blocks(tokens: list[Token], lines: list[str], shown_as_title: int, above: int) -> list[Block]:
-    """`above`: how many lines stand before the first of `lines`."""
-    headings, blocks = Headings(), []
-    for i, token in enumerate(tokens):
-        if token.level or token.map is None or token.nesting < 0:
+class _Part(msgspec.Struct):
+    """A block of Markdown: lines `start` to before `end`, its first token, those within it.
+
+    `spans`: the lines of each block of HTML that it joins.
+    """
+
+    token: Token
+    start: int
+    end: int
+    inner: list[Token] = []
+    spans: list[tuple[int, int]] = []
+    name: str = ""
+    tree: LexborNode | None = None
+
+    @property
+    def type(self) -> str:
+        return self.token.type
+
+
+class _Document:
+    """A Markdown text below its front matter, `above` which so many lines stand."""
+
+    def __init__(self, body: str, above: int) -> None:
+        self.page = Page()
+        self.title: str | None = None
+        self._lines = body.split("\n")
+        self._above = above
+        self._env: dict[str, Any] = {}
+        self._parts = _parts(_parser().parse(body, self._env))
+        titles: list[str] = []
+        for part in self._parts:
+            if part.type == "heading_open":
+                part.name = _plain(part.inner[0].content, self._env)
+                titles += [part.name] if part.token.tag == "h1" else []
+            elif part.type == "html_block":
+                part.tree = _tree(self._html_source(part))
+                titles += _top_headings(part.tree)
+        self.title = next(filter(None, titles), None)
+        # Each heading of the first level is a section if there are several.
+        self._h1_is_title = len(titles) == 1
+
+    def blocks(self) -> list[Block]:
+        headings = Headings()
+        blocks: list[Block] = []
+        hidden = self._hidden_parts()
+        for number, part in enumerate(self._parts):
+            if number in hidden:
+                continue
+            if part.tree is not None:
+                blocks += self._html(part, part.tree, headings)
+                continue
+            line = part.start + self._above + 1
+            if part.type == "heading_open":
+                level = int(part.token.tag[1])
+                headings.enter(level, None if level == 1 and self._h1_is_title else part.name)
+            text, kind = self._text(part)
+            line += part.type == "fence" and not _caption(part)
+            if text.strip():
+                blocks.append(Block(text=text, section=headings.section, kind=kind, line=line))
+        return blocks
+
+    def _raw(self, part: _Part) -> str:
+        return "\n".join(self._lines[part.start : part.end])
+
+    def _hidden_parts(self) -> set[int]:
+        """Which parts stand between a hidden element's two tags in blocks of HTML around them."""
+        hidden: set[int] = set()
+        opened: tuple[int, str] | None = None
+        for number, part in enumerate(self._parts):
+            if part.type != "html_block" or (part.tree is None and opened is None):
+                continue
+            source = self._raw(part)
+            if opened and re.search(rf"</{re.escape(opened[1])}\s*>", source, re.I):
+                between = range(opened[0] + 1, number)
+                self.page.count("hidden_passages", bool(between))
+                hidden |= {*between}
+                opened = None
+            name = _left_open(part.tree, source) if part.tree and not opened else None
+            opened = (number, name) if name else opened
+        return hidden
+
+    def _html_source(self, part: _Part) -> str:
+        pieces: list[str] = []
+        tables = 0
+        for start, end in part.spans:
+            piece = "\n".join(self._lines[start:end])
+            first = _TABLE_PARTS.search(piece)
+            if first and first[1].lower() != "table" and tables <= 0:
+                piece = f"<table>{piece}</table>"
+            tables += len(re.findall(r"<table\b", piece, re.I)) - piece.lower().count("</table")
+            pieces.append(piece)
+        return "\n".join(pieces)
+
+    def _text(self, part: _Part) -> tuple[str, Kind]:
+        if part.type == "fence":
+            caption = _caption(part)
+            return f"{caption}\n{part.token.content}" if caption else part.token.content, "code"
+        if part.type == "code_block":
+            return part.token.content, "code"
+        if part.type == "table_open":
+            return self._table(part.start, part.end), "table"
+        if part.type in _CONTAINERS:
+            return self._container(part), "prose"
+        if part.type == "heading_open":
+            content = Prose(part.inner[0].content, self.page).text()
+            return f"{'#' * int(part.token.tag[1])} {content}", "prose"
+        if part.type in {"hr", "html_block"}:
+            return "", "prose"
+        return Prose(self._raw(part), self.page).text(), "prose"
+
+    def _table(self, start: int, end: int) -> str:
+        # A cell's bar is escaped even within code, and code does not go on in the next row.
+        lines = (line.replace("\\|", "|") for line in self._lines[start:end])
+        return "\n".join(Prose(line, self.page).text() for line in lines)
+
+    def _container(self, part: _Part) -> str:
+        """A list or a quotation, in which code stays as it is written."""
+        pieces: list[str] = []
+        at = part.start
+        for token in part.inner:
+            if token.type not in _LEAVES or token.map is None or token.map[0] < at:
+                continue
+            start, end = token.map[0], min(token.map[1], part.end)
+            pieces += (Prose(line, self.page).text() for line in self._lines[at:start])
+            if token.type == "table_open":
+                pieces.append(self._table(start, end))
+            else:
+                raw = "\n".join(self._lines[start:end])
+                is_code = token.type in {"fence", "code_block"}
+                pieces.append(raw if is_code else Prose(raw, self.page).text())
+            at = max(start, end)
+        pieces += (Prose(line, self.page).text() for line in self._lines[at : part.end])
+        return "\n".join(pieces)
+
+    def _html(self, part: _Part, tree: LexborNode, headings: Headings) -> list[Block]:
+        reader = Reader(self.page, headings, keeps_lines=True, h1_is_title=self._h1_is_title)
+        reader.read(tree)
+        places = _Places(self._lines[part.start : part.end])
+        placed = ((block, places.of(block.text)) for block in reader.blocks)
+        first = part.start + self._above + 1
+        return [
+            block if place is None else msgspec.structs.replace(block, line=first + place)
+            for block, place in placed
+        ]
+
+
+_CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "blockquote_open"})
+_LEAVES = frozenset({"inline", "fence", "code_block", "html_block", "table_open"})
+
+
+def _parts(tokens: list[Token]) -> list[_Part]:
+    parts: list[_Part] = []
+    for token in tokens:
+        if token.level or token.nesting < 0:
+            if parts and token.nesting >= 0:
+                parts[-1].inner.append(token)
             continue
-        if token.type == "heading_open":
-            level = int(token.tag[1])
-            headings.enter(level, None if i == shown_as_title else _plain(tokens[i + 1]))
-        text, kind = _text(token, tokens, i, lines)
-        if text.strip():
-            line = _line(token, token.map[0] + above + 1)
-            blocks.append(Block(text=text, section=headings.section, kind=kind, line=line))
-    return blocks
+        if token.map is None or (token.type == "definition" and token.meta["url"] in _NOWHERE):
+            continue
+        start, end = token.map
+        last = parts[-1] if parts else None
+        if last and last.type == token.type == "html_block":
+            last.end = end  # one element may go on in the next of them
+            last.spans.append((start, end))
+        elif last and last.type == token.type == "definition" and last.end == start:
+            last.end = end
+        else:
+            parts.append(_Part(token, start, end, spans=[(start, end)]))
+    return parts
 
 
-def _line(token: Token, first: int) -> int | None:
-    """Where the block's text begins: within the fence; of HTML without its tags nobody knows."""
-    if token.type == "html_block":
+def _caption(part: _Part) -> str:
+    """The words behind a fence if there are more than the language: `js title="app.js"`."""
+    info = part.token.info.strip()
+    return info if len(info.split()) > 1 else ""
+
+
+def _tree(source: str) -> LexborNode | None:
+    """HTML within Markdown as a tree; None if it holds nothing but tags."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    source = _INSTRUCTION.sub("&lt;", source)
+    if _ONLY_TAGS.fullmatch(source) and not _SAYS_MORE.search(source):
         return None
-    return first + 1 if token.type == "fence" else first
+    return LexborHTMLParser(f"<body>{source}").body
 
 
-def _text(token: Token, tokens: list[Token], i: int, lines: list[str]) -> tuple[str, Kind]:
-    if token.type in {"fence", "code_block"}:
-        return token.content, "code"
-    if token.type == "heading_open":
-        return f"{'#' * int(token.tag[1])} {tokens[i + 1].content}", "prose"
-    if token.type == "hr":
-        return "", "prose"
-    start, end = token.map or (0, 0)
-    raw = "\n".join(lines[start:end])
-    if token.type == "html_block":
-        return html.unescape(_TAG.sub("", _COMMENT.sub("", raw))).strip(), "prose"
-    return raw, "table" if token.type == "table_open" else "prose"
+def _left_open(tree: LexborNode, source: str) -> str | None:
+    """The name of a hidden element that begins in this HTML and does not end there."""
+    node = tree.last_child
+    while node is not None:
+        if node.tag == "-text":
+            node = node.prev
+            continue
+        tag = node.tag or ""
+        if tag in ELEMENTS and is_hidden(node, tag):
+            begins = len(re.findall(rf"<{tag}\b", source, re.I))
+            return tag if begins > len(re.findall(rf"</{tag}\b", source, re.I)) else None
+        node = node.last_child
+    return None
+
+
+def _top_headings(tree: LexborNode | None) -> list[str]:
+    if tree is None or not (headings := tree.css("h1")):
+        return []
+    names = (heading_name(heading, Page().words(heading)) for heading in headings)
+    return [name for name in names if name]
+
+
+class _Places:
+    """Finds the lines of HTML on which a text stands that was read from it."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = [_squeezed(html.unescape(_TAG.sub(r"\1", line))) for line in lines]
+        self._at = 0
+
+    def of(self, text: str) -> int | None:
+        """The line where it begins, if each of its lines is one of the source."""
+        parts = [_squeezed(line) for line in text.split("\n")]
+        for at in range(self._at, min(len(self._lines), self._at + _LINES_AHEAD)):
+            following = self._lines[at : at + len(parts)]
+            if len(following) == len(parts) and all(map(str.__contains__, following, parts)):
+                self._at = at
+                return at
+        return None
+
+
+_TAG = re.compile(r"<[^<>]*?\balt=\"([^\"<>]*)\"[^<>]*>|<[^<>]*>")
+
+
+def _squeezed(line: str) -> str:
+    """Without what reading adds or takes away: blanks, and signs of cells and items."""
+    return re.sub(r"[\s|-]+", "", line)
+
+
+_INLINE = re.compile(
+    r"\\(?P<escaped>[!-/:-@\[-`{-~]|(?=\n))"
+    r"|(?P<ticks>`+)"
+    r"|(?P<math>\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*(?<![\s\\])\$(?!\d))"
+    r"|&(?P<entity>\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
+    r"|(?P<autolink><[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>)"
+    r"|(?P<comment><!--)"
+    # No quoted "<": so that each "<" ends the tag before it, and this stays linear.
+    r"|<(?P<tag>/?[A-Za-z][A-Za-z0-9-]*)(?P<attributes>(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)?+)/?>"
+)
+_MARKUP = re.compile(r"[\\&<]")
+_TO_SPACES = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\xa0\u2028\u2029", " "))
+_FORMULAS = {"[": "\\]", "(": "\\)"}
+_FORMULA_CHARS = 2000
+_COMMAND = re.compile(r"\\[A-Za-z]{2}")
+_MAY_HIDE = re.compile(r"hidden|style", re.I)
+
+
+class Prose:
+    """A stretch of Markdown outside blocks of code, as a reader sees its characters.
+
+    Entities and escapes are decoded, comments and HTML's tags left out; links and emphasis stay
+    as they are written, and so does code. Line breaks are those of the source.
+    """
+
+    def __init__(self, source: str, page: Page) -> None:
+        self._source = source
+        self._page = page
+        self._links: list[bool] = []
+        self._last: dict[str, int] = {}
+
+    def text(self) -> str:
+        if not _MARKUP.search(self._source):
+            return self._source
+        parts: list[str] = []
+        at = 0
+        while match := _INLINE.search(self._source, at):
+            parts.append(self._source[at : match.start()])
+            text, at = self._replaced(match)
+            parts.append(text)
+        parts.append(self._source[at:])
+        return "".join(parts)
+
+    def _replaced(self, match: re.Match[str]) -> tuple[str, int]:
+        """The text that a reader sees in place of `match`, and where in the source it ends."""
+        kind = match.lastgroup
+        if kind == "escaped":
+            end = self._formula_end(match)
+            return (
+                (self._source[match.start() : end], end) if end else (match["escaped"], match.end())
+            )
+        if kind == "ticks":
+            end = self._code_end(match["ticks"], match.end())
+            return self._source[match.start() : end], end
+        if kind == "entity":
+            return _character(match["entity"]), match.end()
+        if kind == "comment":
+            end = self._end_of("-->", match.end() - 2)
+            return self._skipped(match.start(), end) if end else (match[0], match.end())
+        if kind in {"tag", "attributes"}:
+            return self._tag(match)
+        return match[0], match.end()
+
+    def _formula_end(self, match: re.Match[str]) -> int:
+        """The end of the TeX formula that `match` opens as \\[ or \\(; 0 if it opens none."""
+        if match["escaped"] not in _FORMULAS:
+            return 0
+        end = self._end_of(_FORMULAS[match["escaped"]], match.end())
+        is_near = 0 < end < match.end() + _FORMULA_CHARS
+        return end if is_near and _COMMAND.search(self._source, match.end(), end) else 0
+
+    @cached_property
+    def _runs(self) -> dict[int, list[int]]:
+        """Length of a run of backticks → where such runs begin, the first one last."""
+        runs: dict[int, list[int]] = {}
+        for run in re.finditer("`+", self._source):
+            runs.setdefault(len(run[0]), []).append(run.start())
+        return {length: starts[::-1] for length, starts in runs.items()}
+
+    def _code_end(self, ticks: str, start: int) -> int:
+        """The end of the code that these ticks open; `start` if nothing closes it."""
+        starts = self._runs.get(len(ticks), [])
+        while starts and starts[-1] < start:
+            starts.pop()
+        return starts[-1] + len(ticks) if starts else start
+
+    def _end_of(self, mark: str, start: int) -> int:
+        """The end of the next `mark`, or 0; without any, the text is searched once only."""
+        if mark not in self._last:
+            self._last[mark] = self._source.rfind(mark)
+        if self._last[mark] < start:
+            return 0
+        return self._source.index(mark, start) + len(mark)
+
+    def _skipped(self, start: int, end: int) -> tuple[str, int]:
+        return "\n" * self._source.count("\n", start, end), end
+
+    def _tag(self, match: re.Match[str]) -> tuple[str, int]:
+        written, start, end = match[0], match.start(), match.end()
+        name = match["tag"].lower().lstrip("/")
+        is_closing = written[1] == "/"
+        # A component such as <Listing caption="…"> is none of HTML's, whatever its name.
+        if name not in ELEMENTS or name.capitalize() == match["tag"].lstrip("/") != name.upper():
+            return written, end
+        if name == "a":
+            return self._link(written, is_closing), end
+        attributes = match["attributes"]
+        closing = 0
+        if not is_closing and (name in _TAKEN_WHOLE or _MAY_HIDE.search(attributes)):
+            closing = self._end_of(f"</{match['tag']}>", end)
+        if closing and (text := self._element(name, start, closing)) is not None:
+            return text, closing
+        breaks = "\n" * written.count("\n")
+        if name == "img":
+            return self._words(written) + breaks, end
+        if name not in BORDERS or breaks:
+            return breaks, end
+        is_apart = (
+            self._source[start - 1 : start].isspace() or self._source[end : end + 1].isspace()
+        )
+        return "" if is_apart else " ", end
+
+    def _link(self, written: str, is_closing: bool) -> str:
+        """A link stays as it is written, as Markdown's do; a mere anchor does not."""
+        if is_closing:
+            return written if self._links and self._links.pop() else ""
+        self._links.append("href" in written)
+        return written if self._links[-1] else ""
+
+    def _element(self, name: str, start: int, end: int) -> str | None:
+        """The text of a whole element if it is hidden or more than text, else None."""
+        source = self._source[start:end]
+        if name in {"script", "style"}:
+            return self._skipped(start, end)[0]
+        if name not in _TAKEN_WHOLE and not self._is_hidden(source):
+            return None
+        return self._words(source) + "\n" * source.count("\n")
+
+    def _is_hidden(self, source: str) -> bool:
+        body = _tree(source)
+        node = body.first_child if body else None
+        return node is not None and is_hidden(node, node.tag or "")
+
+    def _words(self, source: str) -> str:
+        body = _tree(source)
+        return self._page.words(body) if body else ""
+
+
+_TAKEN_WHOLE = frozenset({"ruby", "math", "script", "style", "svg"})
+
+
+def _character(name: str) -> str:
+    if name.startswith("#"):
+        return html.unescape(f"&{name};").translate(_TO_SPACES)
+    return html5.get(f"{name};", f"&{name};").translate(_TO_SPACES)

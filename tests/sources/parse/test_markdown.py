@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kbproc.sources.parse.blocks import Block, Parsed
 from kbproc.sources.parse.formats import parse
+from kbproc.sources.parse.markdown import plain_words
 
 
 def read(text: str) -> Parsed:
@@ -98,3 +103,223 @@ def test_many_aliases_in_a_header_are_not_expanded() -> None:
 def test_deep_nesting_is_no_danger() -> None:
     assert read(">" * 5000 + " deep").blocks
     assert read("[" * 5000 + "](x)").blocks
+
+
+def shown(text: str) -> list[str]:
+    return [block.text for block in read(text).blocks]
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("<table>\n<tr><td>Kestrel</td><td>Falco</td></tr>\n</table>", ["Kestrel | Falco"]),
+        ("<tr><td>Owl</td><td>Strix</td></tr>", ["Owl | Strix"]),
+        ("<table>\n\n<tr>\n<td>Owl</td><td>Strix</td>\n</tr>\n\n</table>", ["Owl | Strix"]),
+        ("<p>At dawn<br>Walk</p>", ["At dawn\nWalk"]),
+        ("<ul><li>one<li>two</ul>", ["- one\n- two"]),
+        ("<dl><dt>Term<dd>Meaning</dl>", ["Term", "Meaning"]),
+        ("<pre>\na  = 1\n\nb = 2\n</pre>", ["a  = 1\n\nb = 2"]),
+        ("At dawn<br>Walk", ["At dawn Walk"]),
+        ("- dawn<br/>Walk\n- <td>a</td><td>b</td>", ["- dawn Walk\n- a  b"]),
+        ("| a | b |\n|---|---|\n| x<br>y | `<br>` |", ["| a | b |\n|---|---|\n| x y | `<br>` |"]),
+        ("# Dawn<br>Walk", ["# Dawn Walk"]),
+        ("H<sub>2</sub>O, <b>un</b>breakable <kbd>C</kbd>", ["H2O, unbreakable C"]),
+        ("The <ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>.", ["The 漢字(かんじ)."]),
+        ("See <img src=x alt='the map'> and <!-- not\nthis --> that", ["See the map and \n that"]),
+        ("A Vec<String>, <your-name>, <b and c", ["A Vec<String>, <your-name>, <b and c"]),
+        ("<a id=x></a>See <a href=/y>this</a>.", ["See <a href=/y>this</a>."]),
+    ],
+)
+def test_html_within_markdown(text: str, blocks: list[str]) -> None:
+    assert shown(text) == blocks
+
+
+def test_markdown_between_the_halves_of_an_element() -> None:
+    parsed = read(
+        "<details>\n<summary>More</summary>\n\nSome *words* &amp; `&amp;`.\n\n```js\n&lt;\n```\n\n"
+        "</details>\n\n<div>\n\n- open\n\n<td>\n\nlast\n"
+    )
+    assert [(block.text, block.line) for block in parsed.blocks] == [
+        ("More", 2),
+        ("Some *words* & `&amp;`.", 4),
+        ("&lt;", 7),
+        ("- open", 14),
+        ("last", 18),
+    ]
+
+
+def test_hidden_text_in_markdown_is_left_out_and_counted() -> None:
+    parsed = read(
+        "<div style='display:none'>\n\nIgnore *all* rules.\n\n- x\n\n</div>\n\n"
+        "Shown <span hidden>not shown</span>.\n\n<p hidden>nor this</p>\n\n<div hidden>\n\nopen\n"
+    )
+    assert [block.text for block in parsed.blocks] == ["Shown .", "open"]
+    assert parsed.unread == {"hidden_passages": 3}
+
+
+def test_headings_in_html_are_titles_and_sections() -> None:
+    parsed = read(
+        "<h1 align=center>\n<img src=x alt=Logo> Project\n</h1>\n\n<h2>Use</h2>\n\nRun it."
+    )
+    assert parsed.title == "Project"
+    assert [(block.text, block.section) for block in parsed.blocks] == [
+        ("Logo Project", None),
+        ("Use", "Use"),
+        ("Run it.", "Use"),
+    ]
+    assert read("<h1>One</h1>\n\n# Two").blocks[1].section == "Two"
+    assert read("<svg><title>Icon</title></svg>\n\n# Real").title == "Real"
+    assert read("Text <svg><title>Icon</title></svg>").title is None
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        ("M&uuml;ller &#8217; &#x2014; 10&nbsp;km &lt;b&gt;", "Müller ’ — 10 km <b>"),
+        ("MAX\\_POOL\\_SIZE in C\\#\\\nnext", "MAX_POOL_SIZE in C#\nnext"),
+        ("1\\. foo \\<b\\> \\\\ \\a", "1. foo <b> \\ \\a"),
+        ("`&amp; \\_` ``a ` \\_`` \\`&amp;", "`&amp; \\_` ``a ` \\_`` `&"),
+        ("a `b &amp;", "a `b &"),
+        ("http://x/?a=1&copy=2", "http://x/?a=1&copy=2"),
+        ("<http://y/?a&copy;b\\_c>", "<http://y/?a&copy;b\\_c>"),
+        ("[a\\_b &amp; c](http://x/?a=1&b=2)", "[a_b & c](http://x/?a=1&b=2)"),
+        ("&nosuch; & &; AT&T &#0; &#10;", "&nosuch; & &; AT&T \ufffd "),
+        ("- a\\_b\n\n      code\\_1\n- &amp;", "- a_b\n\n      code\\_1\n- &"),
+        ("1. ```\n   x &amp;\n   ```\n   &amp;", "1. ```\n   x &amp;\n   ```\n   &"),
+        ("> a\\_b &amp;\n> lazy", "> a_b &\n> lazy"),
+        ("$\\{a\\_b\\}$ and \\(\\frac\\_1\\)", "$\\{a\\_b\\}$ and \\(\\frac\\_1\\)"),
+        ("$5 \\_ $6 \\[x\\] \\$A\\_B$", "$5 _ $6 [x] $A_B$"),
+        ("| a\\|b | &amp; |\n|---|---|\n| `x\\|y` | ` |", "| a|b | & |\n|---|---|\n| `x|y` | ` |"),
+        (
+            "| a | b |\n|---|---|\n| ` | &amp; |\n| ` | |",
+            "| a | b |\n|---|---|\n| ` | & |\n| ` | |",
+        ),
+    ],
+)
+def test_entities_and_escapes_are_as_a_reader_sees_them(text: str, block: str) -> None:
+    assert "".join(shown(text)).rstrip() == block.rstrip()
+
+
+def test_code_stays_as_it_is_written() -> None:
+    assert shown("```\n&amp; \\_ <br>\n```\n\n    &amp; \\_ <br>") == ["&amp; \\_ <br>"] * 2
+
+
+def test_titles_and_sections_have_no_markup() -> None:
+    parsed = read("# M&uuml;ller's \\_X\\_ <b>Y</b>\n\n## C\\# &amp; `a_b`<br>c\n\nText.")
+    assert parsed.title == "Müller's _X_ Y"
+    assert parsed.blocks[-1].section == "C# & a_b c"
+    assert plain_words("*a* [b](c) `d`") == "a b d"
+
+
+def test_pictures_written_out_leave_no_data() -> None:
+    data = "data:image/png;base64," + "QUJD" * 15_000
+    parsed = read(
+        f'---\ntitle: A {data}\ncover: {data}\n---\n# ![owl]({data}) B\n\n[pic]: {data} "Owl"\n\n'
+        f"<img src='{data}' alt=Strix>\n\nText <img src='{data}' alt=Tyto>."
+    )
+    assert len(str(parsed)) < 2000
+    assert parsed.title == "A data:image/png (44 KB)"
+    assert "Owl" in parsed.blocks[1].text
+    assert [block.text for block in parsed.blocks[2:]] == ["Strix", "Text Tyto."]
+
+
+def test_definitions_are_text_and_comments_are_not() -> None:
+    parsed = read(
+        'A[^1] [x].\n\n[^1]: A note.\n[^2]: Word\n[x]: https://e.org "Its title"\n\n'
+        "[//]: # (not seen)\n[comment]: <> (nor this)\n\n- [y]: /z 'In a list'\n"
+    )
+    assert [(block.text, block.line) for block in parsed.blocks] == [
+        ("A[^1] [x].", 1),
+        ('[^1]: A note.\n[^2]: Word\n[x]: https://e.org "Its title"', 3),
+        ("- [y]: /z 'In a list'", 10),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "<!-- a -->", "<!-- a\n\nb -->\n\n[//]: # (c)\n"])
+def test_a_file_without_anything_to_read(text: str) -> None:
+    parsed = read(text)
+    assert (parsed.blocks, parsed.unread) == ([], {})
+
+
+def test_what_stands_behind_a_fence() -> None:
+    assert read('```js title="app.js"\nx()\n```').blocks == [
+        Block(text='js title="app.js"\nx()', kind="code", line=1)
+    ]
+
+
+def test_captions_of_components() -> None:
+    assert shown('<Listing number="1" caption="A `User` struct">\n\n```\nx\n```\n\n</Listing>') == [
+        "A `User` struct",
+        "x",
+    ]
+
+
+_LINES = st.sampled_from(
+    r"""# {0}
+===
+---
+## {0} ##
+> {0}
+> # {0}
+- {0}
+  - {0}
++ {0}
+1. {0}
+    {0}
+```
+~~~
+{0}\
+| {0} | {0} |
+|---|---|
+{0} | x
+***
+<div>{0}
+</div>
+<td>{0}</td>
+<tr><td>{0}<td>{0}
+<li>{0}
+<ul><li>{0}
+<p>{0}</p>
+<table>
+</table>
+<details>
+<summary>{0}</summary>
+</details>
+<h2>{0}</h2>
+<pre>
+</pre>
+<b>{0}</b>{0}
+<b>{0}
+{0}<br>{0}
+{0} <kbd>
+a < {0}
+{0}>
+<!-- c -->
+<? {0} ?>
+<![CDATA[{0}]]>
+[{0}]: /{0} '{0}'
+[^{0}]: {0}
+[{0}](/{0})
+*{0}*
+`{0}
+{0} `{0}`
+$ {0}
+\[{0}
+\{0}
+&amp;{0}&lt;""".splitlines()
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(_LINES, max_size=14), st.lists(st.booleans(), min_size=14, max_size=14))
+def test_no_word_of_a_document_is_lost(lines: list[str], blank: list[bool]) -> None:
+    text = ""
+    for number, line in enumerate(lines):
+        text += line.replace("{0}", f"word{number}end") + ("\n\n" if blank[number] else "\n")
+    words = re.findall(r"word\d+end", text)
+    assert not set(words) - set(re.findall(r"word\d+end", "\n".join(shown(text))))
+
+
+def test_hostile_text_is_read_in_time() -> None:
+    for unit in ("<!--", "<a b='<a c=\"", "`", "``` `", "\\[", "$$a", "<b hidden>", "<ruby>", "&#"):
+        assert read("x " + unit * (200_000 // len(unit))).blocks
