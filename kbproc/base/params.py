@@ -207,7 +207,7 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
 
 
 def _lacking(params: type[Params], raw: bytes | msgspec.Raw) -> list[str]:
-    """None of what is no JSON further on: it was refused before it was read to the end."""
+    """Returns the required params that are missing; [] for JSON that is broken further on."""
     try:
         return missing_in(params, msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -215,7 +215,7 @@ def _lacking(params: type[Params], raw: bytes | msgspec.Raw) -> list[str]:
 
 
 def missing_in(params: type[Params], members: Iterable[str]) -> list[str]:
-    """The params that must be there and are not."""
+    """Returns the required params that `members` lacks."""
     there = set(members)
     return [
         one.name for one in msgspec.structs.fields(params) if one.required and one.name not in there
@@ -223,7 +223,7 @@ def missing_in(params: type[Params], members: Iterable[str]) -> list[str]:
 
 
 def _without_required(missing: str, unknown: str) -> KbprocError:
-    """What must be there is named before what may not: often the one is the other's name."""
+    """Names the missing param first: an unknown name is often a wrong name for it."""
     field = f"$.params.{missing}"
     return KbprocError(
         "input.invalid_params",

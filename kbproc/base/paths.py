@@ -19,7 +19,8 @@ from kbproc.base.wording import plural
 
 
 def absolute(text: str, *, field: str) -> Path:
-    """The path that a person names, absolute: `~` is a home, a relative one starts where one works.
+    """Returns the absolute path that a person names: `~` is a home, and a relative path starts in
+    the working folder.
 
     Symbolic links keep their names, but for those that a `..` follows: libraries that shorten such
     a path by its text alone would go elsewhere. Raises input.invalid_params.
@@ -42,7 +43,7 @@ def absolute(text: str, *, field: str) -> Path:
 
 
 def from_here(path: Path) -> str:
-    """An absolute path as people type it: relative if it lies below the working folder."""
+    """Returns an absolute path as people type it: relative below the working folder."""
     with contextlib.suppress(ValueError, OSError):
         relative = str(path.relative_to(Path.cwd()))
         return str(path) if relative == "." else relative

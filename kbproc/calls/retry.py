@@ -79,7 +79,7 @@ def _better(error: KbprocError, method: Method, params: Params) -> Params | None
 
 
 def _renamed(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """With the one unknown text under the name of the one param that must be there and is not."""
+    """Moves the only unknown text to the only required param that is missing."""
     missing = missing_in(method.params, params)
     unknown = [name for name in params if name not in method.params.__struct_fields__]
     if len(missing) != 1 or len(unknown) != 1 or error.field != f"{_PARAMS}{missing[0]}":

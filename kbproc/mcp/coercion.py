@@ -30,26 +30,26 @@ _NO_READING = object()
 
 
 def coerced(arguments: dict[str, Any], schema: Schema, *, clears: bool = True) -> dict[str, Any]:
-    """The arguments as this schema of an object asks for them.
+    """Returns the arguments as this schema of an object asks for them.
 
-    `clears`: an empty text that the schema allows means an empty text; else it means that the
-    argument is left out, as it does where the schema allows none.
+    `clears`: an empty text stays where the schema allows it. Without `clears`, and wherever the
+    schema forbids an empty text, it means that the client leaves the argument out.
     """
     properties, required = schema.get("properties", {}), schema.get("required", ())
-    found = {}
+    result = {}
     for name, value in arguments.items():
-        known = properties.get(name)
-        if known is None:
-            found[name] = value
-        elif not _is_left_out(value, known, required=name in required, clears=clears):
-            found[name] = _read(value, known)
-    return found
+        member = properties.get(name)
+        if member is None:
+            result[name] = value
+        elif not _is_left_out(value, member, required=name in required, clears=clears):
+            result[name] = _read(value, member)
+    return result
 
 
 def text_as_object(value: Any) -> Any:
-    """The object that a text holds as JSON, else the value as it is."""
-    found = _json_of(value, dict) if isinstance(value, str) else _NO_READING
-    return value if found is _NO_READING else found
+    """Returns the object that a text holds as JSON, and any other value as it is."""
+    parsed = _json_of(value, dict) if isinstance(value, str) else _NO_READING
+    return value if parsed is _NO_READING else parsed
 
 
 def takes_null(schema: Schema) -> bool:
@@ -57,7 +57,7 @@ def takes_null(schema: Schema) -> bool:
 
 
 def _is_left_out(value: Any, schema: Schema, *, required: bool, clears: bool) -> bool:
-    """An empty text is an error where something is required, as it says which."""
+    """Keeps an empty text where something is required: the error then names it."""
     if value is None:
         return not takes_null(schema)
     if value != "" or required:
@@ -73,28 +73,28 @@ def _kinds(schema: Schema) -> list[Schema]:
 
 
 def _read(value: Any, schema: Schema) -> Any:
-    """The one reading of a value, else the value itself."""
+    """Returns the only reading of the value; a value with none or several stays as it is."""
     kinds = _kinds(schema)
     for kind in kinds:
         if _fits(value, kind):
             return _members(value, kind)
     readings = _readings(value, [kind for kind in kinds if kind.get("type") != "array"])
-    # What has a reading by itself is no list of one, too.
+    # A list of one is the last resort: 42 is the text "42" before it is ["42"].
     readings = readings or _readings(value, [kind for kind in kinds if kind.get("type") == "array"])
     return readings[0] if len(readings) == 1 else value
 
 
 def _readings(value: Any, kinds: list[Schema]) -> list[Any]:
-    found: list[Any] = []
+    readings: list[Any] = []
     for kind in kinds:
         reading = _reading(value, kind)
-        if reading is not _NO_READING and reading not in found:
-            found.append(reading)
-    return found
+        if reading is not _NO_READING and reading not in readings:
+            readings.append(reading)
+    return readings
 
 
 def _fits(value: Any, kind: Schema) -> bool:
-    """Whether a value is of that kind as it stands, members aside."""
+    """Returns whether the value is of that kind already; its members are not looked at."""
     if "enum" in kind:
         return value in kind["enum"]
     match kind.get("type"):
@@ -133,14 +133,14 @@ def _members(value: Any, kind: Schema) -> Any:
 
 def _with_words(value: dict[str, Any], kind: Schema) -> Schema:
     """The schema with each property by the name that the object has for it: taskId is task_id."""
-    known = kind.get("properties", {})
-    names = {name: snake(name) for name in value if name not in known and snake(name) in known}
+    members = kind.get("properties", {})
+    names = {name: snake(name) for name in value if name not in members and snake(name) in members}
     if not names:
         return kind
     required = {*kind.get("required", ())}
     return {
         **kind,
-        "properties": {**known, **{name: known[own] for name, own in names.items()}},
+        "properties": {**members, **{name: members[own] for name, own in names.items()}},
         "required": [*required, *(name for name, own in names.items() if own in required)],
     }
 
@@ -178,8 +178,8 @@ def _choice(value: Any, choices: list[Any]) -> Any:
     """One of the words, in any case."""
     if not isinstance(value, str):
         return _NO_READING
-    meant = value.strip().casefold()
-    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == meant]
+    word = value.strip().casefold()
+    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == word]
     return same[0] if len(same) == 1 else _NO_READING
 
 
@@ -201,7 +201,7 @@ def _integer(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """As JSON spells it; what is too large for a number is none."""
+    """Reads a number as JSON spells it; one that overflows has no reading."""
     if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
         return _NO_READING
     if _INTEGER.fullmatch(text) and abs(int(text)) < _WIDEST:
@@ -211,7 +211,7 @@ def _number(value: Any) -> Any:
 
 
 def _text(value: Any, kind: Schema) -> Any:
-    """An integer has one spelling. 1.10 comes as 1.1, and who sends true may have meant yes."""
+    """Reads integers alone: 1.10 arrives as 1.1, and true may have been yes."""
     if not isinstance(value, int) or isinstance(value, bool):
         return _NO_READING
     return str(value) if _is_text_of(str(value), kind) else _NO_READING
@@ -220,9 +220,9 @@ def _text(value: Any, kind: Schema) -> Any:
 def _array(value: Any, kind: Schema) -> Any:
     """A list as JSON in a text, or the one item of a list."""
     if isinstance(value, str):
-        listed = _json_of(value, list)
-        if listed is not _NO_READING:
-            return _members(listed, kind)
+        parsed = _json_of(value, list)
+        if parsed is not _NO_READING:
+            return _members(parsed, kind)
         if not _is_one(value):
             return _object_alone(value, kind)
     if value is None or isinstance(value, list):
@@ -231,7 +231,7 @@ def _array(value: Any, kind: Schema) -> Any:
 
 
 def _is_one(text: str) -> bool:
-    """Whether a text is certainly one item: no list of several, and no JSON that is cut off."""
+    """Returns whether the text is one item beyond doubt: no list, and no piece of JSON."""
     is_json = text.lstrip()[:1] in {"[", "{"}
     return bool(text.strip()) and not is_json and not any(sign in text for sign in _SEVERAL)
 
@@ -251,8 +251,8 @@ def _object_alone(text: str, kind: Schema) -> Any:
 def _object(value: Any, kind: Schema) -> Any:
     if not isinstance(value, str):
         return _NO_READING
-    found = _json_of(value, dict)
-    return found if found is _NO_READING else _members(found, kind)
+    parsed = _json_of(value, dict)
+    return parsed if parsed is _NO_READING else _members(parsed, kind)
 
 
 def _json_of(text: str, kind: type) -> Any:
@@ -261,10 +261,10 @@ def _json_of(text: str, kind: type) -> Any:
     if len(text) > MOST_TEXT or not text.lstrip().startswith(begins):
         return _NO_READING
     try:
-        found = msgspec.json.decode(text)
+        parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _NO_READING
-    return found if isinstance(found, kind) and _is_shallow(found) else _NO_READING
+    return parsed if isinstance(parsed, kind) and _is_shallow(parsed) else _NO_READING
 
 
 def _is_shallow(value: Any) -> bool:

@@ -248,8 +248,8 @@ _SHAPE: Schema = {"type": "object", "required": ["data", "meta"]}
 
 
 def tools(registry: Registry) -> dict[str, Any]:
-    """What tools.json holds: the sets, each tool, the methods that write and that take long, and
-    the kinds of all params.
+    """Returns the content of tools.json: the sets, each tool, the methods that write, the methods
+    that take long, and the kinds of all params.
     """
     writes = [m for m in registry.methods.values() if m.kind != "read"]
     return {
@@ -265,13 +265,13 @@ _BARE = ("type", "enum", "pattern", "minLength", "required")
 
 
 def _bare(method: Method) -> Schema:
-    """What coercion needs of a method's params: see coercion.py."""
+    """Returns the part of a method's params schema that coercion.py reads."""
     whole = params_schema(method)
     return _shape(whole, whole.get("$defs", {}))
 
 
 def _shape(schema: Schema, definitions: Schema) -> Schema:
-    """The kinds of values, references followed; no ranges and no descriptions."""
+    """Returns the kinds of values alone, with references replaced by what they name."""
     if "$ref" in schema:
         return _shape(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
     shape: Schema = {key: schema[key] for key in _BARE if schema.get(key)}

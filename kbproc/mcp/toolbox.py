@@ -70,9 +70,9 @@ class Tool(Struct, frozen=True, kw_only=True):
         return Wanted(method, {**self.preset, **params} if method == self.method else params)
 
     def _takes_null(self, argument: str) -> bool:
-        """Whether null means something else than that the argument is left out."""
-        shown = self.tool["inputSchema"]["properties"].get(argument)
-        return shown is None or takes_null(shown)
+        """Returns whether null may be a value; else it means that the argument is left out."""
+        published = self.tool["inputSchema"]["properties"].get(argument)
+        return published is None or takes_null(published)
 
     def _param(self, argument: str) -> str:
         return self.arguments.get(argument) or snake(argument)
@@ -99,7 +99,7 @@ def _any(arguments: dict[str, Any]) -> Wanted:
 
 
 def _as_asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The params as the method asks for them. Raises Mistake."""
+    """Returns the params as the method asks for them. Raises Mistake for a confirmation."""
     if params.get("confirm") not in (None, ""):
         raise Mistake(_NO_CONFIRM)
     params = {name: value for name, value in params.items() if name != "confirm"}

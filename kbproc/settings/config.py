@@ -245,8 +245,8 @@ _BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
 
 def _base(env: Mapping[str, str], kind: str) -> Path:
     variable = f"XDG_{kind}_HOME"
-    if given := env.get(variable):
-        return absolute(given, field=variable)
+    if base := env.get(variable):
+        return absolute(base, field=variable)
     return absolute(env.get("HOME") or str(Path.home()), field="HOME") / _BASES[kind]
 
 

@@ -73,12 +73,12 @@ def require_store(folder: Path, *, named: bool = True) -> None:
     `named`: somebody has said which folder; else whoever adds need not say it either.
     """
     if not is_store(folder) and not (folder / "lock").exists():
-        shown = from_here(folder)
+        place = from_here(folder)
         raise KbprocError(
             "resource.not_found",
-            f"There is no store in {shown}.",
+            f"There is no store in {place}.",
             hint="Check the path. Whatever adds makes a store: kbproc --store "
-            f"{shlex.quote(shown)} add DOCS."
+            f"{shlex.quote(place)} add DOCS."
             if named
             else "Whatever adds makes one: kbproc add DOCS.",
             detail={"store": str(folder)},

@@ -79,7 +79,7 @@ def test_the_kernels_version(release: str, version: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "place"),
     [
         ("a", "folder/a"),
         ("./deep/", "folder/deep"),
@@ -92,13 +92,13 @@ def test_the_kernels_version(release: str, version: tuple[int, ...]) -> None:
     ],
 )
 def test_a_path_that_a_person_types(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, meant: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
 ) -> None:
     """A link keeps its name, but where `..` would mean another folder without it."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    found = absolute(text, field="--store")
-    assert found == Path(os.path.normpath(tmp_path / meant))
+    path = absolute(text, field="--store")
+    assert path == Path(os.path.normpath(tmp_path / place))
     assert from_here(folder / "a") == "a"
     assert from_here(folder) == str(folder)
     assert from_here(tmp_path / "b") == str(tmp_path / "b")

@@ -28,10 +28,10 @@ Schema = dict[str, Any]
 def tools() -> dict[str, Tool]:
     """Every tool of every set."""
     every = Toolbox(",".join([*declared.SETS, "all"]))
-    found = (
+    every_tool = (
         every.find(tool["name"], frozenset(SCOPES)) for tool in every.within(frozenset(SCOPES))
     )
-    return {tool.tool["name"]: tool for tool in found if tool is not None}
+    return {tool.tool["name"]: tool for tool in every_tool if tool is not None}
 
 
 TOOLS = tools()
@@ -65,8 +65,8 @@ def plain(kind: Schema) -> Any:
         case "array":
             return [plain(kinds(kind["items"])[0])]
         case "object":
-            known = kind.get("properties", {"a": {"type": "string"}})
-            return {name: plain(kinds(member)[0]) for name, member in known.items()}
+            members = kind.get("properties", {"a": {"type": "string"}})
+            return {name: plain(kinds(member)[0]) for name, member in members.items()}
         case "string":
             return next(text for text in TEXTS if re.search(kind.get("pattern", ""), text))
         case scalar:
@@ -92,26 +92,26 @@ def odd(kind: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]:
             yield from ((json.dumps(value), value), (value[0], value))
             yield f" {json.dumps([value[0], value[0]])}", [value[0], value[0]]
             items = kinds(kind["items"])
-            for spelled, meant in odd(items[0], deep=False) if deep and len(items) == 1 else ():
-                yield from (([spelled], [meant]), (json.dumps([spelled]), [meant]))
+            for spelled, reading in odd(items[0], deep=False) if deep and len(items) == 1 else ():
+                yield from (([spelled], [reading]), (json.dumps([spelled]), [reading]))
         case "object":
             yield json.dumps(value), value
             for name, member in kind.get("properties", {}).items() if deep else ():
-                for spelled, meant in odd_alone(member, deep=False):
-                    yield {**value, name: spelled}, {**value, name: meant}
+                for spelled, reading in odd_alone(member, deep=False):
+                    yield {**value, name: spelled}, {**value, name: reading}
         case scalar:
             is_free = "pattern" not in kind and kind.get("minLength", 1) == 1
             yield from SCALARS[scalar] if is_free else ()
 
 
 def odd_alone(schema: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]:
-    """Those of a schema's alternatives that are no plain spelling of another one."""
+    """Yields the odd spellings of each alternative that are not plain spellings of another."""
     for kind in kinds(schema):
         if name_of(kind) != "null":
-            for spelled, meant in odd(kind, deep=deep):
+            for spelled, reading in odd(kind, deep=deep):
                 is_plain = any(coercion._fits(spelled, other) for other in kinds(schema))
                 if isinstance(spelled, list | dict) or not is_plain:
-                    yield spelled, meant
+                    yield spelled, reading
 
 
 NONE = {
@@ -125,7 +125,7 @@ NONE = {
 }
 
 
-def asked_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
+def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
     """The method and the param that an argument is for, and the param's schema."""
     method, param = tool.wanted({argument: "word"}).method, tool._param(argument)
     return method, param, toolbox._kept().params[method]["properties"][param]
@@ -134,26 +134,26 @@ def asked_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 def test_what_has_one_reading_is_read(name: str, argument: str) -> None:
     tool = TOOLS[name]
-    for spelled, meant in odd_alone(asked_of(tool, argument)[2]):
-        assert tool.wanted({argument: spelled}) == tool.wanted({argument: meant}), spelled
+    for spelled, reading in odd_alone(target_of(tool, argument)[2]):
+        assert tool.wanted({argument: spelled}) == tool.wanted({argument: reading}), spelled
 
 
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
 def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
     tool = TOOLS[name]
-    method, param, schema = asked_of(tool, argument)
+    method, param, schema = target_of(tool, argument)
     (kind, *others) = [one for one in kinds(schema) if name_of(one) != "null"]
     if others or name_of(kind) == "any":
         return
-    known = toolbox._kept().params[method]
-    required = {one: plain(known["properties"][one]) for one in known.get("required", ())}
+    members = toolbox._kept().params[method]
+    required = {one: plain(members["properties"][one]) for one in members.get("required", ())}
     holds_objects = name_of(kind) == "array" and name_of(kinds(kind["items"])[0]) == "object"
     for value in NONE[name_of(kind)]:
         if holds_objects and isinstance(value, dict):
             continue  # a list of one
-        asked = tool.wanted({argument: value}).params
-        assert asked[param] == value
-        raw = json.dumps({**required, **asked}).encode()
+        request = tool.wanted({argument: value}).params
+        assert request[param] == value
+        raw = json.dumps({**required, **request}).encode()
         with pytest.raises(KbprocError) as caught:
             decode_params(METHODS[method].decoder, raw)
         assert str(caught.value.field).startswith(f"$.params.{param}"), value
@@ -168,7 +168,7 @@ def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None
         assert tool.wanted({argument: None}).params[tool._param(argument)] is None
     else:
         assert tool.wanted({argument: None}) == nothing
-    empty_is_text = any(coercion._fits("", one) for one in kinds(asked_of(tool, argument)[2]))
+    empty_is_text = any(coercion._fits("", one) for one in kinds(target_of(tool, argument)[2]))
     keeps = empty_is_text and METHODS[tool.method].kind != "read"
     if keeps or argument in published.get("required", ()):
         assert tool.wanted({argument: ""}).params[tool._param(argument)] == ""
@@ -178,14 +178,14 @@ def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 def test_any_method_reads_its_params_as_its_own_tool_does(method: str) -> None:
-    call, known = TOOLS["kb_call"], toolbox._kept().params[method]["properties"]
-    params = {name: plain(kinds(kind)[0]) for name, kind in known.items() if name != "confirm"}
+    call, members = TOOLS["kb_call"], toolbox._kept().params[method]["properties"]
+    params = {name: plain(kinds(kind)[0]) for name, kind in members.items() if name != "confirm"}
     spelled = dict(params)
     for name, value in params.items():
-        same = (one for one, meant in odd_alone(known[name]) if meant == value)
+        same = (one for one, reading in odd_alone(members[name]) if reading == value)
         spelled[name] = next(same, value)
-    for asked in (params, spelled, json.dumps(params), json.dumps(spelled)):
-        assert call.wanted({"method": method, "params": asked}).params == params
+    for request in (params, spelled, json.dumps(params), json.dumps(spelled)):
+        assert call.wanted({"method": method, "params": request}).params == params
     for nothing in (None, "", {}, "{}"):
         assert call.wanted({"method": method, "params": nothing}).params == {}
 
@@ -197,8 +197,8 @@ def test_a_text_stays_what_it_is() -> None:
 
 
 def test_unknown_names_stay() -> None:
-    asked = TOOLS["search_knowledge"].wanted({"query": "x", "lmit": "5", "nope": None})
-    assert asked.params["lmit"] == "5" and asked.params["nope"] is None
+    request = TOOLS["search_knowledge"].wanted({"query": "x", "lmit": "5", "nope": None})
+    assert request.params["lmit"] == "5" and request.params["nope"] is None
 
 
 def test_json_in_a_text_is_read_in_bounds() -> None:
@@ -212,7 +212,7 @@ def test_json_in_a_text_is_read_in_bounds() -> None:
 
 
 @pytest.fixture(params=ERAS)
-def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+def caller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
     with client(tmp_path, era=request.param) as one:
         yield one
 
@@ -222,11 +222,11 @@ def told(result: dict[str, Any]) -> str:
     return str(result["content"][0]["text"])
 
 
-def test_clients_of_both_eras_are_understood(found: Client) -> None:
-    tagged = found.data("doc_add", title="Git", text="Install git with 42 steps.", tags='["git"]')
-    other = found.data("doc_add", title=2026, text="Install apt.", tags="apt", kb="", paths=None)
-    assert found.data("doc_view", id=f"{other['id']}.0", length=None)["title"] == "2026"
-    hits = found.data(
+def test_clients_of_both_eras_are_understood(caller: Client) -> None:
+    tagged = caller.data("doc_add", title="Git", text="Install git with 42 steps.", tags='["git"]')
+    other = caller.data("doc_add", title=2026, text="Install apt.", tags="apt", kb="", paths=None)
+    assert caller.data("doc_view", id=f"{other['id']}.0", length=None)["title"] == "2026"
+    hits = caller.data(
         "search_knowledge",
         query=42,
         limit="5",
@@ -238,7 +238,7 @@ def test_clients_of_both_eras_are_understood(found: Client) -> None:
         efSearch=None,
     )["results"]
     assert [hit["source"]["document_id"] for hit in hits] == [tagged["id"]]
-    entry = found.data(
+    entry = caller.data(
         "store_knowledge",
         title="A fact",
         body="It holds.",
@@ -247,48 +247,50 @@ def test_clients_of_both_eras_are_understood(found: Client) -> None:
         expiresAt="",
     )
     assert entry["task_ref"]["task_id"] == "T-1"
-    listed = found.data("kb_call", method="doc.list", params='{"limit": "1", "types": "text"}')
+    listed = caller.data("kb_call", method="doc.list", params='{"limit": "1", "types": "text"}')
     assert len(listed) == 1
-    answer = found.ask("tools/call", name="kb_list", arguments=None)
+    answer = caller.ask("tools/call", name="kb_list", arguments=None)
     assert [kb["slug"] for kb in answer["result"]["structuredContent"]["data"]] == ["default"]
 
 
-def test_what_means_that_something_is_cleared_still_does(found: Client) -> None:
-    found.data("kb_call", method="kb.create", params={"slug": "books", "description": "Old."})
-    found.data("kb_call", method="kb.update", params={"slug": "books", "description": ""})
-    assert found.data("kb_call", method="kb.get", params={"slug": "books"})["description"] == ""
+def test_what_means_that_something_is_cleared_still_does(caller: Client) -> None:
+    caller.data("kb_call", method="kb.create", params={"slug": "books", "description": "Old."})
+    caller.data("kb_call", method="kb.update", params={"slug": "books", "description": ""})
+    assert caller.data("kb_call", method="kb.get", params={"slug": "books"})["description"] == ""
     labels = {"a": "1", "b": "2"}
     document = {"title": "t", "text": "x", "metadata": labels}
-    added = found.data("kb_call", method="doc.create", params=document)
+    added = caller.data("kb_call", method="doc.create", params=document)
     change = {"id": str(added["id"]), "metadata": '{"a": null, "b": "3"}'}
-    changed = found.data("kb_call", method="doc.update", params=change)
-    assert found.data("doc_view", id=changed["id"])["metadata"] == {"a": None, "b": "3"}
+    changed = caller.data("kb_call", method="doc.update", params=change)
+    assert caller.data("doc_view", id=changed["id"])["metadata"] == {"a": None, "b": "3"}
 
 
-def test_what_is_wrong_is_named_as_before(found: Client) -> None:
-    said = told(found.call("search_knowledge", query="x", limit="1000"))
-    assert "limit" in said and "100" in said
-    assert told(found.call("search_knowledge", query="x", limit="five")).startswith(
+def test_what_is_wrong_is_named_as_before(caller: Client) -> None:
+    text = told(caller.call("search_knowledge", query="x", limit="1000"))
+    assert "limit" in text and "100" in text
+    assert told(caller.call("search_knowledge", query="x", limit="five")).startswith(
         "input.invalid_params: limit: expected an integer"
     )
-    assert "query is required" in told(found.call("search_knowledge", query=None))
-    assert "oldId is required" in told(found.call("supersede_knowledge", oldId=None, newId="2"))
-    assert "includeExpired" in told(found.call("search_knowledge", query="x", includeExpired="yes"))
-    assert "params must be" in told(found.call("kb_call", method="doc.list", params="[1]"))
+    assert "query is required" in told(caller.call("search_knowledge", query=None))
+    assert "oldId is required" in told(caller.call("supersede_knowledge", oldId=None, newId="2"))
+    assert "includeExpired" in told(
+        caller.call("search_knowledge", query="x", includeExpired="yes")
+    )
+    assert "params must be" in told(caller.call("kb_call", method="doc.list", params="[1]"))
 
 
-def test_what_is_missing_is_named_before_what_is_unknown(found: Client) -> None:
-    result = found.call("store_knowledge", title="A fact", content="It holds.")
-    said = told(result)
-    assert said.startswith("input.invalid_params: body is required")
-    assert "content is not a parameter" in said
-    better = json.loads(said.partition("Try: ")[2])
+def test_what_is_missing_is_named_before_what_is_unknown(caller: Client) -> None:
+    result = caller.call("store_knowledge", title="A fact", content="It holds.")
+    text = told(result)
+    assert text.startswith("input.invalid_params: body is required")
+    assert "content is not a parameter" in text
+    better = json.loads(text.partition("Try: ")[2])
     assert (better["title"], better["body"]) == ("A fact", "It holds.") and "content" not in better
     assert result["_meta"]["kbproc/error"]["field"] == "$.params.body"
-    said = told(found.call("chat", prompt="Who?", kb="default"))
-    assert json.loads(said.partition("Try: ")[2])["question"] == "Who?"
-    said = told(found.call("search_knowledge", lmit=3))
-    assert said.startswith("input.invalid_params: query is required") and "Try: " not in said
+    text = told(caller.call("chat", prompt="Who?", kb="default"))
+    assert json.loads(text.partition("Try: ")[2])["question"] == "Who?"
+    text = told(caller.call("search_knowledge", lmit=3))
+    assert text.startswith("input.invalid_params: query is required") and "Try: " not in text
 
 
 def test_the_wire_stays_strict(tmp_path: Path) -> None:

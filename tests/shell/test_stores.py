@@ -124,10 +124,10 @@ def _open_to_others(paths: Iterable[Path]) -> list[str]:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Those of a process to which no store is named."""
-    known = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
-    del known["KBPROC_STORE"]
-    return known
+    """Returns the environment of a process to which no store is named."""
+    names = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
+    del names["KBPROC_STORE"]
+    return names
 
 
 def program(folder: Path, *argv: str, **env: str) -> tuple[int, dict[str, Any]]:
@@ -172,7 +172,7 @@ COUNT = ("sql", "query", "select count(*) as n from documents")
 
 
 def how(folder: Path, level: str, spelling: str) -> tuple[list[str], dict[str, str]]:
-    """The flags and variables by which a command is told a store."""
+    """Returns flags and variables that name the store to a command."""
     if level == "flag":
         return ["--store", spelling], {}
     if level == "environment":
@@ -287,10 +287,10 @@ def test_folders_of_the_environment_are_absolute(
 def test_a_relative_store_in_a_folder_that_is_gone_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
     with pytest.raises(KbprocError, match="has been removed") as caught:
         load({"KBPROC_STORE": "store", "HOME": str(tmp_path)})
     assert caught.value.field == "KBPROC_STORE"

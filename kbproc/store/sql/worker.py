@@ -52,7 +52,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
 _BROKEN = "kbproc doctor tells whether the catalog is whole; kbproc index rebuild makes it anew."
 _NOT_ALLOWED = "Check who owns the store's folder, and whether you may write there."
-_HINTS: dict[int | None, str] = {  # of other faults the disk is the likely reason
+_HINTS: dict[int | None, str] = {  # for any other fault the type's own hint blames the disk
     errno.ENOENT: "The store's folder was moved or removed while it is open: close the store, and "
     "open it where it lies now.",
     errno.EACCES: _NOT_ALLOWED,
@@ -320,7 +320,7 @@ def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
 
 
 def uncopied(error: Exception) -> dict[str, Any]:
-    """Why there is no copy of the catalog to read, as a store.io."""
+    """Returns the fields of the store.io that tells why the catalog has no copy."""
     if not isinstance(error, OSError):  # DuckDB's
         message = f"The copy of the catalog can't be opened: {error}"
         return {"type": "store.io", "message": message[:500], "hint": _BROKEN}

@@ -859,11 +859,11 @@ def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, 
 
 
 def test_a_process_that_finds_no_catalog_says_so(tmp_path: Path) -> None:
-    gone = tmp_path / "gone.duckdb"
+    absent = tmp_path / "gone.duckdb"
     with sqlquery.Process(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running:
         with pytest.raises(KbprocError, match="No such file or directory") as caught:
-            running.step("copy", str(gone), str(tmp_path / "copy"))
-        assert str(gone) in caught.value.message and "moved or removed" in caught.value.hint
+            running.step("copy", str(absent), str(tmp_path / "copy"))
+        assert str(absent) in caught.value.message and "moved or removed" in caught.value.hint
         (tmp_path / "copy").write_bytes(b"no catalog at all" * 1000)
         with pytest.raises(KbprocError, match="can't be opened") as caught:
             running.step("prepare", str(tmp_path / "copy"))
