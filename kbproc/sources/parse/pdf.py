@@ -1,7 +1,7 @@
 """PDF: the text of each page, put back into paragraphs.
 
 Owns: what a page's lines mean: hyphens at their ends, paragraphs, running heads.
-Refuses to know: pictures, layout, forms, attachments.
+Refuses to know: the letters of fonts, columns, the fields of forms.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Parsed, Scalar, clean_text, clean_title
+from kbproc.sources.parse.blocks import Block, Parsed, Scalar, clean_title
+from kbproc.sources.parse.pdf_fonts import Fonts
+from kbproc.sources.parse.pdf_forms import Filled, embedded_files, is_dynamic_form
+from kbproc.sources.parse.pdf_pages import PageText, read
+from kbproc.sources.parse.titles import real_title
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
 
-_LIGATURES = str.maketrans(
-    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\xa0": " "}
-)
 _ENDS = re.compile(r"[.!?:;。！？：；][\"'”’)\]」』]*$")
 _STARTS = re.compile(
     r"(?:[•●▪◦‣∙·–—*-]|\(?\d{1,2}[.)]|\d+(?:\.\d+)*\.?\s+[A-Z]|[A-Z][.)]\s|\[\d+\]|\d(?=[A-Z][a-z]))\s*\S"
 )
-_NUMBER = re.compile(r"\W*(?:page\s*)?[\divxlc]{1,6}(?:\s*(?:of|/)\s*\d+)?\W*$", re.I)
+_NUMBER = re.compile(r"\W*(?:page\s*)?(\d{1,6}|[ivxlc]{1,7})(?:\s*(?:of|/)\s*\d+)?\W*$", re.I)
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]")
+_AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|\W+(?<!\d)(\d{1,9})\W*$", re.A)
 # A running head stands on this share of the pages, in one of the outer lines.
 _OUTER, _SHARE, _FEWEST = 2, 0.4, 4
 
@@ -44,22 +47,24 @@ def parse(data: bytes, name: str) -> Parsed:
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = _open(data, name)
-        pages, damaged = _pages(reader)
+        pages, lines, unread = _pages(reader)
     except PyPdfError as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         message = f"{name} is damaged: {reason}."
         raise KbprocError("operation.failed", message) from error
-    blocks = _blocks(pages)
+    blocks = _with_fields(_blocks([page.text for page in pages]), lines)
     if not blocks:
-        raise KbprocError("operation.failed", _nothing(name, len(pages), damaged))
+        raise KbprocError("operation.failed", _nothing(name, len(pages), unread))
     metadata = _metadata(reader)
     title = metadata.pop("title", None)
+    unread["embedded_files"] += embedded_files(reader)
+    unread["objects"] += is_dynamic_form(reader)
     return Parsed(
-        title=title if isinstance(title, str) else None,
+        title=title if isinstance(title, str) else real_title(pages[0].largest),
         blocks=blocks,
         metadata=metadata,
         pages=len(pages),
-        unread={"damaged_pages": len(damaged)},
+        unread=dict(unread),
     )
 
 
@@ -76,32 +81,40 @@ def _open(data: bytes, name: str) -> PdfReader:
     return reader
 
 
-def _pages(reader: PdfReader) -> tuple[list[str], list[str]]:
-    """The text of every page, and why some could not be read.
+def _pages(reader: PdfReader) -> tuple[list[PageText], list[list[str]], Counter[str]]:
+    """Every page's text, every page's fields and notes, and what could not be read.
 
     One bad page does not lose the others. Raises the first reason if all are bad.
     """
-    texts, unread, first = [], [], None
+    fonts, filled = Fonts(), Filled()
+    unread: Counter[str] = Counter()
+    pages, lines, first = list[PageText](), list[list[str]](), None
     for page in reader.pages:
         try:
-            texts.append(clean_text(page.extract_text()).translate(_LIGATURES))
+            pages.append(read(page, fonts, with_title=not pages))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 a damaged page raises whatever pypdf ran into
             first = first or error
-            texts.append("")
-            unread.append(f"{type(error).__name__}: {error}")
-    if first and len(unread) == len(texts):
+            pages.append(PageText("", "damaged_pages"))
+        lines.append(filled.lines(page))
+        if lacks := pages[-1].lacks:
+            unread[lacks] += 1
+    if first and unread["damaged_pages"] == len(pages):
         raise first
-    return texts, unread
+    return pages, lines, unread + filled.unread
 
 
-def _nothing(name: str, pages: int, unread: list[str]) -> str:
-    if unread:
-        return f"{name}: {len(unread)} of {pages} pages are damaged, the rest hold no text."
+def _nothing(name: str, pages: int, unread: Counter[str]) -> str:
+    if unread["damaged_pages"]:
+        count = unread["damaged_pages"]
+        return f"{name}: {count} of {pages} pages are damaged, the rest hold no text."
     if not pages:
         return f"{name} is damaged: it has no pages."
     where = "its one page" if pages == 1 else f"its {pages} pages"
+    if unread["pages_without_unicode"]:
+        reason = "its fonts do not say which letters they show; OCR can read it from pictures"
+        return f"{name} holds no readable text on {where}: {reason} of the pages."
     return f"{name} holds no text on {where}: pictures of text need OCR first."
 
 
@@ -111,10 +124,14 @@ def _metadata(reader: PdfReader) -> dict[str, Scalar]:
         info = reader.metadata
         if info is None:
             return {}
-        found = {key: info.get(f"/{key.capitalize()}") for key in ("title", "author")}
-        clean = {key: clean_title(str(value)) for key, value in found.items() if value is not None}
+        entries = {key: info.get(f"/{key.capitalize()}") for key in ("title", "author")}
+        texts = {key: str(value) for key, value in entries.items() if value is not None}
     except Exception:  # noqa: BLE001 as above: whatever pypdf ran into
         return {}
+    clean = {
+        "title": real_title(texts.get("title")),
+        "author": clean_title(texts.get("author")),
+    }
     return {key: value for key, value in clean.items() if value and value.lower() != "untitled"}
 
 
@@ -134,18 +151,65 @@ def _blocks(pages: list[str]) -> list[Block]:
     return blocks
 
 
+def _with_fields(blocks: list[Block], lines: list[list[str]]) -> list[Block]:
+    """The blocks, and behind those of each page its fields and notes."""
+    fields = [
+        Block(text="\n".join(page_lines), page=number)
+        for number, page_lines in enumerate(lines, 1)
+        if page_lines
+    ]
+    # Sorting keeps the order of those that are on the same page.
+    return sorted([*blocks, *fields], key=lambda block: block.page or 0) if fields else blocks
+
+
 def _without_running_heads(pages: list[list[str]]) -> list[list[str]]:
-    """Pages without page numbers and the lines that stand atop or below most of them."""
+    """Pages without page numbers and the lines that stand atop or below most of them.
+
+    A line that stands only once in the document stays, whatever it looks like.
+    """
     pages = [_trimmed(page) for page in pages]
-    seen = Counter(key for page in pages for key in {_shape(page[i]) for i in _outer(page)})
-    often = {key for key, n in seen.items() if n >= max(_FEWEST, _SHARE * len(pages))}
-    kept = []
-    for page in pages:
-        gone = {i for i in _outer(page) if _shape(page[i]) in often}
-        if len(pages) > 1:
-            gone |= {i for i in (0, len(page) - 1) if page and _NUMBER.match(page[i])}
-        kept.append([line for i, line in enumerate(page) if i not in gone])
-    return kept
+    marks = {
+        (number, i): _marks(page[i], number)
+        for number, page in enumerate(pages)
+        for i in _outer(page)
+    }
+    once_a_page = {(mark, number) for (number, _), own in marks.items() for mark in own}
+    often = Counter(mark for mark, _ in once_a_page)
+    least = max(_FEWEST, _SHARE * len(pages))
+    gone = {place for place, own in marks.items() if any(often[mark] >= least for mark in own)}
+    gone |= _page_numbers(pages)
+    return [
+        [line for i, line in enumerate(page) if (number, i) not in gone]
+        for number, page in enumerate(pages)
+    ]
+
+
+def _page_numbers(pages: list[list[str]]) -> set[tuple[int, int]]:
+    """Where a first or last line counts the pages: its number grows with them."""
+    numbers = [
+        (number, i, value - number)
+        for number, page in enumerate(pages)
+        if page
+        for i in {0, len(page) - 1}
+        if (value := _numbered(page[i])) is not None
+    ]
+    often = Counter(step for _, _, step in numbers)
+    return {(number, i) for number, i, step in numbers if often[step] > 1}
+
+
+def _numbered(line: str) -> int | None:
+    """The number of a line that is nothing else: "- 12 -", "Page 3 of 9", "xiv"."""
+    match = _NUMBER.match(line)
+    if not match:
+        return None
+    digits = match[1].lower()
+    if digits.isdecimal():
+        return int(digits)
+    values = [_ROMAN[letter] for letter in digits]
+    following = [*values[1:], 0]
+    return sum(
+        -value if value < after else value for value, after in zip(values, following, strict=True)
+    )
 
 
 def _trimmed(page: list[str]) -> list[str]:
@@ -158,9 +222,16 @@ def _outer(page: list[str]) -> set[int]:
     return {i for i in range(n) if i < _OUTER or i >= n - _OUTER} if n > 2 * _OUTER else set()
 
 
-def _shape(line: str) -> str:
-    """The line but for a page number at its start or end."""
-    return re.sub(r"^\W*\d+\W+|\W+\d+\W*$", " # ", " ".join(line[:200].split()))
+def _marks(line: str, page: int) -> tuple[str | tuple[str, int], ...]:
+    """What a running head has in common with those of other pages.
+
+    It is the same line, or the same but for a number that grows with the pages.
+    """
+    text = " ".join(line[:200].split())
+    number = _AT_AN_END.search(text)
+    if number is None:
+        return (text,)
+    return text, (_AT_AN_END.sub(" # ", text), int(number[1] or number[2]) - page)
 
 
 def _paragraphs(lines: list[str], words: frozenset[str]) -> list[str]:

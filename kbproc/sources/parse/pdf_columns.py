@@ -1,0 +1,165 @@
+"""Columns of a PDF page that were drawn line by line, read one column after the other.
+
+Owns: what tells columns of prose from the columns of a table.
+Refuses to know: pypdf, paragraphs.
+
+Most programs draw a column to its end and then the next, and need none of this. Some draw the
+page from top to bottom across its columns: read in that order, each line continues in another
+column's sentence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+# The mean width of a character in narrow type, in units of its size.
+_NARROW = 0.42
+_SAME_LINE = 0.45  # of the size of the type
+_FEWEST_ROWS = 3
+_LEAST_CHARACTERS, _LEAST_WORDS = 14, 2.5
+# Lines of prose fill their column, a table's cells do not.
+_FILL, _EVEN, _EVEN_SHARE = 0.45, 0.7, 0.6
+_MOST_RUNS = 20_000
+_MOST_COLUMNS = 4
+
+
+class Run(NamedTuple):
+    """A stretch of text: where it begins along its line and across lines, size, characters."""
+
+    along: float
+    across: float
+    size: float
+    characters: int
+    text: str = ""
+
+
+class _Line(NamedTuple):
+    """Runs of one row on one side of a gutter."""
+
+    side: str
+    across: float
+    size: float
+    start: float
+    characters: int
+    runs: list[Run]
+
+
+def gutter(runs: Sequence[Run]) -> float | None:
+    """Where the right one of two columns begins that were drawn line by line, else None."""
+    if not 2 * _FEWEST_ROWS <= len(runs) <= _MOST_RUNS:
+        return None
+    starts = Counter(round(run.along) for run in runs)
+    common = [start for start, count in starts.most_common(8) if count >= _FEWEST_ROWS]
+    for start in sorted(common)[1:]:
+        if _is_gutter(_lines(runs, start - 1.5)):
+            return start - 1.5
+    return None
+
+
+def reading_order(runs: Sequence[Run]) -> str:
+    """The text of `runs`, a line below the other, column by column."""
+    return "\n".join(_ordered(runs, _MOST_COLUMNS))
+
+
+def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
+    start = gutter(runs) if columns > 1 else None
+    if start is None:
+        return _as_drawn(runs)
+    texts: list[str] = []
+    left: list[Run] = []
+    right: list[Run] = []
+
+    def end_region() -> None:
+        for side in (left, right):
+            texts.extend(_ordered(side, columns - 1))
+            side.clear()
+
+    lines = _lines(runs, start)
+    usual = median(line.size for line in lines)
+    for i, line in enumerate(lines):
+        if line.side == "across" or (
+            line.side == "left" and line.size > 1.15 * usual and not _has_neighbour(lines, i)
+        ):
+            end_region()
+            texts += _as_drawn(line.runs)
+        else:
+            (left if line.side == "left" else right).extend(line.runs)
+    end_region()
+    return texts
+
+
+def _as_drawn(runs: Sequence[Run]) -> list[str]:
+    texts: list[str] = []
+    before: Run | None = None
+    for run in runs:
+        if before and abs(run.across - before.across) <= _SAME_LINE * max(run.size, before.size):
+            texts[-1] += run.text
+        else:
+            texts.append(run.text)
+        before = run
+    return [line.strip() for text in texts for line in text.split("\n") if line.strip()]
+
+
+def _lines(runs: Sequence[Run], start: float) -> list[_Line]:
+    """The rows as they were drawn, each parted at `start`."""
+    lines: list[_Line] = []
+    row: list[Run] = []
+    for run in runs:
+        if row and abs(run.across - row[-1].across) > _SAME_LINE * max(run.size, row[-1].size):
+            lines += _parted(row, start)
+            row = []
+        row.append(run)
+    return lines + _parted(row, start)
+
+
+def _parted(row: list[Run], start: float) -> list[_Line]:
+    left = [run for run in row if run.along < start]
+    right = [run for run in row if run.along >= start]
+    if left and max(run.along + run.size * _NARROW * run.characters for run in left) > start + 6:
+        return [_line("across", row)]
+    return [_line(side, part) for side, part in (("left", left), ("right", right)) if part]
+
+
+def _line(side: str, runs: list[Run]) -> _Line:
+    first = min(run.along for run in runs)
+    characters = sum(run.characters for run in runs)
+    size = max(run.size for run in runs)
+    return _Line(side, runs[0].across, size, first, characters, runs)
+
+
+def _has_neighbour(lines: list[_Line], i: int) -> bool:
+    """Whether a line of the right column stands beside this line of the left one."""
+    near = lines[max(0, i - 2) : i + 3]
+    return any(
+        line.side == "right" and abs(line.across - lines[i].across) < lines[i].size for line in near
+    )
+
+
+def _is_gutter(lines: list[_Line]) -> bool:
+    pairs = [
+        (one, two)
+        for one, two in zip(lines, lines[1:], strict=False)
+        if (one.side, two.side) == ("left", "right")
+        and abs(one.across - two.across) < 1.1 * max(one.size, two.size)
+    ]
+    sides = Counter(line.side for line in lines)
+    most = max(min(sides["left"], sides["right"]), 1)
+    if len(pairs) < max(_FEWEST_ROWS, 0.6 * most) or sides["across"] > 0.5 * len(pairs):
+        return False
+    width = min(two.start for _, two in pairs) - min(one.start for one, _ in pairs)
+    return all(_is_prose([pair[side] for pair in pairs], width) for side in (0, 1))
+
+
+def _is_prose(lines: list[_Line], width: float) -> bool:
+    counts = [line.characters for line in lines]
+    if median(counts) < _LEAST_CHARACTERS:
+        return False
+    filled = median(line.characters * line.size * _NARROW for line in lines)
+    even = sum(count >= _EVEN * max(counts) for count in counts)
+    if filled < _FILL * width or even < _EVEN_SHARE * len(counts):
+        return False
+    texts = ["".join(run.text for run in line.runs) for line in lines]
+    return not any(texts) or median(len(text.split()) for text in texts) >= _LEAST_WORDS

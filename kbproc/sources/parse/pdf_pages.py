@@ -1,0 +1,239 @@
+"""A PDF page as pypdf reads it: its text in reading order, and what of it is no text.
+
+Owns: what is read while pypdf walks over a page.
+Refuses to know: paragraphs, forms, other pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import hypot
+from typing import Any, NamedTuple
+
+from kbproc.sources.parse.blocks import clean_text
+from kbproc.sources.parse.pdf_columns import Run, gutter, reading_order
+from kbproc.sources.parse.pdf_fonts import Fonts, is_lost_text
+
+_LIGATURES = str.maketrans(
+    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\xa0": " "}
+)
+_SHOWS = frozenset({b"Tj", b"TJ", b"'", b'"'})
+_PAINTS = frozenset({b"f", b"F", b"f*", b"B", b"B*", b"b", b"b*", b"S", b"s", b"sh", b"Do"})
+_PAINTS |= {b"INLINE IMAGE"}
+# A page that one picture covers, with no more text than a scanner's stamp, is a scan.
+_COVERED, _STAMP = 0.7, 120
+_TITLE_LINES, _TITLE_CHARACTERS = 4, 200
+_LARGER = 1.15
+
+
+class PageText(NamedTuple):
+    """`largest`: the line in the largest type, where asked for. `lacks`: a kind of unread.py."""
+
+    text: str
+    lacks: str | None = None
+    largest: str | None = None
+
+
+class _Piece(NamedTuple):
+    """Text that pypdf gave in one go, its font, and its place: the text's matrix, the page's."""
+
+    text: str
+    font: Any
+    size: float
+    place: tuple[Any, Any]
+
+
+class _Show(NamedTuple):
+    """One operator that shows text, with the number of its characters."""
+
+    matrix: tuple[float, float, float, float]
+    size: float
+    characters: int
+
+
+class _Watcher:
+    """What pypdf comes across while it extracts a page's text."""
+
+    def __init__(self) -> None:
+        self.pieces: list[_Piece] = []
+        self.shows: list[_Show] = []
+        self.pictures: list[tuple[str, float]] = []
+        self._size = 12.0
+
+    def text(self, text: str, page: Any, matrix: Any, font: Any, size: float) -> None:
+        if text:
+            self.pieces.append(_Piece(text, font, size, (page, matrix)))
+
+    def operator(self, operator: bytes, operands: Any, page: Any, matrix: Any) -> None:
+        if operator in _SHOWS:
+            try:
+                shown = operands[-1]
+                pieces = shown if operator == b"TJ" else [shown]
+                count = 0
+                for piece in pieces:
+                    if isinstance(piece, (str, bytes)):
+                        # Codes of two bytes mostly have a zero among them.
+                        zero: Any = "\0" if isinstance(piece, str) else b"\0"
+                        count += len(piece) - piece.count(zero)
+                place = _product(matrix, page)
+                self.shows.append(_Show(place, self._size, count))
+            except (IndexError, TypeError):
+                pass  # malformed: pypdf passes over it too
+        elif operator == b"Tf":
+            if len(operands) > 1 and isinstance(operands[1], (int, float)):
+                self._size = abs(float(operands[1]))
+        elif operator == b"Do" and operands and len(page) > 3:
+            self.pictures.append((str(operands[0]), abs(page[0] * page[3] - page[1] * page[2])))
+
+
+def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
+    """The text of a page. Raises whatever pypdf raises for a damaged one."""
+    watcher = _Watcher()
+    text = page.extract_text(visitor_text=watcher.text, visitor_operand_before=watcher.operator)
+    pieces = watcher.pieces
+    unreadable = fonts.unreadable((piece.text, piece.font) for piece in pieces)
+    lost = is_lost_text([piece.text for piece in pieces if id(piece.font) in unreadable])
+    if lost:
+        text = "".join(_readable(piece, unreadable) for piece in pieces)
+    if _gutter(watcher.shows) is not None:
+        text = _by_columns(page, unreadable if lost else set()) or text
+    largest = _largest(pieces, unreadable) if with_title else None
+    text = clean_text(text).translate(_LIGATURES)
+    return PageText(text, _lacks(page, text, watcher, lost), largest)
+
+
+def _readable(piece: _Piece, unreadable: set[int]) -> str:
+    if id(piece.font) not in unreadable:
+        return piece.text
+    return "\n" if "\n" in piece.text else " "
+
+
+def _product(matrix: Any, page: Any) -> tuple[float, float, float, float]:
+    """The direction of text with this matrix on the page, and its place."""
+    return (
+        matrix[0] * page[0] + matrix[1] * page[2],
+        matrix[0] * page[1] + matrix[1] * page[3],
+        matrix[4] * page[0] + matrix[5] * page[2] + page[4],
+        matrix[4] * page[1] + matrix[5] * page[3] + page[5],
+    )
+
+
+def _run(place: tuple[float, float, float, float], size: float, count: int, text: str = "") -> Run:
+    """Text seen from its own line, however the page is turned."""
+    right, up, x, y = place
+    scale = hypot(right, up) or 1.0
+    along, across = (x * right + y * up) / scale, (y * right - x * up) / scale
+    return Run(along, across, size * scale, count, text)
+
+
+def _gutter(shows: list[_Show]) -> float | None:
+    if len(shows) < 6:
+        return None
+    runs: list[Run] = []
+    before: _Show | None = None
+    for show in shows:
+        if before and show.matrix == before.matrix:
+            # Goes on where the last one ended.
+            last = runs[-1]
+            runs[-1] = last._replace(characters=last.characters + show.characters)
+        else:
+            runs.append(_run(show.matrix, show.size, show.characters))
+        before = show
+    return gutter(runs)
+
+
+def _by_columns(page: Any, unreadable: set[int]) -> str | None:
+    """The page's text read anew with the place of each piece; None where it comes to nothing."""
+    from pypdf.generic import NameObject
+
+    content = page.get_contents()
+    if content is None:
+        return None
+    operations: list[Any] = []
+    font: Any = None
+    fonts: list[Any] = []
+    for operands, operator in content.operations:
+        if operator == b"Tf":
+            font = operands
+        elif operator == b"q":
+            fonts.append(font)
+        elif operator == b"Q" and fonts:
+            font = fonts.pop()
+        elif operator in _SHOWS and font is not None:
+            # Choosing the font once more makes pypdf hand out what it has so far.
+            operations.append((font, b"Tf"))
+        operations.append((operands, operator))
+    content.operations = operations
+    page[NameObject("/Contents")] = content
+    watcher = _Watcher()
+    page.extract_text(visitor_text=watcher.text)
+    runs = []
+    for piece in watcher.pieces:
+        text = _readable(piece, unreadable)
+        place = _product(piece.place[1], piece.place[0])
+        runs.append(_run(place, piece.size, len(text.strip()), text))
+    return reading_order(runs) or None
+
+
+def _largest(pieces: list[_Piece], unreadable: set[int]) -> str | None:
+    """The line or lines in the largest type, where it is larger than that of most text."""
+    lines: list[Counter[float]] = [Counter()]
+    texts = [""]
+    sizes: Counter[float] = Counter()
+    for piece in pieces:
+        right, up, _, _ = _product(piece.place[1], piece.place[0])
+        if id(piece.font) in unreadable or abs(up) > 0.1 * abs(right):
+            piece = piece._replace(text="\n" if piece.text.endswith("\n") else " ")
+        size = round(abs(piece.size * hypot(right, up)), 1)
+        for i, part in enumerate(piece.text.split("\n")):
+            if i:
+                lines.append(Counter())
+                texts.append("")
+            texts[-1] += part
+            lines[-1][size] += len(part.strip())
+            sizes[size] += len(part.strip())
+    usual = sizes.most_common(1)[0][0] if sizes else 0.0
+    large = [line.most_common(1)[0][0] if line else 0.0 for line in lines]
+    words = [i for i, text in enumerate(texts) if len(re.findall(r"[^\W\d_]", text)) >= 3]
+    top = max((large[i] for i in words), default=0.0)
+    if top < _LARGER * usual or not words:
+        return None
+    first = next(i for i in words if large[i] == top)
+    last = first
+    while last + 1 < len(texts) and large[last + 1] > 0.97 * top and last - first < _TITLE_LINES - 1:
+        last += 1
+    title = " ".join(" ".join(texts[first : last + 1]).split()).translate(_LIGATURES)
+    return title if len(title) <= _TITLE_CHARACTERS else None
+
+
+def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
+    if lost:
+        return "pages_without_unicode"
+    visible = len("".join(text.split()))
+    if visible:
+        scanned = visible <= _STAMP and _is_covered(page, watcher.pictures)
+        return "pages_without_text" if scanned else None
+    shown = sum(show.characters for show in watcher.shows)
+    if shown >= 3 and not any(" " in piece.text for piece in watcher.pieces):
+        return "pages_without_unicode"  # a font that maps its codes to nothing
+    return "pages_without_text" if _has_content(page) else None
+
+
+def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
+    box = page.mediabox
+    area = abs(float(box.width) * float(box.height))
+    large = {name for name, covers in drawn if covers >= _COVERED * area}
+    if not large:
+        return False
+    try:
+        objects = page["/Resources"].get_object()["/XObject"].get_object()
+        return any(objects[name].get_object()["/Subtype"] == "/Image" for name in large)
+    except Exception:  # noqa: BLE001 a damaged page raises whatever pypdf ran into
+        return False
+
+
+def _has_content(page: Any) -> bool:
+    """Whether the page paints anything at all."""
+    content = page.get_contents()
+    return content is not None and any(operator in _PAINTS for _, operator in content.operations)
