@@ -1,28 +1,28 @@
 """DOCX: paragraphs and tables in order, headings as sections.
 
-Owns: the limits that an archive must keep before it is opened.
-Refuses to know: headers, footers, notes, pictures.
+Owns: the limits that an archive must keep before it is opened, titles, sections.
+Refuses to know: which of a document's elements are text, how lists count.
 """
 
 from __future__ import annotations
 
 import io
-import re
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Headings, Parsed, Scalar, clean_title
-
-if TYPE_CHECKING:
-    from docx.document import Document
+from kbproc.sources.parse.docx_body import Body, Paragraph
+from kbproc.sources.parse.docx_parts import Archive, DamagedPartError, name_of
+from kbproc.sources.parse.titles import real_title
 
 MAX_UNPACKED = 256 << 20
 MAX_RATIO = 200
 MAX_FILES = 10_000
 # Small archives may be packed tightly without doing harm.
 _RATIO_FROM = 8 << 20
-_HEADING = re.compile(r"heading ([1-9])$", re.I)
+# Longer items are paragraphs of their own: the clauses of a contract.
+_ITEM_CHARACTERS = 300
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -32,21 +32,26 @@ def parse(data: bytes, name: str) -> Parsed:
     that is damaged, encrypted or no Word document.
     """
     _guard(data, name)
-    from docx import Document
-    from docx.opc.exceptions import OpcError
-
     try:
-        document = Document(io.BytesIO(data))
-    except (OpcError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        reason = str(error).rstrip(".")
+        archive = Archive(data)
+        root = archive.xml(archive.main)
+        if name_of(root) != "w:document":
+            raise DamagedPartError(f"{archive.main} is no Word document")
+    except DamagedPartError as error:
+        reason = " ".join(str(error).split()).rstrip(".")
         message = f"{name} is damaged or no Word document: {reason}."
         raise KbprocError("operation.failed", message) from error
-    properties = document.core_properties
-    title, blocks = _read(document)
+    body = Body(archive)
+    title, blocks = _blocks(body, body.read(root))
+    properties = _properties(archive)
+    author = clean_title(properties.get("creator"))
+    # python-docx's own template names itself as the author.
+    metadata: dict[str, Scalar] = {"author": author} if author and author != "python-docx" else {}
     return Parsed(
-        title=clean_title(properties.title) or title,
+        title=real_title(properties.get("title")) or title,
         blocks=blocks,
-        metadata=_metadata(properties),
+        metadata=metadata,
+        unread=dict(body.unread),
     )
 
 
@@ -69,55 +74,51 @@ def _guard(data: bytes, name: str) -> None:
         raise KbprocError("input.too_large", message)
 
 
-def _metadata(properties: Any) -> dict[str, Scalar]:
-    author = clean_title(properties.author)
-    # python-docx's own template names itself as the author.
-    return {"author": author} if author and author != "python-docx" else {}
+def _properties(archive: Archive) -> dict[str, str]:
+    """The document's properties by name, those that hold text."""
+    targets = [link.target for link in archive.links("") if link.kind == "core-properties"]
+    root = archive.optional(next(iter(targets), "docProps/core.xml"))
+    elements: Any = root if root is not None else ()
+    return {name_of(each).rpartition(":")[2]: each.text for each in elements if each.text}
 
 
-def _read(document: Document) -> tuple[str | None, list[Block]]:
+def _blocks(body: Body, paragraphs: list[Paragraph]) -> tuple[str | None, list[Block]]:
     """Title (style "Title", else the first heading) and blocks."""
-    styles = {style.style_id: style.name or "" for style in document.styles}
     headings, blocks, title, first = Headings(), list[Block](), None, None
-    for item in document.iter_inner_content():
-        if hasattr(item, "rows"):
-            blocks.append(Block(text=_table(item._tbl), section=headings.section, kind="table"))
+    items: list[str] = []
+
+    def end_list() -> None:
+        if items:
+            blocks.append(Block(text="\n".join(items), section=headings.section))
+            items.clear()
+
+    for paragraph in paragraphs:
+        text = paragraph.text
+        if not text.strip():
             continue
-        text, style = item.text, styles.get(item._p.style or "", "")
-        level = _HEADING.match(style)
-        if level:
-            headings.enter(int(level[1]), clean_title(text))
-            first = first or text
-        elif style == "Title":
-            title = title or text
-        if style.startswith("List") and text.strip():
-            text = f"- {text}"
-        blocks.append(Block(text=text, section=headings.section))
-    return title or first, _lists_joined(blocks)
+        if paragraph.is_table:
+            end_list()
+            blocks.append(Block(text=text, section=headings.section, kind="table"))
+            continue
+        label = paragraph.label or _bullet(body, paragraph)
+        labelled = f"{label} {text.lstrip()}" if label else text
+        if paragraph.level is not None:
+            end_list()
+            headings.enter(paragraph.level, clean_title(labelled))
+            first = first or clean_title(text)
+        elif body.styles.is_title(paragraph.style):
+            title = title or clean_title(text)
+        elif label and len(labelled) <= _ITEM_CHARACTERS:
+            items.append(labelled)
+            continue
+        end_list()
+        blocks.append(Block(text=labelled, section=headings.section))
+    end_list()
+    return title or first, blocks
 
 
-def _lists_joined(blocks: list[Block]) -> list[Block]:
-    joined: list[Block] = []
-    for block in blocks:
-        last = joined[-1] if joined else None
-        if last and block.text.startswith("- ") and last.text.startswith("- "):
-            joined[-1] = Block(text=f"{last.text}\n{block.text}", section=last.section)
-        else:
-            joined.append(block)
-    return joined
-
-
-def _table(table: Any) -> str:
-    """A row a line. Cells are read from the XML: python-docx's own are quadratic to list."""
-    rows = []
-    for row in table.tr_lst:
-        cells = (
-            " ".join("".join(p.itertext(_TEXT)) for p in cell.iter(_PARAGRAPH))
-            for cell in row.tc_lst
-        )
-        rows.append(" | ".join(" ".join(cell.split()) for cell in cells))
-    return "\n".join(row for row in rows if row.strip(" |"))
-
-
-_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_TEXT, _PARAGRAPH = f"{_WORD}t", f"{_WORD}p"
+def _bullet(body: Body, paragraph: Paragraph) -> str:
+    """A bullet for an item that only its style's name makes one."""
+    name = body.styles.name(paragraph.style)
+    is_item = name.startswith("List") and name != "List Paragraph"
+    return "-" if is_item and paragraph.level is None else ""

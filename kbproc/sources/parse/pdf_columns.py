@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -51,9 +52,14 @@ def gutter(runs: Sequence[Run]) -> float | None:
     """Where the right one of two columns begins that were drawn line by line, else None."""
     if not 2 * _FEWEST_ROWS <= len(runs) <= _MOST_RUNS:
         return None
-    starts = Counter(round(run.along) for run in runs)
+    # A column on the right begins beside text on the left that was drawn just before.
+    starts = Counter(
+        round(run.along)
+        for before, run in pairwise(runs)
+        if run.along > before.along and abs(run.across - before.across) < 1.1 * run.size
+    )
     common = [start for start, count in starts.most_common(8) if count >= _FEWEST_ROWS]
-    for start in sorted(common)[1:]:
+    for start in sorted(common):
         if _is_gutter(_lines(runs, start - 1.5)):
             return start - 1.5
     return None
@@ -141,7 +147,7 @@ def _has_neighbour(lines: list[_Line], i: int) -> bool:
 def _is_gutter(lines: list[_Line]) -> bool:
     pairs = [
         (one, two)
-        for one, two in zip(lines, lines[1:], strict=False)
+        for one, two in pairwise(lines)
         if (one.side, two.side) == ("left", "right")
         and abs(one.across - two.across) < 1.1 * max(one.size, two.size)
     ]

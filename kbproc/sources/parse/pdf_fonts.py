@@ -136,9 +136,7 @@ def _has_own_codes(font: Any) -> bool:
     """Whether it is a subset that numbers its letters in the order of their first use."""
     if font is None or "/ToUnicode" in font or "/Encoding" in font:
         return False
-    if font.get("/Subtype") != "/TrueType" or not _SUBSET.match(
-        str(font.get("/BaseFont", ""))
-    ):
+    if font.get("/Subtype") != "/TrueType" or not _SUBSET.match(str(font.get("/BaseFont", ""))):
         return False
     descriptor = font.get("/FontDescriptor")
     flags = descriptor.get_object().get("/Flags", 0) if descriptor else 0

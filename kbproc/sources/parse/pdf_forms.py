@@ -137,7 +137,8 @@ def _flags(annotation: Any, key: str) -> int:
 
 def _lineage(widget: Any) -> list[Any]:
     """A widget and the fields above it."""
-    nodes, node = [], widget
+    nodes: list[Any] = []
+    node = widget
     while node is not None and len(nodes) < _DEEPEST:
         node = node.get_object()
         nodes.append(node)

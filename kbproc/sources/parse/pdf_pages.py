@@ -44,12 +44,8 @@ class _Piece(NamedTuple):
     place: tuple[Any, Any]
 
 
-class _Show(NamedTuple):
-    """One operator that shows text, with the number of its characters."""
-
-    matrix: tuple[float, float, float, float]
-    size: float
-    characters: int
+# One operator that shows text: its direction and place, the type's size, its characters.
+_Show = tuple[tuple[float, float, float, float], float, int]
 
 
 class _Watcher:
@@ -68,16 +64,8 @@ class _Watcher:
     def operator(self, operator: bytes, operands: Any, page: Any, matrix: Any) -> None:
         if operator in _SHOWS:
             try:
-                shown = operands[-1]
-                pieces = shown if operator == b"TJ" else [shown]
-                count = 0
-                for piece in pieces:
-                    if isinstance(piece, (str, bytes)):
-                        # Codes of two bytes mostly have a zero among them.
-                        zero: Any = "\0" if isinstance(piece, str) else b"\0"
-                        count += len(piece) - piece.count(zero)
-                place = _product(matrix, page)
-                self.shows.append(_Show(place, self._size, count))
+                count = _characters(operands[-1])
+                self.shows.append((_product(matrix, page), self._size, count))
             except (IndexError, TypeError):
                 pass  # malformed: pypdf passes over it too
         elif operator == b"Tf":
@@ -101,6 +89,18 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     largest = _largest(pieces, unreadable) if with_title else None
     text = clean_text(text).translate(_LIGATURES)
     return PageText(text, _lacks(page, text, watcher, lost), largest)
+
+
+def _characters(shown: Any) -> int:
+    """How many characters an operator shows, by the length of its strings.
+
+    Codes of two bytes mostly have a zero among them.
+    """
+    if isinstance(shown, str):
+        return len(shown) - shown.count("\0")
+    if isinstance(shown, bytes):
+        return len(shown) - shown.count(0)
+    return sum(_characters(piece) for piece in shown if isinstance(piece, (str, bytes)))
 
 
 def _readable(piece: _Piece, unreadable: set[int]) -> str:
@@ -131,15 +131,14 @@ def _gutter(shows: list[_Show]) -> float | None:
     if len(shows) < 6:
         return None
     runs: list[Run] = []
-    before: _Show | None = None
-    for show in shows:
-        if before and show.matrix == before.matrix:
+    before = None
+    for place, size, count in shows:
+        if place == before:
             # Goes on where the last one ended.
-            last = runs[-1]
-            runs[-1] = last._replace(characters=last.characters + show.characters)
+            runs[-1] = runs[-1]._replace(characters=runs[-1].characters + count)
         else:
-            runs.append(_run(show.matrix, show.size, show.characters))
-        before = show
+            runs.append(_run(place, size, count))
+        before = place
     return gutter(runs)
 
 
@@ -183,10 +182,11 @@ def _largest(pieces: list[_Piece], unreadable: set[int]) -> str | None:
     sizes: Counter[float] = Counter()
     for piece in pieces:
         right, up, _, _ = _product(piece.place[1], piece.place[0])
+        text = piece.text
         if id(piece.font) in unreadable or abs(up) > 0.1 * abs(right):
-            piece = piece._replace(text="\n" if piece.text.endswith("\n") else " ")
+            text = "\n" if text.endswith("\n") else " "
         size = round(abs(piece.size * hypot(right, up)), 1)
-        for i, part in enumerate(piece.text.split("\n")):
+        for i, part in enumerate(text.split("\n")):
             if i:
                 lines.append(Counter())
                 texts.append("")
@@ -201,7 +201,9 @@ def _largest(pieces: list[_Piece], unreadable: set[int]) -> str | None:
         return None
     first = next(i for i in words if large[i] == top)
     last = first
-    while last + 1 < len(texts) and large[last + 1] > 0.97 * top and last - first < _TITLE_LINES - 1:
+    while (
+        last + 1 < len(texts) and large[last + 1] > 0.97 * top and last - first < _TITLE_LINES - 1
+    ):
         last += 1
     title = " ".join(" ".join(texts[first : last + 1]).split()).translate(_LIGATURES)
     return title if len(title) <= _TITLE_CHARACTERS else None
@@ -214,7 +216,7 @@ def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
     if visible:
         scanned = visible <= _STAMP and _is_covered(page, watcher.pictures)
         return "pages_without_text" if scanned else None
-    shown = sum(show.characters for show in watcher.shows)
+    shown = sum(count for _, _, count in watcher.shows)
     if shown >= 3 and not any(" " in piece.text for piece in watcher.pieces):
         return "pages_without_unicode"  # a font that maps its codes to nothing
     return "pages_without_text" if _has_content(page) else None

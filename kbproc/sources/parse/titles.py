@@ -10,14 +10,17 @@ import re
 
 from kbproc.sources.parse.blocks import clean_title
 
-_FILE_TYPES = (
-    "ai bmp cdr cwk doc docm docx dot dotx dvi dwg eps fm gif htm html indb indd jpeg jpg key "
-    "md odp ods odt p65 pages pdf pmd png pps ppsx ppt pptx ps psd pub qxd qxp rtf svg tex tif "
-    "tiff tmp txt vsd wpd wps xhtml xls xlsm xlsx xml"
-).split()
 # A file's name at the end, with the number of a page behind it as layout programs write it.
-_FILE = re.compile(rf"\S\.(?:{'|'.join(_FILE_TYPES)})(?:[\s_-]*\d+)?$", re.I)
-_PRINTED = re.compile(r"(?:microsoft\s+)?(?:office\s+)?(?:word|excel|powerpoint|publisher)\s+- ", re.I)
+_FILE = re.compile(
+    r"\S\.(?:ai|bmp|cdr|cwk|doc|docm|docx|dot|dotx|dvi|dwg|eps|fm|gif|htm|html|indb|indd|"
+    r"jpeg|jpg|key|md|odp|ods|odt|p65|pages|pdf|pmd|png|pps|ppsx|ppt|pptx|ps|psd|"
+    r"pub|qxd|qxp|rtf|svg|tex|tif|tiff|tmp|txt|vsd|wpd|wps|xhtml|xls|xlsm|xlsx|"
+    r"xml)(?:[\s_-]*\d+)?$",
+    re.I,
+)
+_PRINTED = re.compile(
+    r"(?:microsoft\s+)?(?:office\s+)?(?:word|excel|powerpoint|publisher)\s+- ", re.I
+)
 _ADDRESS = re.compile(r"(?:https?|file|ftp)://\S+$|[a-z]:\\|\\\\|/\S*$|about:", re.I)
 _NO_NAME = re.compile(
     r"""[\[(<{"']*(?:
@@ -31,8 +34,10 @@ _NO_NAME = re.compile(
         | do[ck]ument[oa]? | документ | pr[aä]sentation | pr[eé]sentation | presentaci[oó]n
         | presentazione | presentatie | book | mappe | classeur | libro | sheet | tabelle
         | slide | folie | diapositiv[eao] | diapositive | page | seite | blank\s+page | layout
-        | scan(?:ned)?(?:\s+(?:document|image|page))? | image | img | print | printout | test
-        | (?:table\s+of\s+)?contents | inhalt(?:sverzeichnis)? | sommaire | table\s+des\s+mati[eè]res
+        | scan(?:ned)?(?:\s+(?:document|image|page))? | image | img
+        | picture | print | printout | test
+        | (?:table\s+of\s+)?contents | inhalt(?:sverzeichnis)? | sommaire
+        | table\s+des\s+mati[eè]res
         | untitled\s+document | new\s+document | neues\s+dokument | nouveau\s+document
     )[\])>}"']*[\s_#.-]*(?:\(?\d+\)?)?[\])>}"']*$""",
     re.I | re.X,

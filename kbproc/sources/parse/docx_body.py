@@ -1,0 +1,418 @@
+"""The text of a Word document as Word shows it with all changes accepted.
+
+Owns: which elements are text, which only wrap it, and which are counted as unread.
+Refuses to know: archives, titles, blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kbproc.sources.parse.docx_parts import (
+    Archive,
+    Link,
+    attribute,
+    child,
+    descendants,
+    is_on,
+    name_of,
+    value,
+)
+from kbproc.sources.parse.docx_styles import Lists, Styles, in_format
+from kbproc.sources.parse.titles import real_title
+
+_DELETED = frozenset({"w:del", "w:moveFrom", "w14:conflictDel"})
+# Settings, and the text of deletions and of fields' instructions.
+_SILENT = frozenset(
+    (
+        *("w:pPr", "w:rPr", "w:tblPr", "w:tblGrid", "w:trPr", "w:tcPr", "w:sectPr", "w:sdtPr"),
+        *("w:sdtEndPr", "w:instrText", "w:delText", "w:delInstrText"),
+        *("w:customXmlPr", "w:smartTagPr", "w:fldData", "w:numberingChange"),
+        *("w:softHyphen",),
+    )
+)
+_CHARACTERS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
+_SIGNS = {"m:den": "/", "m:sup": "^", "m:sub": "_", "m:rad": "√"}
+_DROPPED = ("drop", "margin")
+_OBJECTS = frozenset(("c:chart", "dgm:relIds", "o:OLEObject", "w:control"))
+_MADE_BY_PROGRAM = re.compile(
+    r"\s*(?:description automatically generated|ai-generated content).*", re.I
+)
+_SYMBOLS = dict(
+    zip(
+        range(0x41, 0x5B),
+        "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ",
+        strict=True,
+    )
+)
+_SYMBOLS |= dict(zip(range(0x61, 0x7B), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True))
+_SYMBOLS |= dict(
+    zip(
+        bytes.fromhex("a2a3a5abacadaeafb0b1b3b4b6b7b8b9babbc5c6c7c8cecfd0d1d2d3d4d5d6d7dedcf2e5"),
+        "′≤∞↔←↑→↓°±≥×∂•÷≠≡≈⊕∅∩∪∈∉∠∇®©™∏√⋅⇒⇐∫∑",
+        strict=True,
+    )
+)
+_WINGDINGS = dict(
+    zip(
+        bytes.fromhex("fcfbfefda86f6e6ca7d876e0dfe1e2f0"),
+        "✓✗☑☒◻☐■●▪➢❖→←↑↓⇨",
+        strict=True,
+    )
+)
+
+
+class Paragraph(msgspec.Struct):
+    """A paragraph or, with `is_table`, a table. `label`: its number, or "-" for a bullet."""
+
+    text: str
+    label: str = ""
+    style: str | None = None
+    level: int | None = None
+    is_table: bool = False
+
+
+class Body:
+    """The paragraphs of a document's parts, and the count of what stands in none of them."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.unread: Counter[str] = Counter()
+        self._archive = archive
+        self._links = archive.links_by_id(archive.main)
+        self.styles = Styles(self._part("styles"))
+        self._lists = Lists(self._part("numbering"), self.styles)
+        self._notes = {
+            "w:footnoteReference": _by_id(self._part("footnotes")),
+            "w:endnoteReference": _by_id(self._part("endnotes")),
+        }
+        self._noted: Counter[str] = Counter()
+        comments = self._part("comments")
+        if comments is not None:
+            self.unread["comments"] = sum(_has_text(each) for each in comments)
+        margins = [
+            link.target for link in self._links.values() if link.kind in ("header", "footer")
+        ]
+        roots = [archive.optional(target) for target in dict.fromkeys(margins)]
+        self.unread["headers_and_footers"] = sum(
+            root is not None and _has_text(root) for root in roots
+        )
+
+    def read(self, root: Any) -> list[Paragraph]:
+        """The paragraphs and tables of the main part, in order."""
+        return _Story(self, root).paragraphs(root)
+
+    def _part(self, kind: str) -> Any:
+        targets = (link.target for link in self._links.values() if link.kind == kind)
+        return self._archive.optional(next(targets, None))
+
+    def label(self, properties: Any) -> str:
+        return self._lists.label(properties) if properties is not None else ""
+
+    def note(self, reference: Any) -> list[str]:
+        """A footnote's or endnote's text, with the number that Word gives it."""
+        kind = name_of(reference)
+        note = self._notes[kind].pop(attribute(reference, "id") or "", None)
+        if note is None:
+            return []
+        self._noted[kind] += 1
+        style = "lowerRoman" if kind == "w:endnoteReference" else "decimal"
+        texts = [each.text for each in _Story(self, note).paragraphs(note)]
+        text = "\n".join(part.strip() for part in texts if part.strip())
+        return [f"[{in_format(self._noted[kind], style)}] {text}"] if text else []
+
+    def drawing(self, element: Any) -> str:
+        """The alternative text of a picture, the text of a chart or diagram; counts each."""
+        parts = [(name_of(each), each) for each in _outside_boxes(element)]
+        pictures = sum(name in ("a:blip", "v:imagedata") for name, _ in parts)
+        objects = [each for name, each in parts if name in _OBJECTS]
+        texts = [attribute(each, "string") or "" for name, each in parts if name == "v:textpath"]
+        texts += [_text(each) for name, each in parts if name == "a:t"]
+        if objects:
+            self.unread["objects"] += len(objects)
+            texts += [text for each in objects for text in self._object_text(each)]
+        else:
+            self.unread["pictures"] += pictures
+        if pictures and not objects:
+            shapes = [each for name, each in parts if name in ("wp:docPr", "v:shape")]
+            texts += map(_alternative_text, shapes)
+        return " ".join(filter(None, texts))
+
+    def _object_text(self, element: Any) -> list[str]:
+        """The distinct texts of a chart or diagram that lies in a part of its own."""
+        key = attribute(element, "dm") or attribute(element, "id")
+        link: Link | None = self._links.get(key or "")
+        if link is None or name_of(element) == "o:OLEObject":
+            return []
+        root = self._archive.optional(link.target)
+        if root is None:
+            return []
+        names = descendants(root, "a:t", "c:strCache")
+        texts = [
+            text
+            for each in names
+            for text in ([_text(each)] if name_of(each) == "a:t" else map(_text, each.iter()))
+        ]
+        return list(dict.fromkeys(text.strip() for text in texts if text and text.strip()))
+
+
+class _Story:
+    """One part's text: fields and joined paragraphs may reach over several paragraphs."""
+
+    def __init__(self, body: Body, root: Any) -> None:
+        self._body = body
+        self._field_ends = _matched_fields(root)
+        self._in_code: list[bool] = []
+        self._joined: list[str] = []
+        self._is_hidden = False
+
+    def paragraphs(self, container: Any) -> list[Paragraph]:
+        return [paragraph for element in container for paragraph in self._block(element)]
+
+    def _block(self, element: Any) -> Iterator[Paragraph]:
+        name = name_of(element)
+        if name == "w:p":
+            yield from self._paragraph(element)
+        elif name == "w:tbl":
+            yield from self._table(element)
+        elif name in ("w:altChunk", "w:subDoc"):
+            self._body.unread["objects"] += 1
+        elif name == "mc:AlternateContent":
+            for each in _alternative(element):
+                yield from self._block(each)
+        elif name and name not in _SILENT | _DELETED:
+            for each in element:
+                yield from self._block(each)
+
+    def _paragraph(self, element: Any) -> Iterator[Paragraph]:
+        properties = child(element, "w:pPr")
+        style = value(properties, "w:pStyle")
+        behind: list[Paragraph] = []
+        self._is_hidden = False
+        hidden = self._body.styles.is_hidden(style)
+        text = "".join(self._inline(each, behind, hidden) for each in element)
+        mark = child(properties, "w:rPr")
+        deleted = child(mark, "w:del") is not None or child(mark, "w:moveFrom") is not None
+        frame = child(properties, "w:framePr")
+        dropped = frame is not None and attribute(frame, "dropCap") in _DROPPED
+        follows = element.getnext() is not None and name_of(element.getnext()) == "w:p"
+        self._joined.append(text)
+        if not ((deleted or dropped) and follows):
+            text = "".join(self._joined)
+            self._joined = []
+            # A paragraph of which nothing shows takes no number either.
+            gone = not text.strip() and (deleted or hidden or is_on(mark, "w:vanish"))
+            label = "" if gone else self._body.label(properties)
+            level = self._body.styles.level(properties)
+            yield Paragraph(text=text, label=label, style=style, level=level)
+        yield from behind
+
+    def _inline(self, element: Any, behind: list[Paragraph], hidden: bool) -> str:
+        """The text of an element within a paragraph; notes and text boxes go `behind` it."""
+        name = name_of(element)
+        if not name or name in _SILENT or name in _DELETED:
+            return ""
+        if name == "w:r":
+            hidden = self._hides(element, hidden)
+        if name == "w:fldChar":
+            return self._field(element)
+        if any(self._in_code):
+            return "".join(self._inline(each, behind, hidden) for each in element)
+        if name in ("w:t", "m:t"):
+            return self._shown(_text(element), hidden)
+        if name in _CHARACTERS:
+            return self._shown(_CHARACTERS[name], hidden)
+        if name == "w:sym":
+            return self._shown(_symbol(element), hidden)
+        if name in ("w:footnoteReference", "w:endnoteReference"):
+            behind += (Paragraph(text=text) for text in self._body.note(element))
+            return ""
+        if name in ("w:drawing", "w:pict", "w:object"):
+            return self._drawing(element, behind)
+        text = "".join(self._inline(each, behind, hidden) for each in _children(element, name))
+        return _in_signs(element, name, text) if text else text
+
+    def _hides(self, run: Any, hidden: bool) -> bool:
+        properties = child(run, "w:rPr")
+        if properties is None:
+            return hidden
+        if child(properties, "w:vanish") is not None:
+            return is_on(properties, "w:vanish")
+        return hidden or self._body.styles.is_hidden(value(properties, "w:rStyle"))
+
+    def _shown(self, text: str, hidden: bool) -> str:
+        if hidden and text.strip() and not self._is_hidden:
+            self._body.unread["hidden_passages"] += 1
+        if text.strip():
+            self._is_hidden = hidden
+        return "" if hidden else text
+
+    def _field(self, element: Any) -> str:
+        """Follow a field's begin, result and end; gives what a form's field shows by itself."""
+        kind = attribute(element, "fldCharType")
+        if kind == "begin" and element in self._field_ends:
+            self._in_code.append(True)
+            outer = any(self._in_code[:-1])
+            return "" if outer else _form_field(child(element, "w:ffData"))
+        if kind == "separate" and self._in_code:
+            self._in_code[-1] = False
+        elif kind == "end" and self._in_code and element in self._field_ends:
+            self._in_code.pop()
+        return ""
+
+    def _drawing(self, element: Any, behind: list[Paragraph]) -> str:
+        for box in _outermost(element, "w:txbxContent"):
+            outer = self._joined, self._is_hidden
+            self._joined = []
+            behind += self.paragraphs(box)
+            self._joined, self._is_hidden = outer
+        return self._body.drawing(element)
+
+    def _table(self, table: Any) -> Iterator[Paragraph]:
+        """A row a line; whatever breaks or parts the text of a cell is white space."""
+        rows = []
+        for row in _within(table, "w:tr"):
+            properties = child(row, "w:trPr")
+            if child(properties, "w:del") is not None:
+                continue
+            cells = [self._cell(cell) for cell in _within(row, "w:tc")]
+            if is_on(properties, "w:hidden"):
+                self._body.unread["hidden_passages"] += 1
+            else:
+                rows.append(" | ".join(cells))
+        yield Paragraph(text="\n".join(row for row in rows if row.strip(" |")), is_table=True)
+
+    def _cell(self, cell: Any) -> str:
+        if child(cell, "w:tcPr", "w:cellDel") is not None:
+            return ""
+        texts = (
+            f"{each.label} {each.text}" if each.label and each.text.strip() else each.text
+            for each in self.paragraphs(cell)
+        )
+        return " ".join(" ".join(texts).split())
+
+
+def _outside_boxes(element: Any) -> Iterator[Any]:
+    """The descendants of a drawing but those in its text boxes, and of alternatives only one."""
+    for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
+        if name_of(each) not in ("", "w:txbxContent"):
+            yield each
+            yield from _outside_boxes(each)
+
+
+def _alternative_text(shape: Any) -> str:
+    """What an author wrote for those who can't see the picture."""
+    text = attribute(shape, "descr") or attribute(shape, "alt") or ""
+    text = " ".join(_MADE_BY_PROGRAM.sub("", text).split())
+    return f"[{text}]" if real_title(text) else ""
+
+
+def _matched_fields(root: Any) -> set[Any]:
+    """The first and last marks of fields that have both: one without an end hides nothing."""
+    matched: set[Any] = set()
+    begun: list[Any] = []
+    for mark in descendants(root, "w:fldChar"):
+        kind = attribute(mark, "fldCharType")
+        if kind == "begin":
+            begun.append(mark)
+        elif kind == "end" and begun:
+            matched |= {begun.pop(), mark}
+    return matched
+
+
+def _alternative(element: Any) -> Any:
+    """The children of the first choice that has any, else of the fallback."""
+    choices = [each for each in element if name_of(each) in ("mc:Choice", "mc:Fallback")]
+    return next((each for each in choices if len(each)), ())
+
+
+def _outermost(element: Any, name: str) -> Iterator[Any]:
+    """The descendants of that name that lie in no other of them, nor in a fallback."""
+    for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
+        if name_of(each) == name:
+            yield each
+        else:
+            yield from _outermost(each, name)
+
+
+def _within(element: Any, name: str) -> Iterator[Any]:
+    """The rows of a table or cells of a row, through controls and insertions around them."""
+    for each in element:
+        if name_of(each) == name:
+            yield each
+        elif name_of(each) and name_of(each) not in _SILENT | _DELETED | {"w:tbl", "w:p"}:
+            yield from _within(each, name)
+
+
+def _by_id(root: Any) -> dict[str, Any]:
+    return {
+        attribute(note, "id") or "": note
+        for note in (root if root is not None else ())
+        if name_of(note) in ("w:footnote", "w:endnote")
+        and attribute(note, "type") in (None, "normal")
+    }
+
+
+def _has_text(element: Any) -> bool:
+    return any(_text(each).strip() for each in descendants(element, "w:t"))
+
+
+def _text(element: Any) -> str:
+    """The text of an element that holds nothing else, around comments and entities in it."""
+    text = element.text or "" if name_of(element) else ""
+    return text + "".join(each.tail or "" for each in element) if len(element) else text
+
+
+def _children(element: Any, name: str) -> Any:
+    if name == "mc:AlternateContent":
+        return _alternative(element)
+    if name == "w:ruby":  # the reading stands above the word; it is written before it
+        return sorted(element, key=lambda each: name_of(each) == "w:rt")
+    return element
+
+
+def _in_signs(element: Any, name: str, text: str) -> str:
+    """The text with the signs that the parts of an equation and readings have around them."""
+    if name == "w:rt":
+        return f"({text})"
+    if name == "m:d":
+        signs = child(element, "m:dPr")
+        begin, end = value(signs, "m:begChr"), value(signs, "m:endChr")
+        return f"{'(' if begin is None else begin}{text}{')' if end is None else end}"
+    if name == "m:nary":
+        return (value(element, "m:naryPr", "m:chr") or "∫") + text
+    return _SIGNS.get(name, "") + text
+
+
+def _symbol(element: Any) -> str:
+    """The character of a symbol font, in Unicode where it has a place there."""
+    try:
+        code = int(attribute(element, "char") or "", 16)
+    except ValueError:
+        return ""
+    font = (attribute(element, "font") or "").lower()
+    if 0xF000 <= code <= 0xF0FF:
+        code -= 0xF000
+    if font == "symbol":
+        return _SYMBOLS.get(code, chr(code))
+    if font.startswith(("wingdings", "webdings")):
+        return _WINGDINGS.get(code, "•")
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else ""
+
+
+def _form_field(data: Any) -> str:
+    """What a check box or a list of a form shows; other fields show their result."""
+    box = child(data, "w:checkBox")
+    if box is not None:
+        switch = "w:checked" if child(box, "w:checked") is not None else "w:default"
+        return "☒" if is_on(box, switch) else "☐"
+    choices = child(data, "w:ddList")
+    if choices is None:
+        return ""
+    entries = [attribute(each, "val") or "" for each in choices if name_of(each) == "w:listEntry"]
+    picked = value(choices, "w:result") or value(choices, "w:default") or "0"
+    return entries[int(picked)] if picked.isdecimal() and int(picked) < len(entries) else ""
