@@ -12,9 +12,9 @@ from typing import Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Headings, Parsed, Scalar, clean_title
-from kbproc.sources.parse.docx_body import Body, Paragraph
-from kbproc.sources.parse.docx_parts import Archive, DamagedPartError, name_of
 from kbproc.sources.parse.titles import real_title
+from kbproc.sources.parse.word_archive import Archive, DamagedPartError, name_of
+from kbproc.sources.parse.word_body import Body, Paragraph
 
 MAX_UNPACKED = 256 << 20
 MAX_RATIO = 200

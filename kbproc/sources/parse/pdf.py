@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Parsed, Scalar, clean_title
-from kbproc.sources.parse.pdf_fonts import Fonts
-from kbproc.sources.parse.pdf_forms import Filled, embedded_files, is_dynamic_form
-from kbproc.sources.parse.pdf_pages import PageText, read
+from kbproc.sources.parse.fonts import Fonts
+from kbproc.sources.parse.forms import Filled, embedded_files, is_dynamic_form
+from kbproc.sources.parse.pages import PageText, read
 from kbproc.sources.parse.titles import real_title
 
 if TYPE_CHECKING:

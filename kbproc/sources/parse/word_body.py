@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from kbproc.sources.parse.docx_parts import (
+from kbproc.sources.parse.titles import real_title
+from kbproc.sources.parse.word_archive import (
     Archive,
     Link,
     attribute,
@@ -23,8 +24,7 @@ from kbproc.sources.parse.docx_parts import (
     name_of,
     value,
 )
-from kbproc.sources.parse.docx_styles import Lists, Styles, in_format
-from kbproc.sources.parse.titles import real_title
+from kbproc.sources.parse.word_styles import Lists, Styles, in_format
 
 _DELETED = frozenset({"w:del", "w:moveFrom", "w14:conflictDel"})
 # Settings, and the text of deletions and of fields' instructions.

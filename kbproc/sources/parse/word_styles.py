@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from kbproc.sources.parse.docx_parts import attribute, child, is_on, name_of, value
+from kbproc.sources.parse.word_archive import attribute, child, is_on, name_of, value
 
 _DEEPEST = 20
 _LEVELS = 9

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kbproc.sources.parse.blocks import clean_text
+from kbproc.sources.parse.fonts import damages
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -36,7 +37,7 @@ class Filled:
         try:
             annotations = page.get("/Annots")
             annotations = annotations.get_object() if annotations is not None else None
-        except Exception:  # noqa: BLE001 a damaged page raises whatever pypdf ran into
+        except damages():
             return []
         if not isinstance(annotations, list):
             return []
@@ -46,7 +47,7 @@ class Filled:
             self._budget -= 1
             try:
                 lines += self._read(reference.get_object(), page, fields)
-            except Exception:  # noqa: BLE001, S112 as above: one bad note does not lose the others
+            except damages():
                 continue
         return [line for line in map(str.strip, map(clean_text, lines)) if line]
 
@@ -104,7 +105,7 @@ def embedded_files(reader: PdfReader) -> int:
         names = reader.root_object.get("/Names")
         tree = names.get_object().get("/EmbeddedFiles") if names is not None else None
         return _leaves(tree) if tree is not None else 0
-    except Exception:  # noqa: BLE001 a damaged file raises whatever pypdf ran into
+    except damages():
         return 0
 
 
@@ -126,7 +127,7 @@ def is_dynamic_form(reader: PdfReader) -> bool:
         form = form.get_object() if form is not None else {}
         fields = form.get("/Fields")
         return "/XFA" in form and not (fields.get_object() if fields is not None else ())
-    except Exception:  # noqa: BLE001 as above
+    except damages():
         return False
 
 

@@ -9,6 +9,7 @@ A font may map its codes to shapes alone: the page looks right, and its text rea
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,6 +41,14 @@ _SUBSET = re.compile(r"/[A-Z]{6}\+")
 _KNOWN = re.compile(
     r"/(?:GBK?-EUC|GBpc-EUC|GBK2K|ETen-B5|90ms-RKSJ)-[HV]$|.*-?(?:UCS2|UTF16)(?:-\w+)*-[HV]$"
 )
+
+
+def damages() -> tuple[type[Exception], ...]:
+    """What pypdf raises where an object of a file is damaged."""
+    from pypdf.errors import PyPdfError
+
+    own = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError)
+    return (PyPdfError, *own, TypeError, ValueError, zlib.error)
 
 
 class Fonts:
@@ -102,7 +111,7 @@ def _judged(font: Any) -> tuple[bool, re.Pattern[str] | None]:
         if font.get("/Subtype") == "/Type0":
             return _is_blind(font), None
         return False, _numbered_names(font)
-    except Exception:  # noqa: BLE001 a damaged font raises whatever pypdf ran into
+    except damages():
         return False, None
 
 

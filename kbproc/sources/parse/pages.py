@@ -12,8 +12,8 @@ from math import hypot
 from typing import Any, NamedTuple
 
 from kbproc.sources.parse.blocks import clean_text
-from kbproc.sources.parse.pdf_columns import Run, gutter, reading_order
-from kbproc.sources.parse.pdf_fonts import Fonts, is_lost_text
+from kbproc.sources.parse.columns import Run, gutter, reading_order
+from kbproc.sources.parse.fonts import Fonts, damages, is_lost_text
 
 _LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\xa0": " "}
@@ -231,7 +231,7 @@ def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
     try:
         objects = page["/Resources"].get_object()["/XObject"].get_object()
         return any(objects[name].get_object()["/Subtype"] == "/Image" for name in large)
-    except Exception:  # noqa: BLE001 a damaged page raises whatever pypdf ran into
+    except damages():
         return False
 
 
