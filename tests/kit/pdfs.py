@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def stream(dictionary: str, data: bytes) -> bytes:
     return f"<< {dictionary} /Length {len(data)} >>\nstream\n".encode() + data + b"\nendstream"
@@ -13,21 +15,36 @@ def text_page(lines: list[str]) -> bytes:
     return ("BT /F1 11 Tf 14 TL 50 800 Td " + "\n".join(shown) + " ET").encode("latin-1")
 
 
-def pdf(*pages: bytes, info: str = "") -> bytes:
-    """A PDF of these content streams, with a cross-reference table that is right."""
+def pdf(
+    *pages: bytes,
+    info: str = "",
+    catalog: str = "",
+    page: str = "",
+    fonts: str = "",
+    resources: str = "",
+    extra: Sequence[bytes] = (),
+) -> bytes:
+    """A PDF of these content streams, with a cross-reference table that is right.
+
+    `catalog`, `page` (for each of them), `fonts` and `resources` are entries of those
+    dictionaries. The `extra` objects follow the pages: the first has the number 5 + 2 * pages.
+    """
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
     objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Catalog /Pages 2 0 R {catalog} >>".encode("latin-1"),
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
     ]
     for i, content in enumerate(pages):
         objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] "
-            b"/Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>" % (5 + 2 * i)
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] {page} "
+            f"/Resources << /Font << /F1 3 0 R {fonts} >> {resources} >> "
+            f"/Contents {5 + 2 * i} 0 R >>".encode("latin-1")
         )
         objects.append(stream("", content))
     objects.append(f"<< {info} >>".encode("latin-1"))
+    information = len(objects)
+    objects += extra
     body, offsets = bytearray(b"%PDF-1.4\n"), []
     for number, data in enumerate(objects, 1):
         offsets.append(len(body))
@@ -35,7 +52,7 @@ def pdf(*pages: bytes, info: str = "") -> bytes:
     start, size = len(body), len(objects) + 1
     body += b"xref\n0 %d\n0000000000 65535 f \n" % size
     body += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    body += b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>\n" % (size, size - 1)
+    body += b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>\n" % (size, information)
     return bytes(body + b"startxref\n%d\n%%%%EOF" % start)
 
 

@@ -79,6 +79,8 @@ def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
     right: list[Run] = []
 
     def end_region() -> None:
+        if texts and (left or right):
+            texts.append("")  # a paragraph does not go on across the edge of a region
         for side in (left, right):
             texts.extend(_ordered(side, columns - 1))
             side.clear()
@@ -89,7 +91,9 @@ def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
         if line.side == "across" or (
             line.side == "left" and line.size > 1.15 * usual and not _has_neighbour(lines, i)
         ):
-            end_region()
+            if left or right:
+                end_region()
+                texts.append("")
             texts += _as_drawn(line.runs)
         else:
             (left if line.side == "left" else right).extend(line.runs)
