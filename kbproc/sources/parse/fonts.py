@@ -44,7 +44,7 @@ _KNOWN = re.compile(
 
 
 def damages() -> tuple[type[Exception], ...]:
-    """What pypdf raises where an object of a file is damaged."""
+    """The exceptions that pypdf raises where an object of a file is damaged."""
     from pypdf.errors import PyPdfError
 
     own = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError)
@@ -52,10 +52,10 @@ def damages() -> tuple[type[Exception], ...]:
 
 
 class Fonts:
-    """What is known of a document's fonts, worked out once for each."""
+    """A document's fonts, each judged once."""
 
     def __init__(self) -> None:
-        # With the font itself, so that its id stays its own.
+        # The font itself is held, so that no other gets its id.
         self._seen: dict[int, tuple[Any, bool, re.Pattern[str] | None]] = {}
 
     def unreadable(self, pieces: Iterable[tuple[str, Any]]) -> set[int]:
@@ -98,13 +98,13 @@ def _reads_as_signs(text: str) -> bool:
 
 
 def is_lost_text(pieces: list[str]) -> bool:
-    """Whether these unreadable pieces were words, not the odd sign of a formula."""
+    """True if these unreadable pieces were words, not the odd sign of a formula."""
     sizes = [len("".join(piece.split())) for piece in pieces]
     return sum(sizes) >= _MANY or max(sizes, default=0) >= _WORD
 
 
 def _judged(font: Any) -> tuple[bool, re.Pattern[str] | None]:
-    """Whether no code of the font names a character, and the glyph names that name none."""
+    """True if no code of the font names a character; the glyph names that name none."""
     try:
         if font is None or "/ToUnicode" in font:
             return False, None
@@ -130,7 +130,7 @@ def _is_blind(font: Any) -> bool:
 
 
 def _numbered_names(font: Any) -> re.Pattern[str] | None:
-    """What pypdf writes for glyphs that have numbers for names."""
+    """A pattern of what pypdf writes for glyphs that have numbers for names."""
     encoding = font["/Encoding"].get_object() if "/Encoding" in font else None
     if not isinstance(encoding, dict) or "/Differences" not in encoding:
         return None
@@ -142,7 +142,7 @@ def _numbered_names(font: Any) -> re.Pattern[str] | None:
 
 
 def _has_own_codes(font: Any) -> bool:
-    """Whether it is a subset that numbers its letters in the order of their first use."""
+    """True for a subset that numbers its letters in the order of their first use."""
     if font is None or "/ToUnicode" in font or "/Encoding" in font:
         return False
     if font.get("/Subtype") != "/TrueType" or not _SUBSET.match(str(font.get("/BaseFont", ""))):

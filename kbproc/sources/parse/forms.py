@@ -1,4 +1,4 @@
-"""What people fill in, write on, and attach to the pages of a PDF.
+"""Fields that people fill in, notes on the pages of a PDF, and files attached to it.
 
 Owns: which annotations are text, and how a form's field reads: "Name: value".
 Refuses to know: what is printed on the page itself.
@@ -26,7 +26,7 @@ _SILENT = frozenset({"/Popup", "/Link", "/PrinterMark", "/TrapNet", "/Watermark"
 
 
 class Filled:
-    """What the pages' fields and notes say, line by line, and the count of what is not read."""
+    """The text of the pages' fields and notes, line by line, and the count of what is not read."""
 
     def __init__(self) -> None:
         self.unread: Counter[str] = Counter()
@@ -111,17 +111,17 @@ def embedded_files(reader: PdfReader) -> int:
 
 def _leaves(tree: Any) -> int:
     """The number of entries of a name tree."""
-    count, waiting, seen = 0, [tree], 0
-    while waiting and seen < _MOST_ANNOTATIONS:
+    count, waiting, nodes = 0, [tree], 0
+    while waiting and nodes < _MOST_ANNOTATIONS:
         node = waiting.pop().get_object()
-        seen += 1
+        nodes += 1
         count += len(node.get("/Names", ())) // 2
         waiting += node.get("/Kids", ())
     return count
 
 
 def is_dynamic_form(reader: PdfReader) -> bool:
-    """Whether the file's form is an XFA form alone: a viewer lays it out, no page holds it."""
+    """True for a form that is XFA alone: a viewer lays it out, no page holds it."""
     try:
         form = reader.root_object.get("/AcroForm")
         form = form.get_object() if form is not None else {}
@@ -160,7 +160,7 @@ def _owner(widget: Any) -> Any:
 
 
 def _name(widget: Any) -> str:
-    """What a person is told that the field is for, else its name in the file."""
+    """The field's label for people, else its name in the file."""
     label = _string(_inherited(widget, "/TU"))
     if label:
         return label.rstrip(" :")
@@ -171,14 +171,14 @@ def _name(widget: Any) -> str:
 def _value(widget: Any) -> str:
     value = _inherited(widget, "/V")
     options = _inherited(widget, "/Opt")
-    shown = {}
+    labels = {}
     for option in options if isinstance(options, list) else []:
         pair = option.get_object()
         if isinstance(pair, list) and len(pair) > 1:
-            shown[_string(pair[0])] = _string(pair[1])
+            labels[_string(pair[0])] = _string(pair[1])
     values = value if isinstance(value, list) else [value]
     texts = [_string(item) for item in values]
-    return ", ".join(shown.get(text, text) for text in texts if text)
+    return ", ".join(labels.get(text, text) for text in texts if text)
 
 
 def _choice(widget: Any) -> str:

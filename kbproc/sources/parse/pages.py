@@ -49,7 +49,7 @@ _Show = tuple[tuple[float, float, float, float], float, int]
 
 
 class _Watcher:
-    """What pypdf comes across while it extracts a page's text."""
+    """The pieces, operators and pictures that pypdf passes while it extracts a page's text."""
 
     def __init__(self) -> None:
         self.pieces: list[_Piece] = []
@@ -91,16 +91,16 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     return PageText(text, _lacks(page, text, watcher, lost), largest)
 
 
-def _characters(shown: Any) -> int:
+def _characters(operand: Any) -> int:
     """How many characters an operator shows, by the length of its strings.
 
     Codes of two bytes mostly have a zero among them.
     """
-    if isinstance(shown, str):
-        return len(shown) - shown.count("\0")
-    if isinstance(shown, bytes):
-        return len(shown) - shown.count(0)
-    return sum(_characters(piece) for piece in shown if isinstance(piece, (str, bytes)))
+    if isinstance(operand, str):
+        return len(operand) - operand.count("\0")
+    if isinstance(operand, bytes):
+        return len(operand) - operand.count(0)
+    return sum(_characters(piece) for piece in operand if isinstance(piece, (str, bytes)))
 
 
 def _readable(piece: _Piece, unreadable: set[int]) -> str:
@@ -216,8 +216,8 @@ def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
     if visible:
         scanned = visible <= _STAMP and _is_covered(page, watcher.pictures)
         return "pages_without_text" if scanned else None
-    shown = sum(count for _, _, count in watcher.shows)
-    if shown >= 3 and not any(" " in piece.text for piece in watcher.pieces):
+    characters = sum(count for _, _, count in watcher.shows)
+    if characters >= 3 and not any(" " in piece.text for piece in watcher.pieces):
         return "pages_without_unicode"  # a font that maps its codes to nothing
     return "pages_without_text" if _has_content(page) else None
 
@@ -236,6 +236,6 @@ def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
 
 
 def _has_content(page: Any) -> bool:
-    """Whether the page paints anything at all."""
+    """True if the page paints anything at all."""
     content = page.get_contents()
     return content is not None and any(operator in _PAINTS for _, operator in content.operations)

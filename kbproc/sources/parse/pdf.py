@@ -176,16 +176,16 @@ def _without_running_heads(pages: list[list[str]]) -> list[list[str]]:
     once_a_page = {(mark, number) for (number, _), own in marks.items() for mark in own}
     often = Counter(mark for mark, _ in once_a_page)
     least = max(_FEWEST, _SHARE * len(pages))
-    gone = {place for place, own in marks.items() if any(often[mark] >= least for mark in own)}
-    gone |= _page_numbers(pages)
+    heads = {place for place, own in marks.items() if any(often[mark] >= least for mark in own)}
+    heads |= _page_numbers(pages)
     return [
-        [line for i, line in enumerate(page) if (number, i) not in gone]
+        [line for i, line in enumerate(page) if (number, i) not in heads]
         for number, page in enumerate(pages)
     ]
 
 
 def _page_numbers(pages: list[list[str]]) -> set[tuple[int, int]]:
-    """Where a first or last line counts the pages: its number grows with them."""
+    """The first and last lines that count the pages: their numbers grow with them."""
     numbers = [
         (number, i, value - number)
         for number, page in enumerate(pages)
@@ -223,7 +223,7 @@ def _outer(page: list[str]) -> set[int]:
 
 
 def _marks(line: str, page: int) -> tuple[str | tuple[str, int], ...]:
-    """What a running head has in common with those of other pages.
+    """The marks that a running head has in common with those of other pages.
 
     It is the same line, or the same but for a number that grows with the pages.
     """

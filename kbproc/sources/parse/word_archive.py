@@ -1,4 +1,4 @@
-"""The parts of a Word archive as XML, whoever wrote it, and short names for its elements.
+"""The archive of a Word document: its parts as XML, and short names for their elements.
 
 Owns: how parts are found and parsed, the two sets of names that Office Open XML has.
 Refuses to know: what the elements mean.
@@ -85,12 +85,12 @@ def child(element: Any, *path: str) -> Any:
 
 def value(element: Any, *path: str) -> str | None:
     """The attribute `val` of the child at the path."""
-    found = child(element, *path)
-    return None if found is None else attribute(found, "val")
+    setting = child(element, *path)
+    return None if setting is None else attribute(setting, "val")
 
 
 def is_on(element: Any, *path: str) -> bool:
-    """Whether a switch such as <w:vanish/> is there and not turned off."""
+    """True if a switch such as <w:vanish/> is there and not turned off."""
     switch = child(element, *path)
     return switch is not None and (attribute(switch, "val") or "1") not in ("0", "false", "off")
 

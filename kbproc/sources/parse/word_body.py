@@ -205,8 +205,8 @@ class _Story:
             text = "".join(self._joined)
             self._joined = []
             # A paragraph of which nothing shows takes no number either.
-            gone = not text.strip() and (deleted or hidden or is_on(mark, "w:vanish"))
-            label = "" if gone else self._body.label(properties)
+            is_blank = not text.strip() and (deleted or hidden or is_on(mark, "w:vanish"))
+            label = "" if is_blank else self._body.label(properties)
             level = self._body.styles.level(properties)
             yield Paragraph(text=text, label=label, style=style, level=level)
         yield from behind
@@ -305,7 +305,7 @@ def _outside_boxes(element: Any) -> Iterator[Any]:
 
 
 def _alternative_text(shape: Any) -> str:
-    """What an author wrote for those who can't see the picture."""
+    """The author's words for those who can't see the picture."""
     text = attribute(shape, "descr") or attribute(shape, "alt") or ""
     text = " ".join(_MADE_BY_PROGRAM.sub("", text).split())
     return f"[{text}]" if real_title(text) else ""
@@ -405,7 +405,7 @@ def _symbol(element: Any) -> str:
 
 
 def _form_field(data: Any) -> str:
-    """What a check box or a list of a form shows; other fields show their result."""
+    """The mark of a form's check box or the entry of its list; other fields show their result."""
     box = child(data, "w:checkBox")
     if box is not None:
         switch = "w:checked" if child(box, "w:checked") is not None else "w:default"

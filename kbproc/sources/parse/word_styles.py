@@ -1,4 +1,4 @@
-"""What Word's styles and lists add to a paragraph: its level, its number, whether it shows.
+"""Word's styles and lists: a paragraph's level, its number, whether it shows.
 
 Owns: the inheritance of styles, the counting of numbered paragraphs.
 Refuses to know: the text of paragraphs.
@@ -53,9 +53,9 @@ class Styles:
         if key not in self._chains:
             chain: list[tuple[str, Any]] = []
             style_id = key if key in self._styles else self._default
-            seen: set[str] = set()
-            while style_id in self._styles and style_id not in seen and len(chain) < _DEEPEST:
-                seen.add(style_id)
+            visited: set[str] = set()
+            while style_id in self._styles and style_id not in visited and len(chain) < _DEEPEST:
+                visited.add(style_id)
                 style = self._styles[style_id]
                 chain.append((style_id, style))
                 style_id = value(style, "w:basedOn")
@@ -87,7 +87,7 @@ class Styles:
         return number + 1 if number is not None and 0 <= number < _LEVELS else None
 
     def is_hidden(self, key: str | None) -> bool:
-        """Whether the style hides its text; `key` None is no style at all."""
+        """True if the style hides its text; `key` None is no style at all."""
         if key not in self._styles:
             return False
         for _, style in self.chain(key):
@@ -202,7 +202,7 @@ class Lists:
         return counts
 
     def _first(self, key: str, level: int) -> int | None:
-        """Where this list begins to count anew, if it says so."""
+        """The number with which this list begins anew, if it says so."""
         for change in self._lists[key]:
             if name_of(change) == "w:lvlOverride" and attribute(change, "ilvl") == str(level):
                 return _number(value(change, "w:startOverride"))

@@ -323,10 +323,9 @@ RIGHT = (
 @pytest.mark.parametrize("turn", ["", "0 1 -1 0 800 0 cm "], ids=["upright", "turned"])
 def test_columns_that_are_drawn_line_by_line_are_read_one_after_the_other(turn: str) -> None:
     content = turn + shown(50, 540, "A heading that goes across both of the columns", 16)
-    for i, (left, right) in enumerate(zip(LEFT, RIGHT, strict=True)):
-        content += shown(50, 510 - 12 * i, left) + shown(310, 510 - 12 * i, right)
-    found = texts(content.encode())
-    joined = " ".join(found)
+    for i, (one, other) in enumerate(zip(LEFT, RIGHT, strict=True)):
+        content += shown(50, 510 - 12 * i, one) + shown(310, 510 - 12 * i, other)
+    joined = " ".join(texts(content.encode()))
     assert joined.startswith("A heading that goes across both of the columns The contract")
     assert " ".join(LEFT) in joined
     assert " ".join(RIGHT) in joined
@@ -334,8 +333,8 @@ def test_columns_that_are_drawn_line_by_line_are_read_one_after_the_other(turn: 
 
 def test_three_columns_in_one_text_object() -> None:
     content = "BT /F1 8 Tf 30 700 Td "
-    for left, right in zip(LEFT, RIGHT, strict=True):
-        content += f"({left}) Tj 180 0 Td ({right}) Tj 180 0 Td ({left}) Tj -360 -10 Td "
+    for one, other in zip(LEFT, RIGHT, strict=True):
+        content += f"({one}) Tj 180 0 Td ({other}) Tj 180 0 Td ({one}) Tj -360 -10 Td "
     joined = " ".join(texts((content + "ET").encode()))
     assert joined == " ".join((*LEFT, *RIGHT, *LEFT))
 
