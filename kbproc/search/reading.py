@@ -1,7 +1,7 @@
 """How a query is read against what a store holds.
 
 Owns: which phrases bind, which dashes leave a word out, which words are mistyped, and which are
-written as one.
+written as one or in parts.
 Refuses to know: how candidates are found and scored.
 """
 
@@ -36,20 +36,35 @@ def read(snapshot: Snapshot, query: Query, within: Restriction) -> tuple[Query, 
     query, said = _loosened(snapshot, query, within) if query.phrases else (query, [])
     vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
     joined = tuple(filter(vocabulary.knows_joined, query.neighbours()))
-    instead = tuple(_instead(query, vocabulary, joined))
+    names = tuple(name for name in query.names if vocabulary.knows_name(name))
+    instead = tuple(_instead(query, vocabulary, (*joined, *names)))
     nearly = ", ".join(f"{other} for {word}" for word, other in instead)
     said += [f"No chunk holds these words, so others were searched: {nearly}."] if nearly else []
-    names = tuple(name for name in query.names if vocabulary.knows_name(name))
-    return replace(query, joined=joined, instead=instead, names=names), said
+    in_parts = tuple(filter(vocabulary.is_in_parts, dict.fromkeys((*query.terms, *names))))
+    query = replace(query, joined=joined, instead=instead, names=names, in_parts=in_parts)
+    return query, said
+
+
+def without_exclusions(
+    snapshot: Snapshot, query: Query, within: Restriction
+) -> tuple[Query, str] | None:
+    """The query that leaves nothing out, and what to say of it, if every match was left out."""
+    everything_matching = replace(query, excluded=(), options=())
+    if not query.excluded or snapshot.fulltext.search(query, 1, restriction=within).total:
+        return None
+    if not snapshot.fulltext.search(everything_matching, 1, restriction=within).total:
+        return None
+    excluded = " or ".join(map(quoted, query.excluded))
+    return everything_matching, f"All that matches holds {excluded}, so nothing is left out."
 
 
 def _instead(
-    query: Query, vocabulary: Vocabulary, joined: tuple[str, ...]
+    query: Query, vocabulary: Vocabulary, wholes: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     """Words that no text holds, and those that are spelt nearly so."""
     for word in dict.fromkeys(query.terms):
         if may_be_mistyped(word) and not vocabulary.knows(word):
-            if any(word in both for both in joined):
+            if any(word in whole for whole in wholes):
                 continue  # a part of a word that is written as one
             other = vocabulary.nearest(word)
             if other is not None:

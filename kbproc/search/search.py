@@ -23,7 +23,7 @@ from kbproc.search.confidence import LEAST_SCORE, confidence
 from kbproc.search.hints import Asked
 from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.params import Search
-from kbproc.search.reading import LONG, read
+from kbproc.search.reading import LONG, read, without_exclusions
 from kbproc.search.stress import Parts, between, stressed
 from kbproc.search.support import Support, support
 from kbproc.search.times import Times
@@ -136,6 +136,8 @@ class _Searching:
         self.notice += said
         self._stress(mode, restriction)
         pool, ranked = self._enough(mode, restriction)
+        if self.query.excluded and self._knows_nothing(pool, ranked, mode):
+            pool, ranked = self._including(pool, ranked, mode, restriction)
         page, rows = self._page(ranked, pool)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
@@ -158,6 +160,26 @@ class _Searching:
             notice=self.notice,
             freshness=self.state.freshness(self.snapshot),
         )
+
+    def _knows_nothing(
+        self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode
+    ) -> bool:
+        return confidence(self._best(pool, ranked, mode), mode) == "none"
+
+    def _including(
+        self,
+        pool: Pool,
+        ranked: list[tuple[int, fusion.Fused]],
+        mode: fusion.Mode,
+        restriction: Restriction,
+    ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
+        """What is found if nothing is left out, where else no word would be found."""
+        found = without_exclusions(self.snapshot, self.query, restriction)
+        if found is None:
+            return pool, ranked
+        self.query, notice = found
+        self.notice.append(notice)
+        return self._enough(mode, restriction)
 
     def _best(self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode) -> float:
         """The highest score that is absolute, whatever the hits are ranked by."""
@@ -329,7 +351,8 @@ class _Searching:
         self, id: int, fused: fusion.Fused, row: IndexRow, pool: Pool, heads: dict[int, int]
     ) -> Hit:
         chars = self.params.snippet_chars
-        short = snippet(row.text, self.query.marked, chars, centre=self.centre)
+        marked, in_parts = self.query.marked, self.query.in_parts
+        short = snippet(row.text, marked, chars, centre=self.centre, in_parts=in_parts)
         return hit_of(
             id,
             fused,
@@ -353,7 +376,7 @@ class _Searching:
         telling = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
         if cosine is None or not telling or self.params.mode != "hybrid":
             return None
-        best = snippet(text, self.query.marked, BEST_CHARS).best
+        best = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts).best
         passage = text[slice(*best)] if best else ""
         fulltext = self.snapshot.fulltext
         return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kbproc.search.fusion import PLACES
 from kbproc.text.analysis import words
+from kbproc.text.names import names
 from kbproc.text.query import Query
 from kbproc.text.stems import head, stems
 
@@ -60,7 +61,7 @@ def support(
 def _together(fulltext: FullTextSnapshot, query: Query, passage: str) -> float:
     """In its form that counts most, each word by its weight."""
     said = words(passage)
-    held = {"stem": frozenset(stems(said)), "head": frozenset(map(head, said))}
+    held = {"stem": frozenset(stems([*said, *names(passage)])), "head": frozenset(map(head, said))}
     clauses = fulltext.clauses
     terms = [term for term in clauses.terms(query) if term.field in held and term.most >= _HALF]
     worth = [term.most * clauses.idf(term) for term in terms]

@@ -18,6 +18,7 @@ from kbproc.views.restriction import Restriction
 if TYPE_CHECKING:
     from kbproc.views.fulltext.search import FullTextSnapshot
 
+_STEMMED = ("stem", "name", "file", "folder")
 _EVERYTHING = Restriction()
 
 
@@ -29,8 +30,10 @@ class Vocabulary:
         self._seen = seen
 
     def unknown(self, query: Query) -> list[str]:
-        """The query's words that stand in no chunk, in any form."""
-        return [word for word in dict.fromkeys(query.terms) if not self.knows(word)]
+        """The query's words that stand in no chunk, in any form, nor as a part of a name."""
+        names = tuple(filter(self.knows_name, query.names))
+        alone = (w for w in dict.fromkeys(query.terms) if not any(w in name for name in names))
+        return [word for word in alone if not self.knows(word)]
 
     def knows(self, word: str) -> bool:
         """Whether any chunk holds it. Mostly the statistics tell.
@@ -40,7 +43,8 @@ class Vocabulary:
         frequency = self._fulltext.clauses.frequency
         held = frequency("word", word)
         if not held or held <= self._hidden:  # most words are told without their stems
-            held = max(held, frequency("stem", *stems([word])))
+            (stem,) = stems([word])
+            held = max(held, *(frequency(field, stem) for field in _STEMMED))
         if not held or held > self._hidden:
             return bool(held)
         return self._fulltext.search(Query((word,)), 1, restriction=self._seen).total > 0
@@ -50,8 +54,13 @@ class Vocabulary:
         return self._fulltext.clauses.frequency("word", word) > 0 and self.knows(word)
 
     def knows_name(self, name: str) -> bool:
-        """Whether any chunk holds it as a whole."""
-        return self._fulltext.clauses.frequency("name", name) > 0
+        """Whether any chunk holds it as a whole, in parts or as a plain word."""
+        frequency, (stem,) = self._fulltext.clauses.frequency, stems([name])
+        return frequency("name", stem) > 0 or frequency("stem", stem) > 0
+
+    def is_in_parts(self, word: str) -> bool:
+        """Whether any chunk has a form of it in parts."""
+        return self._fulltext.clauses.frequency("name", *stems([word])) > 0
 
     def nearest(self, word: str) -> str | None:
         """The most frequent word that is spelt like `word` but for one slip."""

@@ -2,8 +2,8 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · forms · language · likeness · passage · query · sentences · snippet · stems ·
-    typos
+Offers: analysis · forms · language · likeness · names · passage · query · sentences · snippet ·
+    stems · typos
 May import: nothing
 Light: yes
 """

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable
 
 # A stored index made by another version of words, stems or languages has to be rebuilt.
-ANALYSIS_VERSION = 2
+ANALYSIS_VERSION = 3
 
 # Left out of queries, never of texts: phrases need them. The question words count
 # for much: people ask in sentences, and no passage is about "how" or "does". Words
@@ -32,6 +32,11 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 # Letters that NFKD does not take apart.
 _PLAIN = {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 _PLAIN |= {"ð": "d", "ŋ": "n"}
+# Arabic, Persian and Urdu keyboards have characters of their own for one letter.
+_PLAIN |= dict.fromkeys("ک\u06aa", "ك") | dict.fromkeys("یى\u06d0", "ي")
+_PLAIN |= dict.fromkeys("ہھ\u06d5\u06c0\u06c2", "ه") | {"ٱ": "ا"}
+# Letters to Unicode, apostrophes and strokes to people: п\u02bcять, Hawai\u02bbi, كـتاب.
+_PLAIN |= dict.fromkeys(map(chr, range(0x02B9, 0x02C2)), "") | {"\u02c8": "", "\u0640": ""}
 
 _ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
@@ -52,20 +57,6 @@ UNSPACED = re.compile(f"[{CJK}]+|[{_SEA}]+")
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))")
 _IDENTIFIER = re.compile(r"\b_*(?:[A-Z]*[a-z0-9]+[A-Z_]|[A-Z]{2,}[a-z]{2}|[A-Z]+_)\w*")
 _PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-# Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
-# and parts with dashes between, if both a letter and a digit are among them. The guard strikes
-# what may be one.
-# It begins with what few texts hold, so that a search passes quickly over the rest.
-_JOINT = re.compile(
-    r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
-)
-_NAME = re.compile(
-    r"(?<![\w.-])(?:"
-    r"[vV]?[0-9]+(?:\.[0-9]+){2,}|[vV][0-9]+\.[0-9]+"
-    r"|(?=[0-9.]*[A-Za-z_])(?=[\w.]*\w\w)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)+"
-    r"|(?=[0-9-]*[A-Za-z])(?=[A-Za-z-]*[0-9])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+"
-    r")(?![\w-])"
-)
 _PLUS = re.compile(r"(?<=\b[Cc])\+\+")
 _SHARP = re.compile(r"(?<=\b[CcFf])#")
 
@@ -130,19 +121,11 @@ def words(text: str) -> list[str]:
     return analyse(text).split()
 
 
-def names(text: str) -> list[str]:
-    """The names with dots and the codes with dashes in a text, each as one folded word.
-
-    `doc.ingest`, `v2.3.1`, `CVE-2024-3094`: "docingest v231 cve20243094". Among the words of a
-    text are only their parts.
-    """
-    return [_whole(match) for match in _NAME.finditer(text)] if _JOINT.search(text) else []
-
-
-def _whole(match: re.Match[str]) -> str:
-    """A version has its v, so that it is found with and without."""
-    whole = re.sub("[._-]", "", match[0].lower())
-    return f"v{whole.lstrip('v')}" if whole.lstrip("v").isdigit() else whole
+def folded(word: str) -> str:
+    """One word with its letters folded, no part of it parted from the others."""
+    if word.isascii():
+        return word.translate(_ASCII)
+    return unicodedata.normalize("NFKC", word).translate(_FOLD)
 
 
 def _identifier(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ Refuses to know: how rare a word is, and how forms are indexed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kbproc.text.language import is_foreign, is_other_script
@@ -18,49 +18,104 @@ from kbproc.text.stems import head, stems
 ENGLISH = {"stem": 1.0, "word": 0.25}
 STEMMED = {"stem": 1.0, "word": 0.25, "head": 0.25}
 UNSTEMMED = {"stem": 0.25, "word": 0.25, "head": 1.0}
-_FIELDS = ("stem", "word", "head", "name")
+_FIELDS = ("stem", "word", "head", "name", "file", "folder")
 # A name as a whole, beside its parts in any order.
 NAME = 1.0
+# Where a text has a word in none of its forms: of what the word could reach, the share that it gets
+# for the word in parts ("wi-fi" for "wifi"), and for one in the name of its file or of a folder.
+# The first is what a text of middling length gets that says the word once. They add up to less
+# than 1: so none of them makes a text reach more.
+_ELSEWHERE = {"name": 0.45, "file": 0.35, "folder": 0.15}
+Form = tuple[str, str]  # field, word
 
 
 class Term(NamedTuple):
-    """`field`: the form. `most`: what a text that holds it could reach, `boost` or more."""
+    """`field`: the form. `most`: what a text that holds it could reach beside all other terms.
+
+    `others`: forms of the same word, which count for how rare it is. `instead`: it counts only in
+    texts that hold none of these.
+    """
 
     field: str
     word: str
     boost: float
     most: float
+    others: tuple[Form, ...] = ()
+    instead: bool = False
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is found or not, however often it is there."""
+        return self.instead or self.field == "name"
 
 
 def terms(
-    query: Query, *, any_foreign: bool, is_in_foreign: Callable[[str, str], bool]
+    query: Query,
+    *,
+    any_foreign: bool,
+    is_in_foreign: Callable[[str, str], bool],
+    frequency: Callable[[str, str], int],
 ) -> list[Term]:
     """What a query looks up; a word said twice counts twice.
 
     `any_foreign`: whether any text has beginnings of words. `is_in_foreign`: of a query too short
-    to tell, whether such texts hold the word of this stem and beginning.
+    to tell, whether such texts hold the word of this stem and beginning. `frequency`: how many
+    texts hold a form.
     """
     told = is_foreign(query.said) if any_foreign else False
-    found: dict[tuple[str, str], tuple[float, float]] = {}
 
-    def add(word: str, stem: str, boost: float, most: float) -> None:
-        forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
+    def weights_of(word: str, stem: str, beginning: str) -> Mapping[str, float]:
         if any_foreign and is_other_script(word):
-            weights: Mapping[str, float] = STEMMED
-        elif told or (told is None and is_in_foreign(stem, forms["head"])):
-            weights = UNSTEMMED
-        else:
-            weights = ENGLISH
-        for field, weight in weights.items():
-            if form := forms[field]:
-                had = found.get((field, form), (0.0, 0.0))
-                found[field, form] = (had[0] + weight * boost, had[1] + weight * most)
+            return STEMMED
+        if told or (told is None and is_in_foreign(stem, beginning)):
+            return UNSTEMMED
+        return ENGLISH
 
     asked = query.looked_up()
-    for (word, boost, most), stem in zip(asked, stems([word for word, *_ in asked]), strict=True):
-        add(word, stem, boost, most)
-    for name in query.names:
-        found["name", name] = (NAME, NAME)
+    known = stems([word for word, *_ in asked])
+    found = {term[:2]: term for term in _names(query.names, known, frequency)}
+    names = frozenset(found)
+    for (word, boost, most), stem in zip(asked, known, strict=True):
+        forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
+        weights = weights_of(word, stem, forms["head"])
+        others = tuple((field, forms[field]) for field in weights if forms[field])
+        whole = sum(weights[field] for field, _ in others)
+        elsewhere = [f for f in _ELSEWHERE if (f, stem) not in names and frequency(f, stem)]
+        if elsewhere and not any(frequency(*form) for form in others):
+            others, reach = (), whole * most  # in no text: how rare it would be says nothing
+        else:
+            reach = 0.0
+        for field, form in others:
+            _add(found, Term(field, form, weights[field] * boost, weights[field] * most))
+        for field in elsewhere:
+            weight = _ELSEWHERE[field] * whole * boost
+            _add(found, Term(field, stem, weight, reach, others, instead=True))
+            others, reach = others or ((field, stem),), 0.0
     # 32-bit sums depend on their order: a field after the other, as ever.
-    in_order = sorted(found.items(), key=lambda item: _FIELDS.index(item[0][0]))
-    return [Term(field, form, *weights) for (field, form), weights in in_order]
+    return sorted(found.values(), key=lambda term: _FIELDS.index(term.field))
+
+
+def _add(found: dict[Form, Term], term: Term) -> None:
+    """Adds a term; one that is there already weighs more."""
+    same = found.get(term[:2])
+    if same is not None:
+        term = same._replace(boost=same.boost + term.boost, most=same.most + term.most)
+    found[term[:2]] = term
+
+
+def _names(
+    names: Sequence[str], asked: Sequence[str], frequency: Callable[[str, str], int]
+) -> Iterator[Term]:
+    """Names in parts and, in texts that have them not, as one plain word.
+
+    `asked`: stems that are looked for beside them.
+    """
+    for stem in dict.fromkeys(stems(names)):
+        in_parts, plain = ("name", stem), ("stem", stem)
+        is_plain = stem not in asked and frequency(*plain) > 0
+        if frequency(*in_parts) or not is_plain:
+            yield Term(*in_parts, NAME, NAME, (plain,))
+            if is_plain:
+                yield Term(*plain, NAME, 0.0, (in_parts,), instead=True)
+        else:
+            yield Term(*plain, NAME, NAME, (in_parts,), instead=True)

@@ -13,8 +13,9 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.text.analysis import STOP_WORDS, UNSPACED, names, words
+from kbproc.text.analysis import STOP_WORDS, UNSPACED, words
 from kbproc.text.language import SMALL_WORDS, is_foreign
+from kbproc.text.names import names, with_gershayim, with_thousands
 
 # Of "it's", "we'll" and "don't" a query keeps "it", "we" and nothing.
 _CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
@@ -31,12 +32,13 @@ class Query(Struct, frozen=True, dict=True):
     the phrases are among them. `phrases`: every one must match, word by word.
     `excluded`: none may match. `options`: those of the excluded that may be options of a
     command, as they were typed. `reason`: why nothing can match, else None. `said`: all that
-    is not excluded, stop words too. `tells` False: nothing but stop words. `names`: those with
-    dots or dashes, as one word each.
+    is not excluded, stop words too. `tells` False: nothing but stop words. `names`: those in
+    parts, with dots, dashes or apostrophes, and numbers with thousands, as one word each.
 
     As it is read against an index: `instead`: for words that no text holds, ones that are spelt
-    nearly so. `joined`: neighbours among the words that texts write as one. `stress`: how much
-    each term weighs; if empty, they weigh the same.
+    nearly so. `joined`: neighbours among the words that texts write as one. `in_parts`: words
+    and names that texts write in parts. `stress`: how much each term weighs; if empty, they weigh
+    the same.
     """
 
     terms: tuple[str, ...]
@@ -49,6 +51,7 @@ class Query(Struct, frozen=True, dict=True):
     names: tuple[str, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
     joined: tuple[str, ...] = ()
+    in_parts: tuple[str, ...] = ()
     stress: tuple[float, ...] = ()
 
     def looked_up(self) -> list[tuple[str, float, float]]:
@@ -65,15 +68,19 @@ class Query(Struct, frozen=True, dict=True):
     def marked(self) -> tuple[str, ...]:
         """The words to mark in a text."""
         nearly = dict(self.instead)
-        return (*(nearly.get(word, word) for word in self.terms), *self.joined)
+        return (*(nearly.get(word, word) for word in self.terms), *self.joined, *self.names)
 
     def neighbours(self) -> list[str]:
-        """Every two words that follow one another, written as one; none with a stop word."""
-        kept = frozenset(self.terms)
+        """Every two words that follow one another, written as one; none with a stop word.
+
+        Those of a name are no neighbours, as the name is looked for.
+        """
+        kept, names = frozenset(self.terms), frozenset(self.names)
         return [
             first + second
             for first, second in itertools.pairwise(self.said)
             if first in kept and second in kept and not UNSPACED.match(first + second)
+            if first + second not in names
         ]
 
     def with_words(self, option: str) -> Query:
@@ -90,6 +97,14 @@ class Query(Struct, frozen=True, dict=True):
 
 
 _QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
+# Dashes around words, and those before a quantity, leave nothing out: "-as agreed-", "-80°C",
+# "-.5", "-€50", "-US$3".
+_ASIDE = re.compile(r'(?<!\S)-(?=\w)((?:(?!\s-\w)[^"])*?\w)-(?![^\s.,;:!?)])')
+_CURRENCIES = (
+    "$¢£¤¥\u058f\u060b\u09f2\u09f3\u0af1\u0bf9\u0e3f\u17db\u20a0-\u20cf\ufdfc\ufe69\uff04"
+    "\uffe0\uffe1\uffe5\uffe6"
+)
+_QUANTITY = re.compile(rf"[^\W\d_]{{0,3}}[{_CURRENCIES}]|[^\w\s]*\d")
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
 # One or two letters, or a digit among them: `-x`, `-rf`, `-9`, `-mp4`.
@@ -108,10 +123,12 @@ def parse_query(text: str) -> Query:
     """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`; every string is a query.
 
     An unbalanced quote counts as a space; `--flag`, a short option such as `-x` or `-rf`, and
-    any `-option` in a command are plain words. Stop words are left out unless nothing else
+    any `-option` in a command are plain words, and so is what stands between two dashes or begins
+    with a digit or a currency. Stop words are left out unless nothing else
     remains.
     """
-    text = text.translate(_QUOTES)
+    text = with_gershayim(text).translate(_QUOTES)
+    text = _ASIDE.sub(r" \1 ", with_thousands(text))
     said: list[str] = []
     sought: list[str] = []
     wholes: list[str] = []
@@ -121,7 +138,7 @@ def parse_query(text: str) -> Query:
     in_command = _COMMAND.search(text)
     for minus, phrase, plain in _CLAUSE.findall(text):
         found = tuple(words(phrase or plain))
-        if minus and found and (phrase or not (in_command or _SHORT.fullmatch(plain))):
+        if minus and found and (phrase or not (in_command or _is_no_word(plain))):
             excluded.append(found)
             options += [plain] if _OPTION.fullmatch(plain) else []
             continue
@@ -143,6 +160,11 @@ def parse_query(text: str) -> Query:
         tells=bool(telling),
         names=tuple(wholes),
     )
+
+
+def _is_no_word(plain: str) -> bool:
+    """Whether what a dash stands before is an option or a quantity."""
+    return bool(_SHORT.fullmatch(plain) or _QUANTITY.match(plain))
 
 
 def _reason(terms: list[str], excluded: list[tuple[str, ...]]) -> str | None:

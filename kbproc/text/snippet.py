@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from kbproc.text.analysis import UNSPACED, words
-from kbproc.text.stems import stems
+from kbproc.text.names import wholes
+from kbproc.text.stems import plurals, stems
 
 ELLIPSIS = "…"
 BEST_CHARS = 240  # a passage that answers is about so long
@@ -45,15 +46,23 @@ class _Match(NamedTuple):
 
 
 def snippet(
-    text: str, terms: Sequence[str], chars: int = 240, *, centre: Centre = "densest"
+    text: str,
+    terms: Sequence[str],
+    chars: int = 240,
+    *,
+    centre: Centre = "densest",
+    in_parts: Sequence[str] = (),
 ) -> Snippet:
     """At most `chars` characters of `text` around where most of `terms` stand together.
 
     `terms` are folded words, as `parse_query` gives them. `centre="first"`: around the
-    first word that matches, however many stand together later. Line breaks become
-    spaces. Without a match it is the beginning.
+    first word that matches, however many stand together later. `in_parts`: words that the text
+    may write in parts (`wi-fi` of wifi). Line breaks become spaces. Without a match it is the
+    beginning.
     """
     found = _matches(text, tuple(terms))
+    if in_parts:
+        found = sorted([*found, *_in_parts(text, tuple(in_parts))])
     best = _densest(found, BEST_CHARS)
     start, end = _window(text, found, chars, centre, best)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
@@ -96,6 +105,7 @@ def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str
 
     A stem and the words that it stands for begin alike, so a scan for beginnings
     leaves few words to analyse; of a word with an odd character the beginning is unsure.
+    Irregular plurals do not, so they are looked for as they are.
     An English stem differs from its words in its last letter: `happi` of `happy`, `hope` of
     `hoping`; not so `die`, `lie`, `tie`, whose `dying` nobody finds.
     """
@@ -103,7 +113,8 @@ def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str
     pairs = [term for term in unspaced if len(term) > 1]
     lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
     wanted = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
-    heads = [_ODD, *sorted({_beginning(stem) for stem in wanted})]
+    irregular = {plural for stem in wanted for plural in plurals(stem)}
+    heads = [_ODD, *sorted({_beginning(stem) for stem in wanted} | irregular)]
     return wanted, heads if wanted else [], pairs + lone
 
 
@@ -136,6 +147,15 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
             _add_matches(in_words, text, flat, wanted, head)
         found += sorted(in_words)[:_MOST_MATCHES]
     return sorted(found) if unspaced else found
+
+
+def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_Match]:
+    wanted = frozenset(stems(words_in_parts))
+    return [
+        _Match(whole.start, whole.end, min(common))
+        for whole in wholes(text)
+        if (common := wanted & frozenset(stems([whole.word])))
+    ][:_MOST_MATCHES]
 
 
 def _add_matches(

@@ -1,6 +1,6 @@
 """Stems: what is common to the forms of a word.
 
-Owns: which stemmer a word's script calls for, and the beginnings of words.
+Owns: which stemmer a word's script calls for, irregular plurals, and the beginnings of words.
 Refuses to know: indexes, and which language a text is in.
 
 Words in Latin letters get English stems. For other languages in these letters the beginnings
@@ -43,16 +43,55 @@ _HINDI_ENDINGS = """
 _HINDI = tuple(sorted(_HINDI_ENDINGS.split(), key=len, reverse=True))
 
 
+# Plurals that no stemmer leads back to the singular; none is a form of a verb or another word.
+_IRREGULAR = dict(
+    pair.split("/")
+    for pair in """
+    calves/calf elves/elf halves/half hooves/hoof knives/knife loaves/loaf scarves/scarf
+    selves/self sheaves/sheaf shelves/shelf thieves/thief wharves/wharf wives/wife wolves/wolf
+    housewives/housewife midwives/midwife bookshelves/bookshelf penknives/penknife
+    geese/goose mongeese/mongoose mice/mouse dormice/dormouse lice/louse feet/foot teeth/tooth
+    forefeet/forefoot men/man women/woman firemen/fireman policemen/policeman salesmen/salesman
+    fishermen/fisherman chairmen/chairman craftsmen/craftsman workmen/workman
+    children/child grandchildren/grandchild oxen/ox brethren/brother pence/penny
+    indices/index matrices/matrix vertices/vertex vortices/vortex appendices/appendix
+    cortices/cortex codices/codex helices/helix apices/apex radices/radix
+    analyses/analysis crises/crisis hypotheses/hypothesis theses/thesis syntheses/synthesis
+    diagnoses/diagnosis prognoses/prognosis parentheses/parenthesis oases/oasis
+    ellipses/ellipsis metastases/metastasis neuroses/neurosis
+    criteria/criterion phenomena/phenomenon automata/automaton polyhedra/polyhedron
+    bacteria/bacterium errata/erratum strata/stratum symposia/symposium curricula/curriculum
+    memoranda/memorandum millennia/millennium aquaria/aquarium spectra/spectrum
+    fungi/fungus cacti/cactus nuclei/nucleus stimuli/stimulus radii/radius alumni/alumnus
+    bacilli/bacillus foci/focus loci/locus larvae/larva vertebrae/vertebra antennae/antenna
+    formulae/formula algae/alga nebulae/nebula mitochondria/mitochondrion genera/genus
+    """.split()
+)
+_FOUND_AS: dict[str, list[str]] = {}
+
+
 def stems(folded: Sequence[str]) -> list[str]:
     """Stems of folded words, one for one, as the index has them."""
-    return _stemmer("english")(stemmed_by_script(" ".join(folded))) if folded else []
+    return _one_for_one("english", stemmed_by_script(" ".join(folded))) if folded else []
+
+
+def plurals(stem: str) -> list[str]:
+    """The irregular plurals whose singular has the stem: they begin otherwise."""
+    if not _FOUND_AS:
+        plural, singular = list(_IRREGULAR), list(_IRREGULAR.values())
+        for word, found in zip(plural, stems(singular), strict=True):
+            _FOUND_AS.setdefault(found, []).append(word)
+    return _FOUND_AS.get(stem, [])
 
 
 def stemmed_by_script(analysed: str) -> str:
     """An analysed text in which the words in other than Latin letters are stems.
 
-    The index makes English stems of the others itself, and leaves these as they are.
+    The index makes English stems of the others itself, of irregular plurals those of the singular,
+    and leaves these as they are.
     """
+    if not _IRREGULAR.keys().isdisjoint(analysed.split()):
+        analysed = " ".join([_IRREGULAR.get(word, word) for word in analysed.split()])
     if analysed.isascii():
         return analysed
     return _RUNS.sub(_stemmed_run, analysed)
@@ -61,7 +100,20 @@ def stemmed_by_script(analysed: str) -> str:
 def _stemmed_run(run: re.Match[str]) -> str:
     if run.lastgroup == "hindi":
         return " ".join([_without_ending(word) for word in run[0].split()])
-    return " ".join(_stemmer(str(run.lastgroup))(run[0]))
+    return " ".join(_one_for_one(str(run.lastgroup), run[0]))
+
+
+def _one_for_one(language: str, analysed: str) -> list[str]:
+    """A stem for every word: one of which a stemmer leaves nothing is its own stem.
+
+    The Greek stemmer leaves nothing of όταν.
+    """
+    stemmer = _stemmer(language)
+    found = stemmer(analysed)
+    asked = analysed.split()
+    if len(found) == len(asked) and all(found):
+        return found
+    return ["".join(stemmer(word)) or word for word in asked]
 
 
 def _without_ending(word: str) -> str:

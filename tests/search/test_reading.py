@@ -90,23 +90,29 @@ def test_a_phrase_that_is_not_in_what_is_searched_is_its_words(typed: Session, m
     assert "“a fresh container”" in answer["meta"]["notice"][0]
 
 
+@pytest.mark.parametrize("mode", ["fts", "hybrid"])
 @pytest.mark.parametrize(
     "query, said",
     [
-        ("jaguar -cat -car", "All that matches holds “cat” or “car”, which the query leaves out."),
-        (
-            '"named after" -cat',
-            "No chunk holds the phrase “named after” without “cat”, which is left out.",
-        ),
-        ("zyzzyva -cat", "No chunk holds zyzzyva; try other words."),
+        ("jaguar -cat -car", "All that matches holds “cat” or “car”, so nothing is left out."),
+        ('"named after" -cat', "All that matches holds “cat”, so nothing is left out."),
+        ("swims -cat", "All that matches holds “cat”, so nothing is left out."),
     ],
 )
-def test_what_was_left_out_is_named_where_nothing_remains(
-    typed: Session, query: str, said: str
+def test_nothing_is_left_out_where_nothing_would_remain(
+    typed: Session, query: str, said: str, mode: str
 ) -> None:
-    answer = found(typed, query, mode="fts")
+    answer = found(typed, query, mode=mode)
+    without = found(typed, query.partition(" -")[0], mode=mode)
+    assert texts(answer)[0] == texts(without)[0]
+    assert answer["meta"]["notice"] == [said]
+    assert "left out" not in answer["meta"].get("hint", "")
+
+
+def test_what_no_chunk_holds_is_named_where_a_dash_leaves_out_nothing(typed: Session) -> None:
+    answer = found(typed, "zyzzyva -cat", mode="fts")
     assert answer["data"]["results"] == []
-    assert answer["meta"]["hint"] == said
+    assert answer["meta"]["hint"] == "No chunk holds zyzzyva; try other words."
 
 
 def test_no_innocent_word_is_named(typed: Session) -> None:

@@ -420,7 +420,8 @@ def test_why_there_is_no_hit(session: Session) -> None:
     assert "leave out" in hint("-alpha", mode="fts")
     assert "min_score" in hint("alpha", mode="fts", min_score=1.0)
     assert "no letter" in hint("!!!", mode="fts")
-    assert "phrase" in hint('"alpha beta" -alpha', mode="fts")
+    found = search(session, '"alpha beta" -alpha', mode="fts")["meta"]
+    assert found["notice"] == ["All that matches holds “alpha”, so nothing is left out."]
 
 
 @pytest.mark.parametrize("model", ["none", "onnx"])

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.text.analysis import STOP_WORDS, analyse, names, words
+from kbproc.text.analysis import STOP_WORDS, analyse, words
+from kbproc.text.names import names
 from kbproc.text.query import parse_query
 from kbproc.text.snippet import ELLIPSIS, Centre, snippet
 from kbproc.text.stems import stems

@@ -7,7 +7,8 @@ Refuses to know: the log, the catalog (callers hand it rows), and how it is sear
 Each chunk is indexed with its title and section in three forms: `stem`, the stems of its
 words, `word`, the words as they stand, with positions for phrases, and where it is not in
 English `head`, the beginnings of its words. The title stands there twice: it weighs double.
-Names with dots and dashes are indexed as a whole, too, in a field of their own.
+Words in parts ("wi-fi", "1,284,500", `doc.ingest`) are indexed as a whole, too, in `name`; words of
+the names of its file and folders in `file` and `folder`. These have stems, too.
 The row is stored, too: hits are shown as they were indexed.
 """
 
@@ -29,17 +30,19 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.events.entry import EntryFacts
 from kbproc.log.record import START, Position
-from kbproc.text.analysis import ANALYSIS_VERSION, analyse, names
+from kbproc.text.analysis import ANALYSIS_VERSION, analyse
 from kbproc.text.language import is_foreign
+from kbproc.text.names import names
 from kbproc.text.stems import heads, stemmed_by_script
 from kbproc.views.catalog.rows import DocumentRow, IndexRow, NoteRow
 from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
+from kbproc.views.fulltext.location import located
 from kbproc.views.fulltext.query import EVERY, FOREIGN, note_mark
 from kbproc.views.fulltext.search import FullTextSnapshot
 
 # Of the schema, words, stored rows.
 _KEPT = (IndexRow, DocumentRow, EntryFacts, NoteRow)
-_VERSION = [3, ANALYSIS_VERSION, *(name for kind in _KEPT for name in kind.__struct_fields__)]
+_VERSION = [4, ANALYSIS_VERSION, *(name for kind in _KEPT for name in kind.__struct_fields__)]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
@@ -239,7 +242,9 @@ def _create(folder: Path) -> tantivy.Index:
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
         .add_text_field("head", tokenizer_name="word", index_option="freq")
-        .add_text_field("name", tokenizer_name="word", index_option="basic")
+        .add_text_field("name", tokenizer_name="stem", index_option="basic")
+        .add_text_field("file", tokenizer_name="stem", index_option="basic")
+        .add_text_field("folder", tokenizer_name="stem", index_option="basic")
         .add_text_field("word", tokenizer_name="word", index_option="position")
         .add_bytes_field("row", stored=True, indexed=False)
         .build()
@@ -264,6 +269,7 @@ def _document(row: IndexRow) -> tantivy.Document:
     text = analyse(row.text)
     parts = [title, title, analyse(row.section or ""), text]
     foreign = is_foreign(text.split())
+    file, folders = located(row.path, row.url)
     marks = [EVERY, *([FOREIGN] if foreign else [])]
     if row.note is not None:
         marks.append(note_mark(row.kb, row.note.source_id))
@@ -275,6 +281,8 @@ def _document(row: IndexRow) -> tantivy.Document:
         stem=[stemmed_by_script(part) for part in parts],
         head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,
-        name=" ".join(names(f"{row.title}\n{row.text}")),
+        name=stemmed_by_script(" ".join(names(f"{row.title}\n{row.section or ''}\n{row.text}"))),
+        file=stemmed_by_script(analyse(file)),
+        folder=stemmed_by_script(analyse(folders)),
         row=_encode(row),
     )

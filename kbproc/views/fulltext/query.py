@@ -63,7 +63,12 @@ class Clauses:
         asked, found = self._latest
         if asked != query:
             any_foreign = self.frequency("any", FOREIGN) > 0
-            found = terms(query, any_foreign=any_foreign, is_in_foreign=self._is_in_foreign)
+            found = terms(
+                query,
+                any_foreign=any_foreign,
+                is_in_foreign=self._is_in_foreign,
+                frequency=self.frequency,
+            )
             self._latest = (query, found)
         return found
 
@@ -71,17 +76,29 @@ class Clauses:
         return self.frequency("head", head) >= max(1, self.frequency("stem", stem))
 
     def idf(self, term: Term) -> float:
+        """How rare a term is: of a word in several spellings, all of them together."""
         df = self.frequency(term.field, term.word)
+        if term.others:
+            df = min(self.counted, df + max(self.frequency(*form) for form in term.others))
         return math.log(1 + (self.counted - df + 0.5) / (df + 0.5))
 
     def term(self, term: Term) -> tantivy.Query:
         """A name is found or not: how many stand beside it, in most texts none, says nothing."""
-        if term.field == "name":
-            found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
-            weight = term.boost * self.idf(term) * (K1 + 1)
-            return tantivy.Query.const_score_query(found, weight)
+        if term.is_flat:
+            return self._flat(term)
         query = tantivy.Query.term_query(self._schema, term.field, term.word, "freq")
         return query if term.boost == 1 else tantivy.Query.boost_query(query, term.boost)
+
+    def _flat(self, term: Term) -> tantivy.Query:
+        found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
+        weight = term.boost * self.idf(term) * (K1 + 1)
+        scored = tantivy.Query.const_score_query(found, weight)
+        others = [form for form in term.others if self.frequency(*form)] if term.instead else []
+        if not others:
+            return scored
+        without = (tantivy.Query.term_query(self._schema, *form, "basic") for form in others)
+        clauses = [(Occur.Must, scored), *((Occur.MustNot, one) for one in without)]
+        return tantivy.Query.boolean_query(clauses)
 
     def phrase(self, phrase: tuple[str, ...]) -> tantivy.Query:
         if len(phrase) == 1:

@@ -4,7 +4,8 @@ Owns: hits and their order, the score's terms and its bound.
 Refuses to know: how the index is written, and what the score is blended with.
 
 A text's raw score is the BM25 of its stems plus a quarter of that of its words, so the
-form that was asked for comes before its relatives. BM25 is tantivy's: k1 = 1.2,
+form that was asked for comes before its relatives. A word that stands only in the name of a text's
+file, or in parts, counts less (text/forms.py). BM25 is tantivy's: k1 = 1.2,
 b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 """
 
@@ -133,7 +134,7 @@ class FullTextSnapshot:
         most = sum(
             self.clauses.frequency(term.field, term.word)
             for term in self.clauses.terms(query)
-            if term.field == "stem"
+            if term.field not in ("word", "head")
         )
         return min(most, self.clauses.counted) < ids
 

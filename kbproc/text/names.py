@@ -1,0 +1,188 @@
+"""Words that a text writes in parts, each as one word: names, codes, numbers, compounds.
+
+Owns: which parts with a mark between them are one word: dots of names, dashes, apostrophes,
+separators of thousands, hyphens at a line's end.
+Refuses to know: single words and their parts (analysis), indexes, and what a query asks for.
+
+Patterns are possessive, so that each takes time in proportion to the text, and work on the text
+as it stands: a snippet marks the same characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kbproc.text.analysis import folded
+
+# Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
+# and parts with dashes between, if both a letter and a digit are among them. The guard strikes
+# what may be one.
+# It begins with what few texts hold, so that a search passes quickly over the rest.
+_JOINT = re.compile(
+    r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
+)
+_NAME = re.compile(
+    r"(?<![\w.-])(?:"
+    r"[vV]?[0-9]+(?:\.[0-9]+){2,}|[vV][0-9]+\.[0-9]+"
+    r"|(?=[0-9.]*[A-Za-z_])(?=[\w.]*\w\w)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)+"
+    r"|(?=[0-9-]*[A-Za-z])(?=[A-Za-z-]*[0-9])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+"
+    r")(?![\w-])"
+)
+
+# Thousands: groups of three digits after a first of one to three, with one kind of separator
+# throughout, or groups of two and a last of three, as in India. Of more than seven groups it is
+# a table's row.
+_POINT = "[,.'’ʼ٬，．]"
+_SPACE = "[ \u00a0\u2007-\u200a\u202f]"
+_MAY_BE_NUMBER = re.compile(rf"(?:{_POINT}|{_SPACE})(?<=\d.)(?=\d\d)")
+_NUMBER = re.compile(
+    rf"(?<![\w-])(?<!\d{_POINT})(?:"
+    rf"\d{{1,3}}+({_POINT})\d{{3}}(?:\1\d{{3}}){{0,5}}+(?![\d_]|\1\d)"
+    rf"|(?<!\d{_SPACE})\d{{1,3}}+({_SPACE})\d{{3}}(?:\2\d{{3}}){{0,5}}+(?![\d_]|\2\d)"
+    r"|\d{1,2}+(?:,\d\d(?!\d)){1,5}+,\d{3}(?![\d_]|,\d)"
+    r")"
+)
+_LONGEST_NUMBER = 28
+_SPACED_THOUSANDS = re.compile(rf"(?<=\d){_SPACE}(?=\d)")
+
+# A word with its accents, vowel signs and soft hyphens.
+_MARKS = (
+    "\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u065f\u0670"
+    "\u0900-\u0963\u0971-\u0dff\u1ab0-\u1aff\u20d0-\u20ff"
+)
+_WORD = rf"[^\W_]++(?:[{_MARKS}][^\W_]*+)*+"
+_BEGINS = rf"(?<![^\W_])(?<![{_MARKS}])"
+_DASH = r"(?:[-\u2010\u2011·‧]|(?<=\u00ad)(?=[ \t]{0,8}+\r?\n))(?:[ \t]{0,8}+\r?\n[ \t]{0,8}+)?"
+_MAY_BE_DASHED = re.compile(rf"[-\u2010\u2011\u00ad·‧](?<=[^\W_{_MARKS}].)(?=[^\W_]|\s)")
+_DASHED = re.compile(rf"{_BEGINS}{_WORD}(?:{_DASH}{_WORD})++")
+_DASHES = re.compile(_DASH)
+_MOST_PARTS = 3  # "state-of-the-art" is never written as one word
+_BREAK = 20  # characters, as many as a dash with a line's end can take
+
+_APOSTROPHES = "'’‘‛ʹ′`＇׳״"
+_MAY_BE_ABBREVIATED = re.compile(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
+_ABBREVIATED = re.compile(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
+_AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
+# Of "it's", "we'll" and "don't": what follows is no part of a name.
+_ENDINGS = frozenset("s d m t ll re ve".split())
+# French, Italian and Catalan put these before a word, which is a word of its own.
+_ELIDED = frozenset(
+    "l d j m t s n c qu jusqu lorsqu puisqu quoiqu presqu aujourd entr all dall dell nell sull coll "
+    "un quell quest bell sant cent".split()
+)
+# An acronym: with the mark of its own, or with the quotation mark that keyboards have.
+_GERSHAYIM = re.compile(r'(?<=[א-ת])"(?=[א-ת])')
+
+
+class Whole(NamedTuple):
+    """`word`, folded, stands in a text from `start` to before `end`."""
+
+    start: int
+    end: int
+    word: str
+
+
+def names(text: str) -> list[str]:
+    """The words that a text writes in parts, each as one folded word.
+
+    `doc.ingest`, `v2.3.1`, `CVE-2024-3094`, `wi-fi`, `O'Brien`, `1,284,500`: "docingest v231
+    cve20243094 wifi obrien 1284500". Among the words of a text are only their parts.
+    """
+    return [whole.word for whole in wholes(text)]
+
+
+def wholes(text: str) -> list[Whole]:
+    """The words that a text writes in parts, and where they stand."""
+    found = [Whole(*m.span(), _name(m[0])) for m in _near(_JOINT, _NAME, text)]
+    known = {whole.word for whole in found}
+    found += [whole for whole in _plain(with_gershayim(text)) if whole.word not in known]
+    return found
+
+
+def with_gershayim(text: str) -> str:
+    """The text in which a quotation mark inside a Hebrew acronym is the mark of acronyms."""
+    return _GERSHAYIM.sub("״", text) if '"' in text else text
+
+
+def with_thousands(text: str) -> str:
+    """The text in which spaces between thousands are apostrophes, so that no space parts them."""
+    return _NUMBER.sub(lambda number: _SPACED_THOUSANDS.sub("'", number[0]), text)
+
+
+def _plain(text: str) -> Iterator[Whole]:
+    for match in _near(_MAY_BE_NUMBER, _NUMBER, text, around=_LONGEST_NUMBER):
+        if not (match[2] and _SPACED_THOUSANDS.match(text, match.end())):  # a table's row goes on
+            yield Whole(*match.span(), folded("".join(filter(str.isdecimal, match[0]))))
+    for match in _near(_MAY_BE_DASHED, _DASHED, text, around=_BREAK):
+        yield from _dashed(match)
+    for match in _near(_MAY_BE_ABBREVIATED, _ABBREVIATED, text):
+        yield from _abbreviated(match)
+
+
+def _near(
+    sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
+) -> Iterator[re.Match[str]]:
+    """What `pattern` finds in the runs without spaces that hold a `sign`.
+
+    Most runs hold none. `around`: characters before and after a sign that may be spaces.
+    """
+    done = 0
+    for found in sign.finditer(text):
+        if found.start() < done:
+            continue
+        start = text.rfind(" ", done, max(done, found.start() - around)) + 1
+        end = text.find(" ", found.end() + around)
+        yield from pattern.finditer(text, max(start, done), end := len(text) if end < 0 else end)
+        done = end
+
+
+def _name(name: str) -> str:
+    """A version has its v, so that it is found with and without."""
+    whole = re.sub("[._-]", "", name.lower())
+    return f"v{whole.lstrip('v')}" if whole.lstrip("v").isdigit() else whole
+
+
+def _dashed(match: re.Match[str]) -> Iterator[Whole]:
+    """A compound as one word, and each two neighbours of one of three parts.
+
+    At a line's end a hyphen parts a word only if a small letter follows.
+    """
+    starts, ends = [match.start()], []
+    for dash in _DASHES.finditer(match.string, *match.span()):
+        ends.append(dash.start())
+        starts.append(dash.end())
+    ends.append(match.end())
+    parts = [match.string[start:end] for start, end in zip(starts, ends, strict=True)]
+    if len(parts) > _MOST_PARTS or not any(map(str.isalpha, "".join(parts))):
+        return
+    for first, last in {(0, len(parts) - 1), *((at, at + 1) for at in range(len(parts) - 1))}:
+        joined = "".join(parts[first : last + 1])
+        breaks = "\n" in match.string[starts[first] : ends[last]]
+        if breaks and not all(part[0].islower() for part in parts[first + 1 : last + 1]):
+            continue
+        if (first, last) != (0, len(parts) - 1) and not joined.isalpha():
+            continue  # a part of a code
+        if word := _one_word(joined):
+            yield Whole(starts[first], ends[last], word)
+
+
+def _abbreviated(match: re.Match[str]) -> Iterator[Whole]:
+    """A word with apostrophes, without what English and French only lean on it."""
+    parts = _AT_APOSTROPHES.split(match[0])
+    end = match.end()
+    if parts[-1].lower() in _ENDINGS:
+        end -= 1 + len(parts.pop())
+    before, after = parts[0], parts[1] if len(parts) > 1 else ""
+    is_name = before[:1].isupper() and after[:1].isupper()
+    if not after or (before.lower() in _ELIDED and not is_name):
+        return
+    if word := _one_word("".join(parts)):
+        yield Whole(match.start(), end, word)
+
+
+def _one_word(joined: str) -> str:
+    """Folded; "" where it is several words, as in scripts without spaces."""
+    word = folded(joined).strip()
+    return "" if " " in word else word
