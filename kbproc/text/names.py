@@ -66,11 +66,39 @@ _MAY_BE_ABBREVIATED = re.compile(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
 _ABBREVIATED = re.compile(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
 _AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
 # Of "it's", "we'll" and "don't": what follows is no part of a name.
-_ENDINGS = frozenset("s d m t ll re ve".split())
+_ENDINGS = frozenset(["s", "d", "m", "t", "ll", "re", "ve"])
 # French, Italian and Catalan put these before a word, which is a word of its own.
 _ELIDED = frozenset(
-    "l d j m t s n c qu jusqu lorsqu puisqu quoiqu presqu aujourd entr all dall dell nell sull coll "
-    "un quell quest bell sant cent".split()
+    [
+        "l",
+        "d",
+        "j",
+        "m",
+        "t",
+        "s",
+        "n",
+        "c",
+        "qu",
+        "jusqu",
+        "lorsqu",
+        "puisqu",
+        "quoiqu",
+        "presqu",
+        "aujourd",
+        "entr",
+        "all",
+        "dall",
+        "dell",
+        "nell",
+        "sull",
+        "coll",
+        "un",
+        "quell",
+        "quest",
+        "bell",
+        "sant",
+        "cent",
+    ]
 )
 # An acronym: with the mark of its own, or with the quotation mark that keyboards have.
 _GERSHAYIM = re.compile(r'(?<=[א-ת])"(?=[א-ת])')
