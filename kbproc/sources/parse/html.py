@@ -24,7 +24,7 @@ def _names(words: str) -> frozenset[str]:
 
 # Elements without text for people: nothing is counted for them.
 _SILENT = _names(
-    "script style head title link meta base map area source track param col colgroup noembed "
+    "script style head title desc link meta base map area source track param col colgroup noembed "
     "noframes"
 )
 FURNITURE = _names("nav footer menu")
@@ -220,8 +220,7 @@ def holds_words(root: LexborNode) -> bool:
 
 
 def _is_object(node: LexborNode, tag: str) -> bool:
-    if tag == "svg":  # most are icons; the <title> of one is no text on it
-        return any(holds_words(text) for text in node.css("text, foreignObject"))
+    """True if a person sees more there than an icon: another file, or words."""
     attributes = node.attributes
     shows_other_file = tag in {"iframe", "object", "embed"}
     if shows_other_file and any(attributes.get(name) for name in ("src", "srcdoc", "data")):
