@@ -19,8 +19,9 @@ ENGLISH = {"stem": 1.0, "word": 0.25}
 STEMMED = {"stem": 1.0, "word": 0.25, "head": 0.25}
 UNSTEMMED = {"stem": 0.25, "word": 0.25, "head": 1.0}
 _FIELDS = ("stem", "word", "head", "name", "file", "folder")
-# A name as a whole, beside its parts in any order.
-NAME = 1.0
+# A name as a whole, beside its parts in any order: a code or a number, and a compound, of which
+# there are many that say no more than their parts.
+NAME, COMPOUND = 1.0, 0.4
 # Where a text has a word in none of its forms: of what the word could reach, the share that it gets
 # for the word in parts ("wi-fi" for "wifi"), and for one in the name of its file or of a folder.
 # The first is what a text of middling length gets that says the word once. They add up to less
@@ -112,10 +113,11 @@ def _names(
     """
     for stem in dict.fromkeys(stems(names)):
         in_parts, plain = ("name", stem), ("stem", stem)
+        weight = COMPOUND if stem.isalpha() else NAME
         is_plain = stem not in asked and frequency(*plain) > 0
         if frequency(*in_parts) or not is_plain:
-            yield Term(*in_parts, NAME, NAME, (plain,))
+            yield Term(*in_parts, weight, weight, (plain,))
             if is_plain:
-                yield Term(*plain, NAME, 0.0, (in_parts,), instead=True)
+                yield Term(*plain, weight, 0.0, (in_parts,), instead=True)
         else:
-            yield Term(*plain, NAME, NAME, (in_parts,), instead=True)
+            yield Term(*plain, weight, weight, (in_parts,), instead=True)

@@ -68,38 +68,11 @@ _AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
 # Of "it's", "we'll" and "don't": what follows is no part of a name.
 _ENDINGS = frozenset(["s", "d", "m", "t", "ll", "re", "ve"])
 # French, Italian and Catalan put these before a word, which is a word of its own.
-_ELIDED = frozenset(
-    [
-        "l",
-        "d",
-        "j",
-        "m",
-        "t",
-        "s",
-        "n",
-        "c",
-        "qu",
-        "jusqu",
-        "lorsqu",
-        "puisqu",
-        "quoiqu",
-        "presqu",
-        "aujourd",
-        "entr",
-        "all",
-        "dall",
-        "dell",
-        "nell",
-        "sull",
-        "coll",
-        "un",
-        "quell",
-        "quest",
-        "bell",
-        "sant",
-        "cent",
-    ]
-)
+_PREFIXES = """
+l d j m t s n c qu jusqu lorsqu puisqu quoiqu presqu aujourd entr
+all dall dell nell sull coll un quell quest bell sant cent
+"""
+_ELIDED = frozenset(_PREFIXES.split())
 # An acronym: with the mark of its own, or with the quotation mark that keyboards have.
 _GERSHAYIM = re.compile(r'(?<=[א-ת])"(?=[א-ת])')
 
