@@ -29,6 +29,8 @@ alter table kbs rename to knowledge_bases;
 delete from documents where deleted_at is not null;
 alter table documents drop column parser; alter table documents drop column deleted_at;
 alter table documents drop column touched; alter table documents drop column updated_by;
+alter table documents rename source_facts to unread;
+update documents set unread = json_extract(unread, '$.unread') where unread is not null;
 create table entries as select id, kb, title, tags, confidence, expires_at, task_id, task_kind,
   source, superseded_by, head, revision, created_at, created_by
   from documents where type = 'knowledge' order by id;
