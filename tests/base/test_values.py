@@ -1,4 +1,4 @@
-"""What makes a tag clean."""
+"""Tags are made clean, or refused by name."""
 
 from __future__ import annotations
 

@@ -184,9 +184,9 @@ def test_bad_bytes_are_counted_in_any_encoding() -> None:
 
 def test_a_long_file_with_damage_everywhere_is_read_in_one_pass() -> None:
     line = "Größe ".encode() + b"\xff Stra\xdfe "
-    found = decode(line * 40_000, "a.txt")
-    assert found.replaced == 80_000
-    assert found.text.count("Größe") == 40_000
+    decoded = decode(line * 40_000, "a.txt")
+    assert decoded.replaced == 80_000
+    assert decoded.text.count("Größe") == 40_000
 
 
 def test_a_hole_that_a_crash_leaves_does_not_make_a_log_binary() -> None:
@@ -264,8 +264,8 @@ def test_cited_lines_are_those_of_an_editor(pieces: list[tuple[str, str]], type:
     ):
         cited = passage(part.marks, part.text, 0, len(part.text))
         assert cited.start_line and cited.end_line
-        shown = " ".join(lines[cited.start_line - 1 : cited.end_line])
-        assert " ".join(part.text.split()) in " ".join(shown.split())
+        stretch = " ".join(lines[cited.start_line - 1 : cited.end_line])
+        assert " ".join(part.text.split()) in " ".join(stretch.split())
         assert part.text.split()[0] in lines[cited.start_line - 1]
         assert part.text.split()[-1] in lines[cited.end_line - 1]
 
