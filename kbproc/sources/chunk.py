@@ -500,17 +500,32 @@ class _Lines:
 
 
 def _marks(piece: _Piece, text: str, start: int, end: int, lines: _Lines) -> list[Mark]:
-    """Where the characters of `text` from `start` to before `end` stand in the source."""
+    """Where the characters of `text` from `start` to before `end` stand in the source.
+
+    A repeated head has no line: the lines of a passage are those of the rows below it.
+    """
     marks: list[Mark] = []
     shown = text[start:end]
+    rows_from = _end_of_head(piece)
     for at, block, within in _stretches(piece, start, end):
-        line = None if block.line is None else block.line + lines.above(block, within)
+        line = None
+        if block.line is not None and at >= rows_from:
+            line = block.line + lines.above(block, within)
         page = next((page for turn, page in reversed(block.turns) if turn <= within), block.page)
         mark = Mark(at - start, page, block.section, line)
         if not marks or not _goes_on(marks[-1], mark, shown):
             marks.append(mark)
     plain = Mark(0, piece.atoms[piece.repeated].block.page, piece.section)
     return [] if marks == [plain] else marks
+
+
+def _end_of_head(piece: _Piece) -> int:
+    """The character at which the rows begin below a table's head that the piece repeats; else 0."""
+    if not piece.repeated:
+        return 0
+    head, row = piece.atoms[piece.repeated - 1], piece.atoms[piece.repeated]
+    goes_on = head.block is row.block and head.start + len(head.text) == row.start
+    return 0 if goes_on else len(_text(piece.atoms[: piece.repeated]))
 
 
 def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, int]]:

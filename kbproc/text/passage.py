@@ -37,15 +37,20 @@ class Passage(Struct, frozen=True, kw_only=True):
 
 
 def passage(marks: Sequence[Mark], text: str, start: int, end: int) -> Passage:
-    """What the `marks` of `text` say of the characters from `start` to before `end`."""
+    """The place in the source of the characters of `text` from `start` to before `end`.
+
+    Characters without a line, such as a table's repeated head, count for no line: the passage
+    begins with the first line after them.
+    """
     last = max(start, end - 1)
     first = _mark_at(marks, start)
     final = _mark_at(marks, last)
+    lines = (mark.line for mark in marks if start < mark.at <= last and mark.line is not None)
     return Passage(
         page=first.page,
         page_end=final.page,
         section=first.section,
-        start_line=first.line_at(text, start),
+        start_line=first.line_at(text, start) or next(lines, None),
         end_line=final.line_at(text, last),
     )
 
