@@ -21,6 +21,8 @@ _NARROW = 0.42
 # The share of the size of the type by which a line may rise or fall.
 _SAME_LINE = 0.45
 _FEWEST_ROWS = 3
+# The share of a page's rows at which columns begin, at the least.
+_COMMON = 0.15
 _LEAST_CHARACTERS, _LEAST_WORDS = 14, 2.5
 # Lines of prose fill their column, a table's cells do not.
 _FILL, _EVEN, _EVEN_SHARE = 0.45, 0.7, 0.6
@@ -54,12 +56,16 @@ def gutter(runs: Sequence[Run]) -> float | None:
     if not 2 * _FEWEST_ROWS <= len(runs) <= _MOST_RUNS:
         return None
     # A column on the right begins beside text on the left that was drawn just before.
-    starts = Counter(
-        round(run.along)
-        for before, run in pairwise(runs)
-        if run.along > before.along and abs(run.across - before.across) < 1.1 * run.size
-    )
-    common = [start for start, count in starts.most_common(8) if count >= _FEWEST_ROWS]
+    starts: Counter[int] = Counter()
+    rows = 1
+    for before, run in pairwise(runs):
+        distance = abs(run.across - before.across)
+        if run.along > before.along and distance < 1.1 * run.size:
+            starts[round(run.along)] += 1
+        elif distance > _SAME_LINE * run.size:
+            rows += 1
+    least = max(_FEWEST_ROWS, _COMMON * rows)
+    common = [start for start, count in starts.most_common(8) if count >= least]
     for start in sorted(common):
         if _is_gutter(_lines(runs, start - 1.5)):
             return start - 1.5

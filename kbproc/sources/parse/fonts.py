@@ -121,6 +121,8 @@ def _is_blind(font: Any) -> bool:
         return True
     if not encoding.startswith("/Identity"):
         return not _KNOWN.match(encoding)
+    if not font.get("/DescendantFonts"):
+        return True
     inner = font["/DescendantFonts"].get_object()[0].get_object()
     # A table from codes to shapes says that the codes are something else: Unicode, as a rule.
     has_table = not isinstance(inner.get("/CIDToGIDMap", "/Identity"), str)

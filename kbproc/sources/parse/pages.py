@@ -44,8 +44,8 @@ class _Piece(NamedTuple):
     place: tuple[Any, Any]
 
 
-# One operator that shows text: its direction and place, the type's size, its characters.
-_Show = tuple[tuple[float, float, float, float], float, int]
+# One operator that shows text: its direction and place, the type's size, its operand.
+_Show = tuple[tuple[float, float, float, float], float, Any]
 
 
 class _Watcher:
@@ -64,8 +64,7 @@ class _Watcher:
     def operator(self, operator: bytes, operands: Any, page: Any, matrix: Any) -> None:
         if operator in _SHOWS:
             try:
-                count = _characters(operands[-1])
-                self.shows.append((_product(matrix, page), self._size, count))
+                self.shows.append((_product(matrix, page), self._size, operands[-1]))
             except (IndexError, TypeError):
                 pass  # malformed: pypdf passes over it too
         elif operator == b"Tf":
@@ -92,7 +91,7 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
 
 
 def _characters(operand: Any) -> int:
-    """How many characters an operator shows, by the length of its strings.
+    """The number of characters that an operator shows, by the length of its strings.
 
     Codes of two bytes mostly have a zero among them.
     """
@@ -100,6 +99,8 @@ def _characters(operand: Any) -> int:
         return len(operand) - operand.count("\0")
     if isinstance(operand, bytes):
         return len(operand) - operand.count(0)
+    if not isinstance(operand, list):
+        return 0
     return sum(_characters(piece) for piece in operand if isinstance(piece, (str, bytes)))
 
 
@@ -128,11 +129,12 @@ def _run(place: tuple[float, float, float, float], size: float, count: int, text
 
 
 def _gutter(shows: list[_Show]) -> float | None:
-    if len(shows) < 6:
+    if not _may_have_columns(shows):
         return None
     runs: list[Run] = []
     before = None
-    for place, size, count in shows:
+    for place, size, operand in shows:
+        count = _characters(operand)
         if place == before:
             # Goes on where the last one ended.
             runs[-1] = runs[-1]._replace(characters=runs[-1].characters + count)
@@ -140,6 +142,14 @@ def _gutter(shows: list[_Show]) -> float | None:
             runs.append(_run(place, size, count))
         before = place
     return gutter(runs)
+
+
+def _may_have_columns(shows: list[_Show]) -> bool:
+    """False where text seldom begins again at the same place: a quick look at each page."""
+    places = Counter((round(x), right) for (right, up, x, _), _, _ in shows if not up)
+    places.update((round(y), up) for (_, up, _, y), _, _ in shows if up)
+    least = max(3, len(places) * 0.05)
+    return sum(count >= least for count in places.values()) > 1
 
 
 def _by_columns(page: Any, unreadable: set[int]) -> str | None:
@@ -216,7 +226,7 @@ def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
     if visible:
         scanned = visible <= _STAMP and _is_covered(page, watcher.pictures)
         return "pages_without_text" if scanned else None
-    characters = sum(count for _, _, count in watcher.shows)
+    characters = sum(_characters(operand) for _, _, operand in watcher.shows)
     if characters >= 3 and not any(" " in piece.text for piece in watcher.pieces):
         return "pages_without_unicode"  # a font that maps its codes to nothing
     return "pages_without_text" if _has_content(page) else None

@@ -263,6 +263,17 @@ def test_text_without_unicode_is_left_out_and_counted(codes: bytes, font: bytes)
     assert parsed.unread == {"pages_without_unicode": 1}
 
 
+@pytest.mark.parametrize("target", [b"E000", b"FFFD", b"0001"], ids=["private", "none", "control"])
+def test_a_font_that_maps_its_codes_to_no_letters(target: bytes) -> None:
+    table = b"1 beginbfrange\n<0037> <0047> <%s>\nendbfrange" % target
+    if target == b"FFFD":
+        table = b"3 beginbfchar\n<0037> <FFFD>\n<0038> <FFFD>\n<0039> <FFFD>\nendbfchar"
+    font = COMPOSITE % b" /ToUnicode 8 0 R"
+    parsed = unmapped(b"<003700380039003800370038>", font, stream("", table))
+    assert lines(parsed) == ["A readable line."]
+    assert parsed.unread == {"pages_without_unicode": 1}
+
+
 def test_a_font_that_maps_its_codes_is_read() -> None:
     table = b"1 beginbfrange\n<0037> <0039> <0041>\nendbfrange"
     parsed = unmapped(b"<003700380039>", COMPOSITE % b" /ToUnicode 8 0 R", stream("", table))
