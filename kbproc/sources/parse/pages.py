@@ -63,10 +63,8 @@ class _Watcher:
 
     def operator(self, operator: bytes, operands: Any, page: Any, matrix: Any) -> None:
         if operator in _SHOWS:
-            try:
+            if operands:
                 self.shows.append((_product(matrix, page), self._size, operands[-1]))
-            except (IndexError, TypeError):
-                pass  # malformed: pypdf passes over it too
         elif operator == b"Tf":
             if len(operands) > 1 and isinstance(operands[1], (int, float)):
                 self._size = abs(float(operands[1]))
