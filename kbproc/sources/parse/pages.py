@@ -21,6 +21,12 @@ _LIGATURES = str.maketrans(
 _SHOWS = frozenset({b"Tj", b"TJ", b"'", b'"'})
 _PAINTS = frozenset({b"f", b"F", b"f*", b"B", b"B*", b"b", b"b*", b"S", b"s", b"sh", b"Do"})
 _PAINTS |= {b"INLINE IMAGE"}
+# Operators that draw, or set how is drawn: none of them places or shows text.
+_DRAWS = (_PAINTS - {b"Do"}).union(
+    b"m l c v y h re n W W* w J j M d ri i BMC BDC EMC MP DP".split(),
+    b"g G rg RG k K cs CS sc SC scn SCN".split(),
+)
+_MAY_SHOW = re.compile(rb"T[jJ]|Do|['\"]")
 # A page that one picture covers, with no more text than a scanner's stamp, is a scan.
 _COVERED, _STAMP = 0.7, 120
 _TITLE_LINES, _TITLE_CHARACTERS = 4, 200
@@ -75,6 +81,7 @@ class _Watcher:
 def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     """The text of a page. Raises whatever pypdf raises for a damaged one."""
     watcher = _Watcher()
+    paints = _without_drawing(page)
     text = page.extract_text(visitor_text=watcher.text, visitor_operand_before=watcher.operator)
     pieces = watcher.pieces
     unreadable = fonts.unreadable((piece.text, piece.font) for piece in pieces)
@@ -85,7 +92,47 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
         text = _by_columns(page, unreadable if lost else set()) or text
     largest = _largest(pieces, unreadable) if with_title else None
     text = clean_text(text).translate(_LIGATURES)
-    return PageText(text, _lacks(page, text, watcher, lost), largest)
+    return PageText(text, _lacks(page, text, watcher, lost, paints=paints), largest)
+
+
+def _without_drawing(page: Any) -> bool:
+    """Takes what draws out of the page's content; returns True if the page paints anything.
+
+    The content is parsed once here, and pypdf goes on with it. Where a visitor watches, pypdf
+    would also parse every figure: those that can't show text are taken out, too.
+    """
+    from pypdf.generic import ContentStream, NameObject
+
+    source = page.get("/Contents")
+    if source is None:
+        return False
+    content = ContentStream(source.get_object(), page.pdf, "bytes")
+    figures = _figures(page)
+    paints = False
+    operations: list[Any] = []
+    for operands, operator in content.operations:
+        paints = paints or operator in _PAINTS
+        is_figure = operator == b"Do" and operands and operands[0] in figures
+        if operator not in _DRAWS and not is_figure:
+            operations.append((operands, operator))
+    content.operations = operations
+    page[NameObject("/Contents")] = content
+    return paints
+
+
+def _figures(page: Any) -> set[str]:
+    """The names of the page's forms that show no text."""
+    try:
+        objects = page["/Resources"].get_object().get("/XObject", {}).get_object()
+        return {name for name in objects if _is_figure(objects[name].get_object())}
+    except damages():
+        return set()
+
+
+def _is_figure(drawing: Any) -> bool:
+    if drawing.get("/Subtype") != "/Form":
+        return False
+    return _MAY_SHOW.search(drawing.get_data()) is None
 
 
 def _characters(operand: Any) -> int:
@@ -152,9 +199,7 @@ def _may_have_columns(shows: list[_Show]) -> bool:
 
 def _by_columns(page: Any, unreadable: set[int]) -> str | None:
     """The page's text read anew with the place of each piece; None where it comes to nothing."""
-    from pypdf.generic import NameObject
-
-    content = page.get_contents()
+    content = page.get("/Contents")
     if content is None:
         return None
     operations: list[Any] = []
@@ -172,7 +217,6 @@ def _by_columns(page: Any, unreadable: set[int]) -> str | None:
             operations.append((font, b"Tf"))
         operations.append((operands, operator))
     content.operations = operations
-    page[NameObject("/Contents")] = content
     watcher = _Watcher()
     page.extract_text(visitor_text=watcher.text)
     runs = []
@@ -217,7 +261,7 @@ def _largest(pieces: list[_Piece], unreadable: set[int]) -> str | None:
     return title if len(title) <= _TITLE_CHARACTERS else None
 
 
-def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
+def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool, *, paints: bool) -> str | None:
     if lost:
         return "pages_without_unicode"
     visible = len("".join(text.split()))
@@ -227,7 +271,7 @@ def _lacks(page: Any, text: str, watcher: _Watcher, lost: bool) -> str | None:
     characters = sum(_characters(operand) for _, _, operand in watcher.shows)
     if characters >= 3 and not any(" " in piece.text for piece in watcher.pieces):
         return "pages_without_unicode"  # a font that maps its codes to nothing
-    return "pages_without_text" if _has_content(page) else None
+    return "pages_without_text" if paints else None
 
 
 def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
@@ -241,9 +285,3 @@ def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
         return any(objects[name].get_object()["/Subtype"] == "/Image" for name in large)
     except damages():
         return False
-
-
-def _has_content(page: Any) -> bool:
-    """True if the page paints anything at all."""
-    content = page.get_contents()
-    return content is not None and any(operator in _PAINTS for _, operator in content.operations)
