@@ -109,6 +109,8 @@ def with_gershayim(text: str) -> str:
 
 def with_thousands(text: str) -> str:
     """The text in which spaces between thousands are apostrophes, so that no space parts them."""
+    if not _SPACED_THOUSANDS.search(text):
+        return text
     return _NUMBER.sub(lambda number: _SPACED_THOUSANDS.sub("'", number[0]), text)
 
 

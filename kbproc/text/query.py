@@ -128,7 +128,9 @@ def parse_query(text: str) -> Query:
     remains.
     """
     text = with_gershayim(text).translate(_QUOTES)
-    text = _ASIDE.sub(r" \1 ", with_thousands(text))
+    text = with_thousands(text)
+    if "-" in text:
+        text = _ASIDE.sub(r" \1 ", text)
     said: list[str] = []
     sought: list[str] = []
     wholes: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.text.analysis import analyse, words
@@ -45,6 +45,21 @@ def test_there_is_a_stem_for_every_word(folded: list[str]) -> None:
     assert stemmed_by_script(" ".join(folded)).split() == [
         stem if word > "\u024f" else word for word, stem in zip(folded, stems(folded), strict=True)
     ]
+
+
+@given(st.text(st.characters(categories=["L", "N", "M"]), max_size=30))
+@example("όταν είναι")
+def test_there_is_a_stem_for_every_word_of_any_script(text: str) -> None:
+    found = stems(words(text))
+    assert len(found) == len(words(text)) and all(found)
+    assert len(stemmed_by_script(analyse(text)).split()) == len(words(text))
+
+
+@pytest.mark.parametrize(
+    "pair", ["knives knife", "geese goose", "mice mouse", "criteria criterion"]
+)
+def test_an_irregular_plural_has_the_stem_of_its_singular(pair: str) -> None:
+    assert len(set(stems(pair.split()))) == 1
 
 
 def test_beginnings() -> None:

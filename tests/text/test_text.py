@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.text.analysis import STOP_WORDS, analyse, words
-from kbproc.text.names import names
+from kbproc.text.names import names, wholes
 from kbproc.text.query import parse_query
 from kbproc.text.snippet import ELLIPSIS, Centre, snippet
 from kbproc.text.stems import stems
@@ -68,11 +68,60 @@ def test_analysis(text: str, expected: str) -> None:
         ("3.14 of 1990-2000, state-of-the-art, e.g. in the U.S. End", []),
         ("os.path.parseQuery, get_it.now", ["ospathparsequery", "getitnow"]),
         ("C:\\a\\b.txt https://x.org/a-1", ["btxt", "xorg", "a1"]),
+        (
+            "1,284,500.75 or 12'750 or 12’750 or 7.350.000,50",
+            "v7350000 1284500 12750 12750 7350000",
+        ),
+        ("12\u2009750 then 1\u202f284\u202f500 and 1\u00a0000", "12750 1284500 1000"),
+        ("12,34,567 and １，２８４，５００ and ٧٬٣٥٠", "1234567 1284500 7350"),
+        ("1,2,3 of 2024-11-26, 555-1234, 12,5; 1,284,5001", []),
+        ("100 200 300 400 500 600 700 800 900", []),
+        ("wi-fi re-opening non\u2011stop co‐operate", "wifi reopening nonstop cooperate"),
+        ("Ту-154 und E-Mail-Adresse", "emailadresse email mailadresse ту154"),
+        ("commis-\nsion Donau-\r\n  dampf commis\u00ad\nsion", "commission donaudampf commission"),
+        ("Anglo-\nSaxon", []),
+        ("п'ять п’ять Hawai'i rock'n'roll col·legi", "пять пять hawaii rocknroll collegi"),
+        ("O'Brien's O’Neill D'Angelo צה\"ל", "obrien oneill dangelo צהל"),
+        ("don't it's the company's l'eau d'accord aujourd'hui qu’il", []),
         ("", []),
     ],
 )
-def test_names_as_a_whole(text: str, expected: list[str]) -> None:
-    assert names(text) == expected
+def test_names_as_a_whole(text: str, expected: list[str] | str) -> None:
+    expected = expected.split() if isinstance(expected, str) else expected
+    assert sorted(names(text)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("کتاب", "كتاب"),
+        ("یک", "يك"),
+        ("على", "علي"),
+        ("ہم", "هم"),
+        ("۴۵", "٤٥"),
+        ("كـتاب", "كتاب"),
+        ("пʼять", "пять"),
+        ("Hawaiʻi", "Hawaii"),
+        ("Qurʾān", "Quran"),
+    ],
+)
+def test_one_letter_of_two_keyboards_is_one(one: str, other: str) -> None:
+    assert words(one) == words(other)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "a-", "1,", "1,234", "a'", "12 ", "a\u00ad", "a.1", "a-\n", "é\u0301", "a\u00ad\n"],
+)
+def test_names_take_time_in_proportion_to_the_text(piece: str) -> None:
+    """A pattern that looks at each text twice would not end."""
+    assert isinstance(names(piece * 100_000), list)
+
+
+@given(st.text(st.sampled_from("aé1'’-\u2011\u00ad,. \n\u00a0א\"水\u0301")))
+def test_names_are_one_folded_word_and_stand_in_the_text(text: str) -> None:
+    for start, end, word in wholes(text):
+        assert word.strip() == word and word and 0 <= start < end <= len(text)
 
 
 @given(st.text())
@@ -128,6 +177,14 @@ def test_stems_answer_word_for_word() -> None:
         ("node.js -express", ["node", "js"], [], [("express",)]),
         ("python -python2", ["python", "python2"], [], []),
         ('tar -"x"', ["tar"], [], [("x",)]),
+        ("vaccine freezer -80°C", ["vaccine", "freezer", "80", "c"], [], []),
+        ("nitrogen -195.8", ["nitrogen", "195", "8"], [], []),
+        ("loss -€50 -$3 -.5 -US$7", ["loss", "50", "3", "5", "us", "7"], [], []),
+        ("rate –0.5% −2%", ["rate", "0", "5", "2"], [], []),
+        ("red - green -", ["red", "green"], [], []),
+        ("the plan -as agreed- works", ["plan", "agreed", "works"], [], []),
+        ("-foo- bar -baz", ["foo", "bar"], [], [("baz",)]),
+        ("top -well-known", ["top"], [], [("well", "known")]),
         ("a AND (b OR c) NOT d", ["b", "c", "d"], [], []),
         ('"" -"" - + git', ["git"], [], []),
         ('say"this now"', ["say", "now"], [("this", "now")], []),
@@ -201,6 +258,26 @@ LONG = "nothing of note " * 30
 )
 def test_snippets_mark_what_matches(text: str, query: str, marked: list[str]) -> None:
     assert _marked(text, query)[1] == marked
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "marked"),
+    [
+        ("The wi-fi is on", "wifi", ["wi-fi"]),
+        ("A re\u2011opening", "reopened", ["re\u2011opening"]),
+        ("It cost 1,284,500 then", "1284500", ["1,284,500"]),
+        ("The royal commis-\nsion met", "commissions", ["commis- sion"]),
+        ("Mr O’Brien's boat", "obrien", ["O’Brien"]),
+        ("no match", "wifi", []),
+    ],
+)
+def test_words_in_parts_are_marked_as_a_whole(text: str, word: str, marked: list[str]) -> None:
+    found = snippet(text, [word], in_parts=[word])
+    assert [found.text[start:end] for start, end in found.highlights] == marked
+
+
+def test_irregular_plurals_are_marked() -> None:
+    assert _marked("Sharp knives, two geese", "knife goose")[1] == ["knives", "geese"]
 
 
 def test_a_snippet_stands_where_most_words_are() -> None:

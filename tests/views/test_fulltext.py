@@ -449,3 +449,52 @@ def test_any_string_can_be_searched(tmp_path_factory: pytest.TempPathFactory, qu
         put(index, *(row(id, text) for id, text in TEXTS.items()))
     index.snapshot().search(parse_query(query), 10)
     index.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Revenue was 1,284,500 then", "1284500"),
+        ("Revenue was 1284500 then", "1.284.500"),
+        ("It costs 12'750 francs", "12\u202f750"),
+        ("Part AB-1234 fits", "AB1234"),
+        ("Part AB1234 fits", "ab-1234"),
+        ("The wi-fi is on", "wifi"),
+        ("The wifi is on", "wi-fi"),
+        ("The re-opening is near", "reopened"),
+        ("The royal commis-\nsion met", "commission"),
+        ("Сто п'ять", "пʼять"),
+        ("Signed O’Brien", "obrien"),
+        ("Όταν βρέχει", "όταν"),
+        ("Two geese", "goose"),
+    ],
+)
+def test_a_word_in_parts_and_as_one_meet(index: FullText, text: str, query: str) -> None:
+    snapshot = put(index, row(1, text), row(2, "Nothing of it"), row(3, "Something else"))
+    assert ids(snapshot, query) == [1]
+    (score,) = snapshot.search(parse_query(query), 10).raw_scores
+    assert 0 < score <= snapshot.bound(parse_query(query)) + 1e-4
+
+
+def test_what_a_file_is_named_counts_less_than_what_a_text_says(index: FullText) -> None:
+    moorings = "/srv/harbour-plan/2024/moorings.md"
+    snapshot = put(
+        index,
+        row(1, "Boats pay ten crowns", path=moorings),
+        row(2, "The moorings of the harbour"),
+        row(3, "Nothing", url="https://example.org/tides/high%20water.html?q=boats"),
+    )
+    assert ids(snapshot, "moorings") == [2, 1]
+    assert ids(snapshot, "harbour") == [2, 1]
+    assert ids(snapshot, "water") == ids(snapshot, "tides") == [3]
+    for query in ("moorings", "harbour plan", "high water boats"):
+        asked = parse_query(query)
+        best = snapshot.search(asked, 10).raw_scores[0]
+        assert best <= snapshot.bound(asked) + 1e-4
+
+
+def test_the_spelling_that_was_asked_for_comes_first(index: FullText) -> None:
+    snapshot = put(index, row(1, "Send an email"), row(2, "Please e-mail us"), row(3, "A letter"))
+    assert ids(snapshot, "email") == [1, 2]
+    assert ids(snapshot, "e-mail") == [2, 1]
+    assert ids(snapshot, '"e-mail"') == [2]
