@@ -72,49 +72,49 @@ def terms(
             return UNSTEMMED
         return ENGLISH
 
-    asked = query.looked_up()
-    known = stems([word for word, *_ in asked])
-    found = {term[:2]: term for term in _names(query.names, known, frequency)}
-    names = frozenset(found)
-    for (word, boost, most), stem in zip(asked, known, strict=True):
+    lookups = query.looked_up()
+    word_stems = stems([word for word, *_ in lookups])
+    by_form = {term[:2]: term for term in _names(query.names, word_stems, frequency)}
+    names = frozenset(by_form)
+    for (word, boost, most), stem in zip(lookups, word_stems, strict=True):
         forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
         weights = weights_of(word, stem, forms["head"])
         others = tuple((field, forms[field]) for field in weights if forms[field])
         whole = sum(weights[field] for field, _ in others)
         elsewhere = [f for f in _ELSEWHERE if (f, stem) not in names and frequency(f, stem)]
         if elsewhere and not any(frequency(*form) for form in others):
-            others, reach = (), whole * most  # in no text: how rare it would be says nothing
+            others, reach = (), whole * most  # No text holds it, so its rarity says nothing.
         else:
             reach = 0.0
         for field, form in others:
-            _add(found, Term(field, form, weights[field] * boost, weights[field] * most))
+            _add(by_form, Term(field, form, weights[field] * boost, weights[field] * most))
         for field in elsewhere:
             weight = _ELSEWHERE[field] * whole * boost
-            _add(found, Term(field, stem, weight, reach, others, instead=True))
+            _add(by_form, Term(field, stem, weight, reach, others, instead=True))
             others, reach = others or ((field, stem),), 0.0
     # 32-bit sums depend on their order: a field after the other, as ever.
-    return sorted(found.values(), key=lambda term: _FIELDS.index(term.field))
+    return sorted(by_form.values(), key=lambda term: _FIELDS.index(term.field))
 
 
-def _add(found: dict[Form, Term], term: Term) -> None:
+def _add(by_form: dict[Form, Term], term: Term) -> None:
     """Adds a term; one that is there already weighs more."""
-    same = found.get(term[:2])
+    same = by_form.get(term[:2])
     if same is not None:
         term = same._replace(boost=same.boost + term.boost, most=same.most + term.most)
-    found[term[:2]] = term
+    by_form[term[:2]] = term
 
 
 def _names(
-    names: Sequence[str], asked: Sequence[str], frequency: Callable[[str, str], int]
+    names: Sequence[str], beside: Sequence[str], frequency: Callable[[str, str], int]
 ) -> Iterator[Term]:
     """Names in parts and, in texts that have them not, as one plain word.
 
-    `asked`: stems that are looked for beside them.
+    `beside`: stems that are looked for beside them.
     """
     for stem in dict.fromkeys(stems(names)):
         in_parts, plain = ("name", stem), ("stem", stem)
         weight = COMPOUND if stem.isalpha() else NAME
-        is_plain = stem not in asked and frequency(*plain) > 0
+        is_plain = stem not in beside and frequency(*plain) > 0
         if frequency(*in_parts) or not is_plain:
             yield Term(*in_parts, weight, weight, (plain,))
             if is_plain:

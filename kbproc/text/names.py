@@ -65,7 +65,7 @@ _APOSTROPHES = "'’‘‛ʹ′`＇׳״"
 _MAY_BE_ABBREVIATED = re.compile(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
 _ABBREVIATED = re.compile(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
 _AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
-# Of "it's", "we'll" and "don't": what follows is no part of a name.
+# The endings of "it's", "we'll" and "don't" are no part of a name.
 _ENDINGS = frozenset(["s", "d", "m", "t", "ll", "re", "ve"])
 # French, Italian and Catalan put these before a word, which is a word of its own.
 _PREFIXES = """
@@ -96,10 +96,10 @@ def names(text: str) -> list[str]:
 
 def wholes(text: str) -> list[Whole]:
     """The words that a text writes in parts, and where they stand."""
-    found = [Whole(*m.span(), _name(m[0])) for m in _near(_JOINT, _NAME, text)]
-    known = {whole.word for whole in found}
-    found += [whole for whole in _plain(with_gershayim(text)) if whole.word not in known]
-    return found
+    results = [Whole(*m.span(), _name(m[0])) for m in _near(_JOINT, _NAME, text)]
+    dotted = {whole.word for whole in results}
+    results += [whole for whole in _plain(with_gershayim(text)) if whole.word not in dotted]
+    return results
 
 
 def with_gershayim(text: str) -> str:
@@ -127,16 +127,16 @@ def _plain(text: str) -> Iterator[Whole]:
 def _near(
     sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
 ) -> Iterator[re.Match[str]]:
-    """What `pattern` finds in the runs without spaces that hold a `sign`.
+    """Yields the matches of `pattern` in the runs without spaces that hold a `sign`.
 
     Most runs hold none. `around`: characters before and after a sign that may be spaces.
     """
     done = 0
-    for found in sign.finditer(text):
-        if found.start() < done:
+    for hit in sign.finditer(text):
+        if hit.start() < done:
             continue
-        start = text.rfind(" ", done, max(done, found.start() - around)) + 1
-        end = text.find(" ", found.end() + around)
+        start = text.rfind(" ", done, max(done, hit.start() - around)) + 1
+        end = text.find(" ", hit.end() + around)
         yield from pattern.finditer(text, max(start, done), end := len(text) if end < 0 else end)
         done = end
 

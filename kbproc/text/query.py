@@ -165,7 +165,7 @@ def parse_query(text: str) -> Query:
 
 
 def _is_no_word(plain: str) -> bool:
-    """Whether what a dash stands before is an option or a quantity."""
+    """Returns whether a dash before this text leaves nothing out: an option or a quantity."""
     return bool(_SHORT.fullmatch(plain) or _QUANTITY.match(plain))
 
 

@@ -150,11 +150,11 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
 
 
 def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_Match]:
-    wanted = frozenset(stems(words_in_parts))
+    targets = frozenset(stems(words_in_parts))
     return [
         _Match(whole.start, whole.end, min(common))
         for whole in wholes(text)
-        if (common := wanted & frozenset(stems([whole.word])))
+        if (common := targets & frozenset(stems([whole.word])))
     ][:_MOST_MATCHES]
 
 

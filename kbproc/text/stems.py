@@ -78,8 +78,8 @@ def plurals(stem: str) -> list[str]:
     """The irregular plurals whose singular has the stem: they begin otherwise."""
     if not _FOUND_AS:
         plural, singular = list(_IRREGULAR), list(_IRREGULAR.values())
-        for word, found in zip(plural, stems(singular), strict=True):
-            _FOUND_AS.setdefault(found, []).append(word)
+        for word, stem_of_singular in zip(plural, stems(singular), strict=True):
+            _FOUND_AS.setdefault(stem_of_singular, []).append(word)
     return _FOUND_AS.get(stem, [])
 
 
@@ -108,11 +108,11 @@ def _one_for_one(language: str, analysed: str) -> list[str]:
     The Greek stemmer leaves nothing of όταν.
     """
     stemmer = _stemmer(language)
-    found = stemmer(analysed)
-    asked = analysed.split()
-    if len(found) == len(asked) and all(found):
-        return found
-    return ["".join(stemmer(word)) or word for word in asked]
+    results = stemmer(analysed)
+    originals = analysed.split()
+    if len(results) == len(originals) and all(results):
+        return results
+    return ["".join(stemmer(word)) or word for word in originals]
 
 
 def _without_ending(word: str) -> str:

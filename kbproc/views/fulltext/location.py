@@ -1,4 +1,4 @@
-"""Where a document lies, as words to search for.
+"""The names in a document's path or address, as text to search in.
 
 Owns: which names of a path or an address count.
 Refuses to know: how words are indexed, and what they weigh.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-_FOLDERS = 2  # those further up are the same for most documents
+_FOLDERS = 2  # Most documents share the folders further up.
 
 
 def located(path: str | None, url: str | None) -> tuple[str, str]:

@@ -90,9 +90,9 @@ class Clauses:
         return query if term.boost == 1 else tantivy.Query.boost_query(query, term.boost)
 
     def _flat(self, term: Term) -> tantivy.Query:
-        found = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
+        match = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
         weight = term.boost * self.idf(term) * (K1 + 1)
-        scored = tantivy.Query.const_score_query(found, weight)
+        scored = tantivy.Query.const_score_query(match, weight)
         others = [form for form in term.others if self.frequency(*form)] if term.instead else []
         if not others:
             return scored
