@@ -80,8 +80,8 @@ def terms(
         forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
         weights = weights_of(word, stem, forms["head"])
         others = tuple((field, forms[field]) for field in weights if forms[field])
-        whole = sum(weights[field] for field, _ in others)
-        elsewhere = [f for f in _ELSEWHERE if (f, stem) not in names and frequency(f, stem)]
+        elsewhere = [f for f in _ELSEWHERE if frequency(f, stem) and (f, stem) not in names]
+        whole = sum(weights[field] for field, _ in others) if elsewhere else 0.0
         if elsewhere and not any(frequency(*form) for form in others):
             others, reach = (), whole * most  # No text holds it, so its rarity says nothing.
         else:

@@ -105,6 +105,7 @@ _CURRENCIES = (
     "\uffe0\uffe1\uffe5\uffe6"
 )
 _QUANTITY = re.compile(rf"[^\W\d_]{{0,3}}[{_CURRENCIES}]|[^\w\s]*\d")
+_APART = " | "  # no name runs over it
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
 # One or two letters, or a digit among them: `-x`, `-rf`, `-9`, `-mp4`.
@@ -133,7 +134,7 @@ def parse_query(text: str) -> Query:
         text = _ASIDE.sub(r" \1 ", text)
     said: list[str] = []
     sought: list[str] = []
-    wholes: list[str] = []
+    pieces: list[str] = []
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     options: list[str] = []
@@ -146,7 +147,7 @@ def parse_query(text: str) -> Query:
             continue
         said += found
         sought += words(_CONTRACTION.sub(" ", phrase or plain))
-        wholes += names(phrase or plain)
+        pieces.append(phrase or plain)
         if phrase and found:
             phrases.append(found)
     small = STOP_WORDS | SMALL_WORDS if is_foreign(said) else STOP_WORDS
@@ -160,7 +161,7 @@ def parse_query(text: str) -> Query:
         options=tuple(options),
         said=tuple(said),
         tells=bool(telling),
-        names=tuple(wholes),
+        names=tuple(names(_APART.join(pieces))),
     )
 
 
