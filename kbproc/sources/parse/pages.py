@@ -26,6 +26,7 @@ _DRAWS = (_PAINTS - {b"Do"}).union(
     b"m l c v y h re n W W* w J j M d ri i BMC BDC EMC MP DP".split(),
     b"g G rg RG k K cs CS sc SC scn SCN".split(),
 )
+_MAY_PAINT = re.compile(rb"(?<![\w/])(?:f\*?|F|B\*?|b\*?|S|s|sh|Do|BI)(?![\w*])")
 _MAY_SHOW = re.compile(rb"T[jJ]|Do|['\"]")
 # A page that one picture covers, with no more text than a scanner's stamp, is a scan.
 _COVERED, _STAMP = 0.7, 120
@@ -80,8 +81,27 @@ class _Watcher:
 
 def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     """The text of a page. Raises whatever pypdf raises for a damaged one."""
+    from pypdf.generic import ContentStream, NameObject
+
+    source = page.get("/Contents")
+    if source is None:
+        return PageText("")
+    content = ContentStream(source.get_object(), page.pdf, "bytes")
+    data = content.get_data()
+    if not _MAY_SHOW.search(data):
+        return PageText("", "pages_without_text" if _MAY_PAINT.search(data) else None)
+    paints = _without_drawing(content)
+    _pass_over_figures(page)
+    contents, reference = NameObject("/Contents"), page.raw_get("/Contents")
+    page[contents] = content  # parsed once: pypdf takes it as it is
+    try:
+        return _read(page, fonts, with_title=with_title, paints=paints)
+    finally:
+        page[contents] = reference  # the operators of all pages would take much memory
+
+
+def _read(page: Any, fonts: Fonts, *, with_title: bool, paints: bool) -> PageText:
     watcher = _Watcher()
-    paints = _without_drawing(page)
     text = page.extract_text(visitor_text=watcher.text, visitor_operand_before=watcher.operator)
     pieces = watcher.pieces
     unreadable = fonts.unreadable((piece.text, piece.font) for piece in pieces)
@@ -95,44 +115,48 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     return PageText(text, _lacks(page, text, watcher, lost, paints=paints), largest)
 
 
-def _without_drawing(page: Any) -> bool:
-    """Takes what draws out of the page's content; returns True if the page paints anything.
-
-    The content is parsed once here, and pypdf goes on with it. Where a visitor watches, pypdf
-    would also parse every figure: those that can't show text are taken out, too.
-    """
-    from pypdf.generic import ContentStream, NameObject
-
-    source = page.get("/Contents")
-    if source is None:
-        return False
-    content = ContentStream(source.get_object(), page.pdf, "bytes")
-    figures = _figures(page)
+def _without_drawing(content: Any) -> bool:
+    """Takes what draws out of a page's content; returns True if the page paints anything."""
     paints = False
     operations: list[Any] = []
     for operands, operator in content.operations:
         paints = paints or operator in _PAINTS
-        is_figure = operator == b"Do" and operands and operands[0] in figures
-        if operator not in _DRAWS and not is_figure:
+        if operator not in _DRAWS:
             operations.append((operands, operator))
     content.operations = operations
-    page[NameObject("/Contents")] = content
     return paints
 
 
-def _figures(page: Any) -> set[str]:
-    """The names of the page's forms that show no text."""
+def _pass_over_figures(page: Any) -> None:
+    """Has pypdf take each form that shows no text for a picture, which it does not parse.
+
+    Where a visitor watches, pypdf would parse all of them each time that they are drawn, and a
+    diagram may draw the mark of a point a thousand times.
+    """
+    from pypdf.generic import NameObject
+
+    holders, seen = [page], set[int]()
+    while holders:
+        try:
+            objects = holders.pop()["/Resources"].get_object()["/XObject"].get_object()
+            forms = [objects[name].get_object() for name in objects]
+        except damages():
+            continue
+        for form in forms:
+            if id(form) in seen or form.get("/Subtype") != "/Form":
+                continue
+            seen.add(id(form))
+            if _may_show_text(form):
+                holders.append(form)
+            else:
+                form[NameObject("/Subtype")] = NameObject("/Image")
+
+
+def _may_show_text(form: Any) -> bool:
     try:
-        objects = page["/Resources"].get_object().get("/XObject", {}).get_object()
-        return {name for name in objects if _is_figure(objects[name].get_object())}
+        return _MAY_SHOW.search(form.get_data()) is not None
     except damages():
-        return set()
-
-
-def _is_figure(drawing: Any) -> bool:
-    if drawing.get("/Subtype") != "/Form":
-        return False
-    return _MAY_SHOW.search(drawing.get_data()) is None
+        return True
 
 
 def _characters(operand: Any) -> int:
@@ -282,6 +306,6 @@ def _is_covered(page: Any, drawn: list[tuple[str, float]]) -> bool:
         return False
     try:
         objects = page["/Resources"].get_object()["/XObject"].get_object()
-        return any(objects[name].get_object()["/Subtype"] == "/Image" for name in large)
+        return any("/Width" in objects[name].get_object() for name in large)
     except damages():
         return False
