@@ -348,3 +348,53 @@ def test_a_reader_s_words_are_found(session: Session, tmp_path: Path, kind: str)
         if sample.tags is not None:
             assert row["tags"] == list(sample.tags)
         note("reading", kind, OUTCOME)
+
+
+# Kind → texts, each with a query that writes the same word in another way.
+SPELLINGS: dict[str, list[tuple[str, str]]] = {
+    "a quantity after a dash": [
+        ("Store the vaccine in a freezer at -80°C.", "vaccine freezer -80°C"),
+        ("Liquid nitrogen boils at -195.8 degrees.", "liquid nitrogen -195.8"),
+        ("The deposit rate was set to -0.5% in spring.", "deposit rate -0.5%"),
+        ("A refund of -€50 was booked.", "refund booked -€50"),
+    ],
+    "digits in groups": [
+        ("The budget is 1,284,500 in total.", "1284500"),
+        ("Zurich counted 12'750 visitors.", "12750"),
+        ("Der Umsatz betrug 7.350.000 Euro.", "7350000"),
+        ("La ville compte 48\u202f210 habitants.", "48210"),
+        ("Order 5512930 was shipped.", "5,512,930"),
+        ("The pump has part number QX-4471.", "QX4471"),
+    ],
+    "hyphens": [
+        ("The wi-fi is slow today.", "wifi"),
+        ("Write an email to the office.", "e-mail"),
+        ("The re-opening is on Monday.", "reopening"),
+        ("A non\u2011stop train leaves at noon.", "nonstop"),
+        ("Ask the harbour commis-\nsion first.", "commission"),
+    ],
+    "letters of two keyboards, and apostrophes": [
+        ("کتاب در کتابخانه است", "كتاب"),
+        ("У нас п’ять човнів.", "п'ять"),
+        ("У реці плаває сом’я.", "сомʼя"),
+        ("They sail to Hawaiʻi in May.", "Hawaii"),
+    ],
+    "a name of a file or a folder": [
+        ("All berths are paid monthly.", "moorings"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", SPELLINGS)
+def test_two_spellings_of_a_word_meet(session: Session, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number, (text, _) in enumerate(SPELLINGS[kind]):
+        (folder / f"moorings-{number}.txt").write_text(text)
+        (folder / f"other-{number}.txt").write_text(f"Another text, number {number}.")
+    session.data("doc.ingest", paths=["docs"])
+    for number, (_, query) in enumerate(SPELLINGS[kind]):
+        results = session.data("search", query=query, mode="fts", limit=1)["results"]
+        paths = [Path(hit["source"]["path"]).name for hit in results]
+        assert paths == [f"moorings-{number}.txt"], query
+        note("reading", kind, "the other spelling is found first")

@@ -24,7 +24,7 @@ def _names(words: str) -> frozenset[str]:
 
 # Elements without text for people: nothing is counted for them.
 _SILENT = _names(
-    "script style head title desc link meta base map area source track param col colgroup noembed "
+    "script style head title desc link meta base area source track param col colgroup noembed "
     "noframes"
 )
 FURNITURE = _names("nav footer menu")

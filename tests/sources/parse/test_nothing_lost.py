@@ -1,0 +1,72 @@
+"""No parser drops a text that stands in a document without counting it.
+
+Each construct of a format holds a word of its own: the word is in the text, or the parser has
+counted something that it left out. Parts that no reader ever sees are listed here, by name.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kbproc.sources.parse.formats import parse
+from tests.documents.test_reading import document, run
+
+# https://html.spec.whatwg.org/multipage/indices.html, elements that may hold text.
+_NAMES = """
+a abbr address article aside audio b bdi bdo blockquote body button canvas caption center cite code
+data datalist dd del details dfn dialog div dl dt em fieldset figcaption figure footer form h1 h2 h3
+h4 h5 h6 header hgroup i iframe ins kbd label legend li main map mark math menu meter nav noscript
+object ol optgroup option output p pre progress q rp rt ruby s samp search section select slot small
+span strong sub summary sup svg table tbody td template textarea tfoot th thead time tr u ul var
+video custom-element marquee font tt big strike
+"""
+ELEMENTS = _NAMES.split()
+# Browsers show none of these: a ruby's fallback, and text in a list of choices that is no choice.
+NEVER_SHOWN = {"rp", "select", "datalist"}
+
+
+@pytest.mark.parametrize("tag", ELEMENTS)
+@pytest.mark.parametrize("around", ["<p>Before.</p>{}<p>After.</p>", "<p>Before {} after.</p>"])
+def test_no_element_of_html_is_dropped_without_a_count(tag: str, around: str) -> None:
+    page = around.format(f"<{tag}>Bollard</{tag}>")
+    parsed = parse(page.encode(), "html", "a.html")
+    text = "\n".join(block.text for block in parsed.blocks)
+    assert "Before" in text
+    assert "fter" in text
+    assert "Bollard" in text or parsed.unread or tag in NEVER_SHOWN, (tag, text)
+
+
+@pytest.mark.parametrize("tag", ELEMENTS)
+def test_no_element_in_markdown_is_dropped_without_a_count(tag: str) -> None:
+    page = f"Before.\n\n<{tag}>Bollard</{tag}>\n\nAn inline <{tag}>capstan</{tag}> here.\n"
+    parsed = parse(page.encode(), "markdown", "a.md")
+    text = "\n".join(block.text for block in parsed.blocks)
+    assert "Before" in text
+    for word in ("Bollard", "capstan"):
+        assert word in text or parsed.unread or tag in NEVER_SHOWN, (tag, text)
+
+
+WRAPPERS = {
+    "insertion": "<w:ins w:id='1'>{}</w:ins>",
+    "move": "<w:moveTo w:id='1'>{}</w:moveTo>",
+    "control": "<w:sdt><w:sdtContent>{}</w:sdtContent></w:sdt>",
+    "smart tag": "<w:smartTag w:element='x'>{}</w:smartTag>",
+    "custom XML": "<w:customXml w:element='x'>{}</w:customXml>",
+    "simple field": "<w:fldSimple w:instr='REF x'>{}</w:fldSimple>",
+    "link": "<w:hyperlink w:anchor='x'>{}</w:hyperlink>",
+    "direction": "<w:bdo w:val='rtl'>{}</w:bdo>",
+    "element of a later version": "<w:later>{}</w:later>",
+    "hidden run": "{}".format("<w:r><w:rPr><w:vanish/></w:rPr><w:t>Bollard</w:t></w:r>"),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("outer", ["{}", *list(WRAPPERS.values())[:3]])
+def test_no_wrapper_of_a_run_drops_it_without_a_count(wrapper: str, outer: str) -> None:
+    inner = WRAPPERS[wrapper].replace("{}", run("Bollard"))
+    body = f"<w:p>{run('Before')}{outer.replace('{}', inner)}{run('After')}</w:p>"
+    parsed = parse(document(body), "docx", "a.docx")
+    text = "\n".join(block.text for block in parsed.blocks)
+    assert "Before" in text
+    assert "After" in text
+    assert "Bollard" in text or parsed.unread, text
