@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.kit.faults import faults_of, note
+from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import Session
 
 compared = faults_of("reading", counted=True)
@@ -75,6 +76,21 @@ def mail(subject: str, text: str, charset: str, coding: str) -> bytes:
     message.set_content(text, charset=charset, cte=coding)
     return bytes(message)
 
+
+WIDGET = b"<< /Type /Annot /Subtype /Widget /Rect [0 0 9 9] /FT /Tx /TU (Family name) /T (a) /V (Okafor) >>"
+COLUMNS = "".join(
+    f"BT /F1 10 Tf 1 0 0 1 {x} {510 - 12 * row} Tm ({text}) Tj ET\n"
+    for row, pair in enumerate(
+        [
+            ("The contract begins on the first", "Payment is due within thirty days"),
+            ("of March and both parties agree to", "after the invoice has been received"),
+            ("the terms that are written below in", "by the buyer. A late payment bears"),
+            ("full. Neither of them may end it", "interest of eight per cent a year"),
+            ("before the end of its first year.", "until the whole sum has been paid."),
+        ]
+    )
+    for x, text in zip((50, 310), pair, strict=True)
+)
 
 GERMAN = "Der Schlüssel für das Lager hängt im Büro, weiß der Pförtner.\n"
 
@@ -155,6 +171,29 @@ KINDS: dict[str, list[Sample]] = {
                 "</w:tc></w:tr></w:tbl>"
             ),
             ("Antwerp Rotterdam", "Ghent Bruges"),
+        ),
+    ],
+    "a PDF with columns, a filled form, and pages that are pictures": [
+        Sample(
+            "form.pdf",
+            pdf(
+                text_page(["Printed words."]),
+                catalog="/AcroForm << /Fields [7 0 R] >>",
+                page="/Annots [7 0 R]",
+                extra=[WIDGET],
+            ),
+            ("Printed words", "Family name Okafor"),
+        ),
+        Sample(
+            "scans.pdf",
+            pdf(text_page(["Words."]), b"10 10 200 200 re f", b"q Q"),
+            ("Words",),
+            unread=("pages_without_text",),
+        ),
+        Sample(
+            "columns.pdf",
+            pdf(COLUMNS.encode()),
+            ("both parties agree to the terms", "thirty days after the invoice"),
         ),
     ],
     "HTML inside Markdown": [
