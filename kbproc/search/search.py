@@ -173,11 +173,11 @@ class _Searching:
         mode: fusion.Mode,
         restriction: Restriction,
     ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
-        """What is found if nothing is left out, where else no word would be found."""
-        found = without_exclusions(self.snapshot, self.query, restriction)
-        if found is None:
+        """The hits without the query's exclusions, if these exclude every match by words."""
+        replacement = without_exclusions(self.snapshot, self.query, restriction)
+        if replacement is None:
             return pool, ranked
-        self.query, notice = found
+        self.query, notice = replacement
         self.notice.append(notice)
         return self._enough(mode, restriction)
 

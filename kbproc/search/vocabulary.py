@@ -54,12 +54,12 @@ class Vocabulary:
         return self._fulltext.clauses.frequency("word", word) > 0 and self.knows(word)
 
     def knows_name(self, name: str) -> bool:
-        """Whether any chunk holds it as a whole, in parts or as a plain word."""
+        """True if a chunk holds the name as a whole, in parts or as a plain word."""
         frequency, (stem,) = self._fulltext.clauses.frequency, stems([name])
         return frequency("name", stem) > 0 or frequency("stem", stem) > 0
 
     def is_in_parts(self, word: str) -> bool:
-        """Whether any chunk has a form of it in parts."""
+        """True if a chunk writes a form of the word in parts."""
         return self._fulltext.clauses.frequency("name", *stems([word])) > 0
 
     def nearest(self, word: str) -> str | None:

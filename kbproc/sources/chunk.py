@@ -500,7 +500,7 @@ class _Lines:
 
 
 def _marks(piece: _Piece, text: str, start: int, end: int, lines: _Lines) -> list[Mark]:
-    """Where the characters of `text` from `start` to before `end` stand in the source.
+    """Marks that place the characters of `text` from `start` to before `end` in the source.
 
     A repeated head has no line: the lines of a passage are those of the rows below it.
     """

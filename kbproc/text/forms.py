@@ -22,10 +22,10 @@ _FIELDS = ("stem", "word", "head", "name", "file", "folder")
 # A name as a whole, beside its parts in any order: a code or a number, and a compound, of which
 # there are many that say no more than their parts.
 NAME, COMPOUND = 1.0, 0.4
-# Where a text has a word in none of its forms: of what the word could reach, the share that it gets
-# for the word in parts ("wi-fi" for "wifi"), and for one in the name of its file or of a folder.
-# The first is what a text of middling length gets that says the word once. They add up to less
-# than 1: so none of them makes a text reach more.
+# A text that has a word in none of its forms gets a share of what the word could reach: for the
+# word in parts ("wi-fi" for "wifi"), and for the word in the name of its file or of a folder. The
+# first share is that of a text of middling length that says the word once. The shares add up to
+# less than 1, so that none of them lets a text reach more.
 _ELSEWHERE = {"name": 0.45, "file": 0.35, "folder": 0.15}
 Form = tuple[str, str]  # field, word
 
@@ -46,7 +46,7 @@ class Term(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is found or not, however often it is there."""
+        """True if the term counts once in a text, however often it stands there."""
         return self.instead or self.field == "name"
 
 

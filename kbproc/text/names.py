@@ -17,9 +17,8 @@ from typing import NamedTuple
 from kbproc.text.analysis import folded
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
-# and parts with dashes between, if both a letter and a digit are among them. The guard strikes
-# what may be one.
-# It begins with what few texts hold, so that a search passes quickly over the rest.
+# and parts with dashes between, if both a letter and a digit are among them. The guard finds every
+# place that may be one; it begins with signs that few texts hold, and so passes over the rest.
 _JOINT = re.compile(
     r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
 )

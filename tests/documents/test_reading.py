@@ -59,11 +59,11 @@ def document(body: str, **parts: str) -> bytes:
         "word/document.xml": f'<w:document xmlns:w="{word}"><w:body>{body}</w:body></w:document>',
         **{f"word/{name}.xml": xml.replace("<w:", "<w:", 1) for name, xml in parts.items()},
     }
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    archived = io.BytesIO()
+    with zipfile.ZipFile(archived, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    return made.getvalue()
+    return archived.getvalue()
 
 
 def run(text: str) -> str:
@@ -77,7 +77,7 @@ def mail(subject: str, text: str, charset: str, coding: str) -> bytes:
     return bytes(message)
 
 
-WIDGET = b"<< /Type /Annot /Subtype /Widget /Rect [0 0 9 9] /FT /Tx /TU (Family name) /T (a) /V (Okafor) >>"
+WIDGET = b"<< /Subtype /Widget /Rect [0 0 9 9] /FT /Tx /TU (Family name) /T (a) /V (Okafor) >>"
 COLUMNS = "".join(
     f"BT /F1 10 Tf 1 0 0 1 {x} {510 - 12 * row} Tm ({text}) Tj ET\n"
     for row, pair in enumerate(

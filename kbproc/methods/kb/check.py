@@ -133,8 +133,8 @@ def check(call: Call, params: CheckKb) -> Reply:
     return Reply(data=data, seq=seq, hint=_hint(data, any(file.state == "gone" for file in stale)))
 
 
-def _hint(check: KbCheck, gone: bool) -> str | None:
-    if gone:
+def _hint(check: KbCheck, any_gone: bool) -> str | None:
+    if any_gone:
         return "Run doc.ingest again on their folder; with prune it removes what is gone."
     if check.stale or check.failed:
         return "Run doc.ingest again on their folder."

@@ -135,7 +135,7 @@ def _pass_over_figures(page: Any) -> None:
     """
     from pypdf.generic import NameObject
 
-    holders, seen = [page], set[int]()
+    holders, visited = [page], set[int]()
     while holders:
         try:
             objects = holders.pop()["/Resources"].get_object()["/XObject"].get_object()
@@ -143,9 +143,9 @@ def _pass_over_figures(page: Any) -> None:
         except damages():
             continue
         for form in forms:
-            if id(form) in seen or form.get("/Subtype") != "/Form":
+            if id(form) in visited or form.get("/Subtype") != "/Form":
                 continue
-            seen.add(id(form))
+            visited.add(id(form))
             if _may_show_text(form):
                 holders.append(form)
             else:
