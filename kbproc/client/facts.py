@@ -41,11 +41,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "kb.update": (True, ("slug",), "Change a knowledge base's name or description."),
     "kb.delete": (True, ("slug",), "Delete a knowledge base and hide all of its documents."),
     "kb.status": (False, ("slug",), "Count a knowledge base's documents and chunks; cheap."),
-    "kb.check": (
-        False,
-        ("slug",),
-        "Look for files that failed, have changed, are gone or were read in part.",
-    ),
+    "kb.check": (False, ("slug",), "Look for failed, changed, missing and partly read files."),
     "doc.ingest": (True, ("paths",), "Read files and folders into a knowledge base."),
     "doc.create": (True, (), "Add a text as a document, or many at once."),
     "doc.fetch": (True, ("url",), "Fetch a web page or file by URL and add it as a document."),

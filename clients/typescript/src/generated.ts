@@ -3294,7 +3294,7 @@ export interface Api {
     delete: Ask<"kb.delete">;
     /** Count a knowledge base's documents and chunks; cheap. */
     status: Ask<"kb.status">;
-    /** Look for files that failed, have changed, are gone or were read in part. */
+    /** Look for failed, changed, missing and partly read files. */
     check: Ask<"kb.check">;
   };
   doc: {

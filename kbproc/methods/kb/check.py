@@ -1,4 +1,4 @@
-"""kb.check: look for files that failed, have changed or are gone."""
+"""kb.check: look for failed, changed, missing and partly read files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
     "kb.check",
     params=CheckKb,
     result=KbCheck,
-    summary="Look for files that failed, have changed, are gone or were read in part.",
+    summary="Look for failed, changed, missing and partly read files.",
     when_to_use="Before relying on a knowledge base, or when an answer looks outdated.",
     errors=["resource.not_found"],
     positional=["slug"],
