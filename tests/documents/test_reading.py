@@ -7,8 +7,6 @@ the table; the number beside it is how many files of that kind were read.
 from __future__ import annotations
 
 import base64
-import io
-import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +16,7 @@ import pytest
 from tests.kit.faults import faults_of, note
 from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import Session
+from tests.kit.words import docx, run
 
 compared = faults_of("reading", counted=True)
 
@@ -32,42 +31,6 @@ class Sample(NamedTuple):
     unread: tuple[str, ...] = ()
     title: str | None = None
     tags: tuple[str, ...] | None = None
-
-
-def document(body: str, **parts: str) -> bytes:
-    """A DOCX file whose `document.xml` has this body; `parts`: further files of the archive."""
-    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-    main = "application/vnd.openxmlformats-officedocument.wordprocessingml"
-    relationships = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    packages = "http://schemas.openxmlformats.org/package/2006"
-    overrides = "".join(
-        f'<Override PartName="/word/{name}.xml" ContentType="{main}.{name}+xml"/>' for name in parts
-    )
-    links = "".join(
-        f'<Relationship Id="r{i}" Type="{relationships}/{name}" Target="{name}.xml"/>'
-        for i, name in enumerate(parts)
-    )
-    files = {
-        "[Content_Types].xml": f'<Types xmlns="{packages}/content-types"><Default Extension="rels" '
-        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        f'<Override PartName="/word/document.xml" ContentType="{main}.document.main+xml"/>'
-        f"{overrides}</Types>",
-        "_rels/.rels": f'<Relationships xmlns="{packages}/relationships"><Relationship Id="r1" '
-        f'Type="{relationships}/officeDocument" Target="word/document.xml"/></Relationships>',
-        "word/_rels/document.xml.rels": f'<Relationships xmlns="{packages}/relationships">'
-        f"{links}</Relationships>",
-        "word/document.xml": f'<w:document xmlns:w="{word}"><w:body>{body}</w:body></w:document>',
-        **{f"word/{name}.xml": xml.replace("<w:", "<w:", 1) for name, xml in parts.items()},
-    }
-    archived = io.BytesIO()
-    with zipfile.ZipFile(archived, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return archived.getvalue()
-
-
-def run(text: str) -> str:
-    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
 def mail(subject: str, text: str, charset: str, coding: str) -> bytes:
@@ -125,7 +88,7 @@ KINDS: dict[str, list[Sample]] = {
     "a Word document with tracked changes, controls and fields": [
         Sample(
             "contract.docx",
-            document(
+            docx(
                 f"<w:p>{run('The contract ends after ')}<w:del w:id='1'><w:r><w:delText>ninety"
                 f"</w:delText></w:r></w:del><w:ins w:id='2'>{run('thirty')}</w:ins>"
                 f"{run(' days.')}</w:p>"
@@ -135,7 +98,7 @@ KINDS: dict[str, list[Sample]] = {
         ),
         Sample(
             "moved.docx",
-            document(
+            docx(
                 f"<w:p><w:moveFrom w:id='1'>{run('The clause on moorings.')}</w:moveFrom></w:p>"
                 f"<w:p>{run('First the fees.')}</w:p>"
                 f"<w:p><w:moveTo w:id='2'>{run('Then the clause on moorings.')}</w:moveTo></w:p>"
@@ -144,7 +107,7 @@ KINDS: dict[str, list[Sample]] = {
         ),
         Sample(
             "controls.docx",
-            document(
+            docx(
                 f"<w:sdt><w:sdtContent><w:p>{run('A whole paragraph in a control.')}</w:p>"
                 f"</w:sdtContent></w:sdt><w:p>{run('Signed by ')}<w:sdt><w:sdtContent>"
                 f"{run('Grace Hopper')}</w:sdtContent></w:sdt></w:p>"
@@ -153,7 +116,7 @@ KINDS: dict[str, list[Sample]] = {
         ),
         Sample(
             "fields.docx",
-            document(
+            docx(
                 f"<w:p>{run('See ')}<w:fldSimple w:instr=' REF fig '>{run('Figure 7')}"
                 f"</w:fldSimple>{run(' and ')}<w:r><w:fldChar w:fldCharType='begin'/></w:r>"
                 "<w:r><w:instrText> PAGEREF hidden </w:instrText></w:r>"
@@ -165,7 +128,7 @@ KINDS: dict[str, list[Sample]] = {
         ),
         Sample(
             "cells.docx",
-            document(
+            docx(
                 "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>Antwerp</w:t><w:br/><w:t>Rotterdam</w:t></w:r>"
                 "</w:p></w:tc><w:tc><w:p><w:r><w:t>Ghent</w:t><w:tab/><w:t>Bruges</w:t></w:r></w:p>"
                 "</w:tc></w:tr></w:tbl>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from kbproc.sources.parse.formats import parse
-from tests.documents.test_reading import document, run
+from tests.kit.words import docx, run
 
 # https://html.spec.whatwg.org/multipage/indices.html, elements that may hold text.
 _NAMES = """
@@ -65,7 +65,7 @@ WRAPPERS = {
 def test_no_wrapper_of_a_run_drops_it_without_a_count(wrapper: str, outer: str) -> None:
     inner = WRAPPERS[wrapper].replace("{}", run("Bollard"))
     body = f"<w:p>{run('Before')}{outer.replace('{}', inner)}{run('After')}</w:p>"
-    parsed = parse(document(body), "docx", "a.docx")
+    parsed = parse(docx(body), "docx", "a.docx")
     text = "\n".join(block.text for block in parsed.blocks)
     assert "Before" in text
     assert "After" in text
