@@ -308,6 +308,7 @@ class Changed(TypedDict):
     id: int
     path: str
     action: str
+    unread: NotRequired[dict[str, int]]
 
 class FileFailure(TypedDict):
     path: str

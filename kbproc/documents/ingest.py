@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from kbproc.base import paths as files
@@ -31,7 +31,7 @@ from kbproc.documents.moves import FormerFiles
 from kbproc.documents.revision import Content, Ids, fills_record, labels_of, written
 from kbproc.events.document import DocChanged, DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
-from kbproc.sources import walk
+from kbproc.sources import gitignore, walk
 from kbproc.sources.blobs import digest
 from kbproc.sources.parse import unread
 from kbproc.sources.parse.formats import detect
@@ -380,9 +380,8 @@ def _count(
     row = known.get(item.path)
     if item.action == "unchanged" and row is not None and row.id in resumed:
         action: Written = "added" if resumed[row.id] == 1 else "updated"
-        _list_changed(result, Changed(id=row.id, path=item.path, action=action))
+        _list_changed(result, row.id, item.path, action, row.unread)
         result.chunks += row.chunk_count
-        _add_unread(result, row.unread)
     elif item.action == "unchanged":
         result.unchanged += 1
     elif item.action == "empty":
@@ -398,14 +397,14 @@ def _count(
             result.failures.append(failure)
 
 
-def _list_changed(result: IngestResult, change: Changed) -> None:
-    setattr(result, change.action, getattr(result, change.action) + 1)
+def _list_changed(
+    result: IngestResult, id: int, path: str, action: Written, unread_counts: dict[str, int]
+) -> None:
+    setattr(result, action, getattr(result, action) + 1)
+    result.unread = unread.total([result.unread, unread_counts])
     if len(result.documents) < _MOST_LISTED:
+        change = Changed(id=id, path=path, action=action, unread=unread_counts or UNSET)
         result.documents.append(change)
-
-
-def _add_unread(result: IngestResult, counts: dict[str, int]) -> None:
-    result.unread = unread.total([result.unread, counts])
 
 
 def _list_left_out(result: IngestResult, left_out: walk.LeftOut) -> None:
@@ -439,11 +438,10 @@ def _commit(
     # A file that another writer has brought in meanwhile counts as unchanged.
     result.unchanged += sum(item.is_write for item in batch) - len(events)
     for item, event in events:
-        change = Changed(id=event.id, path=item.path, action=_done(item, event))
-        _list_changed(result, change)
+        counts = item.content.unread if item.content else {}
+        _list_changed(result, event.id, item.path, _done(item, event), counts)
         if isinstance(event, DocWritten):
             result.chunks += len(event.chunks)
-            _add_unread(result, event.source_facts.unread if event.source_facts else {})
 
 
 def _batch(
@@ -677,9 +675,12 @@ class FileFailure(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
+    """A document that was written; `unread` only where its file was not read as a whole."""
+
     id: int
     path: str
     action: Written
+    unread: Unread | UnsetType = UNSET
 
 
 class LinkSkipped(Struct, frozen=True, kw_only=True):
@@ -756,8 +757,7 @@ def _hints(result: IngestResult) -> Iterator[str]:
         if result.skipped:
             rules = ", ".join(list(result.skipped)[:3])
             yield f"Left out by {rules}; with all_files it is read."
-    elif any(not rule.startswith("`") for rule in result.skipped):
-        rules = ", ".join(rule for rule in result.skipped if not rule.startswith("`"))
+    elif rules := ", ".join(rule for rule in result.skipped if not gitignore.is_gits(rule)):
         yield f"Left out: {rules}; with all_files they are read."
     if result.skipped_links:
         yield "To read what a skipped link leads to, name its target."

@@ -83,7 +83,8 @@ def labels_of(
     the source goes, and one that was given or removed by hand stays so. Where the base is not
     known, every label of the document stays. At most 16 tags.
     """
-    base = (existing.facts if existing else None) or SourceFacts()
+    known = _known_facts(existing)
+    base = known or SourceFacts()
     ours = list(existing.tags) if existing else []
     by_hand = [tag for tag in ours if tag not in base.tags]
     removed = set(base.tags) - set(ours)
@@ -96,20 +97,26 @@ def labels_of(
     )
     return Labels(
         tags=list(dict.fromkeys([*stated, *by_hand, *tags]))[:16],
-        metadata={**_merged(base.metadata, fields, content.metadata, existing), **metadata},
+        metadata={**_merged(known, fields, content.metadata), **metadata},
         source_facts=None if facts == SourceFacts() else facts,
     )
 
 
+def _known_facts(existing: DocumentRow | None) -> SourceFacts | None:
+    """The source's own labels at the last revision; None where an older parser left them out."""
+    if existing is None:
+        return None
+    states_nothing = existing.facts is None and existing.parser >= _FACTS_SINCE
+    return SourceFacts() if states_nothing else existing.facts
+
+
 def _merged(
-    base: dict[str, Any],
-    ours: dict[str, Any],
-    theirs: dict[str, Any],
-    existing: DocumentRow | None,
+    known: SourceFacts | None, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> dict[str, Any]:
     """The three-way merge of metadata; where both sides changed a field, ours holds."""
-    if existing is None or existing.facts is None:
+    if known is None:
         return {**ours, **theirs}
+    base = known.metadata
     by_hand = {key: value for key, value in ours.items() if base.get(key, _MISSING) != value}
     removed = base.keys() - ours.keys()
     stated = {key: value for key, value in theirs.items() if key not in removed}
@@ -119,6 +126,7 @@ def _merged(
 
 
 _MISSING = object()
+_FACTS_SINCE = 3  # the PARSER_VERSION from which on a source that states nothing has no facts
 
 
 def written(

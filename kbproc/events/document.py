@@ -35,7 +35,7 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a source says besides its text, as its parser read it at this revision.
+    """Labels that a source states itself, and counts of its parts that are not in the text.
 
     `tags`, `metadata`: those that the source states itself. The next revision drops what the
     source no longer states, and keeps what was given by hand. `unread`: how many parts of the
@@ -77,7 +77,7 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     entry: EntryFacts | None = None
     forgotten: int | None = None
     moved_from: str | None = None  # the path that the file had before, if it has another now
-    source_facts: SourceFacts | None = None  # None: the source states nothing, or nobody asked it
+    source_facts: SourceFacts | None = None  # None: the source states nothing
 
     @property
     def next_chunk(self) -> int:

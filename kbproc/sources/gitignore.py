@@ -124,6 +124,11 @@ def _too_long(path: Path, number: int) -> KbprocError:
     return KbprocError("input.too_large", message)
 
 
+def is_gits(rule: str) -> bool:
+    """True for a rule as `ignored` names it."""
+    return rule.startswith("`")
+
+
 def ignored(
     path: Path,
     is_folder: bool,

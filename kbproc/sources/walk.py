@@ -210,18 +210,19 @@ class _Walk:
         try:
             if not entry.is_symlink():
                 return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
-            real = Path(os.path.realpath(path))
-            if not real.is_relative_to(self._limit):
-                # Before the target is looked at: what lies outside is not even said to exist.
-                return SkippedLink(path, real, f"it leads out of {paths.printable(self._limit)}")
+            # The target as the link itself has it: a walk tells nothing of what lies outside,
+            # neither where further links lead there nor whether the target exists.
+            target = Path(os.path.normpath(path.parent / path.readlink()))
+            if not Path(os.path.realpath(path)).is_relative_to(self._limit):
+                return SkippedLink(path, target, f"it leads out of {paths.printable(self._limit)}")
             mode = path.stat().st_mode
         except FileNotFoundError:
-            return SkippedLink(path, real, "its target does not exist")
+            return SkippedLink(path, target, "its target does not exist")
         except OSError as error:
             return error
         if stat.S_ISDIR(mode):
             # A link to a folder above would never end.
-            return SkippedLink(path, real, "links to folders are not followed")
+            return SkippedLink(path, target, "links to folders are not followed")
         return "file" if stat.S_ISREG(mode) else "other"
 
 

@@ -931,6 +931,25 @@ def test_a_label_that_was_removed_by_hand_stays_removed(session: Session, docs: 
     assert (row["tags"], row["metadata"]) == (["plan"], {"author": "Grace"})
 
 
+def test_a_field_given_by_hand_stays_when_the_source_begins_to_state_it(
+    session: Session, docs: Path
+) -> None:
+    put(docs, a_md="Text one.")
+    ingest(session, metadata={"author": "Grace"})
+    put(docs, a_md="---\nauthor: Ada\nstate: open\n---\nText two.")
+    ingest(session)
+    assert by_path(session)["a.md"]["metadata"] == {"author": "Grace", "state": "open"}
+
+
+def test_a_head_that_yaml_refuses_is_named(session: Session, docs: Path) -> None:
+    put(docs, a_md="---\ntitle: Plan: two\ntags: [port]\n---\nText.", b_md="---\na: b\n---\nB.")
+    answer = session.data("doc.ingest", paths=["docs"])
+    assert answer["unread"] == {"refused_heads": 1}
+    assert [document.get("unread") for document in answer["documents"]] == [answer["unread"], None]
+    (row,) = session.data("kb.check", slug="default")["partly_read_documents"]
+    assert (row["title"], row["unread"]) == ("Plan: two", {"refused_heads": 1})
+
+
 def test_skipped_links_are_listed_with_their_targets(session: Session, docs: Path) -> None:
     put(docs, a_md="A.")
     (docs / "out.md").symlink_to("/etc/hostname")

@@ -275,10 +275,13 @@ export interface ChainHead {
   hash: string;
 }
 
+/** A document that was written; `unread` only where its file was not read as a whole. */
 export interface Changed {
   id: number;
   path: string;
   action: "added" | "moved" | "updated" | (string & {});
+  /** parts of the source that are not in the text: how many, by kind */
+  unread?: Record<string, number>;
 }
 
 export interface ChatData {
@@ -2598,7 +2601,7 @@ export interface Source {
   source_id: string | null;
 }
 
-/** What the source itself states; see events.document.SourceFacts. */
+/** Labels that the source states itself; see events.document.SourceFacts. */
 export interface SourceFacts {
   /** at most 16 tags, made kebab-case */
   tags?: string[];

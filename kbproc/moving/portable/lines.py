@@ -108,7 +108,7 @@ class Entry(_Part, frozen=True):
 
 
 class SourceFacts(_Part, frozen=True):
-    """What the source itself states; see events.document.SourceFacts."""
+    """Labels that the source states itself; see events.document.SourceFacts."""
 
     tags: Tags = []
     metadata: Annotated[dict[str, Scalar], Meta(max_length=1000)] = {}

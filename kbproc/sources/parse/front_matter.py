@@ -55,7 +55,10 @@ class Field(NamedTuple):
 
 
 class FrontMatter(NamedTuple):
-    """A head's contents. `blocks`: its words that are searched; `end`: where the body begins."""
+    """A head's contents. `blocks`: its words that are searched; `end`: where the body begins.
+
+    `is_refused`: its language refuses the head, which was read line by line instead.
+    """
 
     title: str | None
     tags: list[str]
@@ -64,30 +67,40 @@ class FrontMatter(NamedTuple):
     unread_fields: int
     end: int
     fields: list[Field]
+    is_refused: bool
+
+
+class _RefusedError(Exception):
+    """The head is not written in the language that its fence names."""
 
 
 def read(text: str) -> FrontMatter | None:
     """The head of `text`, which has \\n as its only line break; None: it has none."""
     head = text[:_MOST_CHARS]
     fenced = _FENCED.match(head)
+    is_refused = False
     if fenced:
-        fields = _toml(fenced[2]) if fenced[1] == "+++" else _yaml(fenced[2])
+        parse, separator = (_toml, "=") if fenced[1] == "+++" else (_yaml, ":")
         end = fenced.end()
+        try:
+            fields = parse(fenced[2])
+        except _RefusedError:
+            fields, is_refused = _line_by_line(fenced[2], separator), True
     elif head.startswith("{"):
         fields, end = _json(head)
     else:
         return None
-    return _front_matter(fields, end) if fields is not None else None
+    return _front_matter(fields, end, is_refused) if fields is not None else None
 
 
-def title_of(fields: list[Field]) -> str | None:
+def _title_of(fields: list[Field]) -> str | None:
     """The title that a head states, as it is written."""
     titles = (f.value for f in fields if f.name == "title" and isinstance(f.value, str))
     return next((title for title in titles if title.strip()), None)
 
 
-def _front_matter(fields: list[Field], end: int) -> FrontMatter:
-    title = title_of(fields)
+def _front_matter(fields: list[Field], end: int, is_refused: bool) -> FrontMatter:
+    title = _title_of(fields)
     metadata: dict[str, Scalar] = {}
     lines: list[tuple[str, int | None]] = []
     tags: list[str] = []
@@ -106,7 +119,7 @@ def _front_matter(fields: list[Field], end: int) -> FrontMatter:
             metadata[field.key] = field.scalar
         elif field.value and not text and field.is_whole:
             unread += 1
-    return FrontMatter(title, tags, metadata, _blocks(lines), unread, end, fields)
+    return FrontMatter(title, tags, metadata, _blocks(lines), unread, end, fields, is_refused)
 
 
 def all_text(front: FrontMatter) -> list[Block]:
@@ -206,16 +219,17 @@ def core_scalar(written: str) -> Scalar:
 
 
 def _yaml(source: str) -> list[Field] | None:
+    """The fields of a mapping; None for comments alone. Raises _RefusedError."""
     import yaml
 
     try:
         root = yaml.compose(source, Loader=_loader())
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return _line_by_line(source, ":")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _RefusedError from error
     if root is None:
         return None if source.strip() else []
     if not isinstance(root, yaml.MappingNode):
-        return _line_by_line(source, ":")
+        raise _RefusedError
     values = _Values(source)
     return [values.field(key, value) for key, value in root.value]
 
@@ -396,13 +410,14 @@ def _unquoted(written: str) -> str:
 # TOML and JSON
 
 
-def _toml(source: str) -> list[Field] | None:
+def _toml(source: str) -> list[Field]:
+    """The fields of a table. Raises _RefusedError."""
     import tomllib
 
     try:
         fields = tomllib.loads(source, parse_float=_float)
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
-        return _line_by_line(source, "=")
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        raise _RefusedError from error
     keys: dict[str, int] = {}
     for number, line in enumerate(source.split("\n"), 2):
         match = re.match(r"\s*\[{0,2}\s*[\"']?([\w-]+)", line)

@@ -58,14 +58,10 @@ def parse(data: bytes, name: str) -> Parsed:
         unread={
             **document.page.unread,
             "fields": head.unread_fields if head else 0,
+            "refused_heads": int(head.is_refused) if head else 0,
             "replaced_bytes": decoded.replaced,
         },
     )
-
-
-def plain_words(markdown: str) -> str:
-    """A line of Markdown, such as a heading, without its markup: "`a` *b*" → "a b"."""
-    return _plain(markdown, {})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a parser saw in a source and left out of the text, by kind.
+"""Kinds of content that a parser saw in a source and left out of the text.
 
 Owns: the kinds, their words for people, and what helps against each.
 Refuses to know: which parser counts which kind.
@@ -32,6 +32,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "form_choices": ("form field's choice", "form fields' choices"),
     "fields": ("field of the front matter", "fields of the front matter"),
     "terminal_codes": ("terminal control sequence", "terminal control sequences"),
+    "refused_heads": (
+        "head that its YAML or TOML refuses, read line by line",
+        "heads that their YAML or TOML refuses, read line by line",
+    ),
     "tags": ("tag that can't be kept", "tags that can't be kept"),
 }
 
@@ -70,5 +74,5 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 
 def advice(counts: Mapping[str, int]) -> str | None:
-    """What helps against the first kind that something helps against."""
+    """The advice of ADVICE for the first of these kinds that has one."""
     return next((ADVICE[kind] for kind in counts if kind in ADVICE), None)

@@ -56,7 +56,7 @@ WRAPPERS = {
     "link": "<w:hyperlink w:anchor='x'>{}</w:hyperlink>",
     "direction": "<w:bdo w:val='rtl'>{}</w:bdo>",
     "element of a later version": "<w:later>{}</w:later>",
-    "hidden run": "{}".format("<w:r><w:rPr><w:vanish/></w:rPr><w:t>Bollard</w:t></w:r>"),
+    "hidden run": "<w:r><w:rPr><w:vanish/></w:rPr><w:t>Bollard</w:t></w:r>",
 }
 
 
