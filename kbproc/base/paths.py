@@ -26,6 +26,8 @@ def absolute(text: str, *, field: str) -> Path:
     a path by its text alone would go elsewhere. Raises input.invalid_params.
     """
     try:
+        if "\0" in text:
+            raise ValueError("it holds a NUL")
         full = Path(text).expanduser().absolute()
         if ".." not in full.parts:
             return full

@@ -109,7 +109,7 @@ def clean_name(value: str, *, field: str) -> str:
 
 
 def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str]:
-    """Kebab-case, composed (NFC), without doubles, in the order given; at most 16.
+    """Kebab-case, composed (NFC), without doubles, in the order given.
 
     A tag holds letters with their marks and digits of any script, one at least, and - . + #.
     """

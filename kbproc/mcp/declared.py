@@ -16,6 +16,7 @@ from msgspec import Struct
 from kbproc.calls.method import Method
 from kbproc.calls.registry import Registry
 from kbproc.calls.schemas.schema import params_schema, result_schema
+from kbproc.mcp.coercion import snake
 
 MOST_DESCRIPTION = 350  # characters
 Schema = dict[str, Any]
@@ -294,11 +295,6 @@ def methods(registry: Registry) -> dict[str, Any]:
             name = method.name.replace(".", "_")
             found[name] = _entry(method.name, _whole(name, method), method, arguments={})
     return found
-
-
-def snake(name: str) -> str:
-    """expiresAt → expires_at."""
-    return re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
 def _declared(registry: Registry, tool: Tool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Refuses to know: how requests are sent, and how tools are made (declared.py).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +54,21 @@ class Tool(Struct, frozen=True, kw_only=True):
         """Raises Mistake."""
         if not self.method:
             return _any(arguments)
-        params = {
-            self._param(name): value
+        present = {
+            name: value
             for name, value in arguments.items()
             if value is not None or self._takes_null(name)
         }
+        params = _renamed(present, self._param)
         method = self.method
         for name, other in self.instead.items():
-            if params.get(name) in (None, ""):
+            if _is_nothing(params.get(name)):
                 params.pop(name, None)
             else:
                 method = other
         params = _as_asked(method, params)
         if isinstance(params.get("task_ref"), dict):
-            params["task_ref"] = {snake(k): v for k, v in params["task_ref"].items()}
+            params["task_ref"] = _renamed(params["task_ref"], snake)
         return Wanted(method, {**self.preset, **params} if method == self.method else params)
 
     def _takes_null(self, argument: str) -> bool:
@@ -79,8 +81,22 @@ class Tool(Struct, frozen=True, kw_only=True):
 
     def argument(self, param: str) -> str:
         """The name by which the caller knows a param."""
-        shown = {snake: name for name, snake in self.arguments.items()}
-        return shown.get(param, param)
+        names = {own: name for name, own in self.arguments.items()}
+        return names.get(param, param)
+
+
+def _renamed(members: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
+    """The members under other names. Raises Mistake where two names mean one with two values."""
+    renamed: dict[str, Any] = {}
+    for name, value in members.items():
+        if renamed.setdefault(rename(name), value) != value:
+            raise Mistake(f"{name} has two values: give it once.")
+    return renamed
+
+
+def _is_nothing(value: Any) -> bool:
+    """True for what clients send for an argument that they leave out."""
+    return value in (None, "", "[]", [])
 
 
 _NO_CONFIRM = "Only a person approves a plan: leave confirm out, and the client asks."
@@ -103,18 +119,24 @@ def _as_asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if params.get("confirm") not in (None, ""):
         raise Mistake(_NO_CONFIRM)
     params = {name: value for name, value in params.items() if name != "confirm"}
-    schema = _kept().params.get(method, {})
-    return coerced(params, schema, clears=method in writes())
+    return coerced(params, params_schema(method), clears=method in writes())
+
+
+@functools.cache
+def params_schema(method: str) -> dict[str, Any]:
+    """The kinds of a method's params; empty for a method that is not known."""
+    schema: dict[str, Any] = msgspec.json.decode(_kept().params.get(method, b"{}"))
+    return schema
 
 
 class _Kept(Struct, frozen=True):
-    """`params`: method → the schema of its params, as short as coercion needs it."""
+    """`params`: method → the kinds of its params as JSON, which few processes need of few."""
 
     sets: dict[str, list[str]]
     tools: dict[str, Tool]
     writes: frozenset[str]
     long: frozenset[str]
-    params: dict[str, dict[str, Any]]
+    params: dict[str, msgspec.Raw]
 
 
 @functools.cache

@@ -41,12 +41,12 @@ class Vocabulary:
         That a word begins alike says nothing.
         """
         frequency = self._fulltext.clauses.frequency
-        held = frequency("word", word)
-        if not held or held <= self._hidden:  # most words are told without their stems
+        count = frequency("word", word)
+        if not count or count <= self._hidden:  # most words are told without their stems
             (stem,) = stems([word])
-            held = max(held, *(frequency(field, stem) for field in _STEMMED))
-        if not held or held > self._hidden:
-            return bool(held)
+            count = max(count, *(frequency(field, stem) for field in _STEMMED))
+        if not count or count > self._hidden:
+            return bool(count)
         return self._fulltext.search(Query((word,)), 1, restriction=self._seen).total > 0
 
     def knows_joined(self, word: str) -> bool:

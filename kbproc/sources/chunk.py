@@ -33,9 +33,9 @@ _TINY = 0.25
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One passage. `page` is that of its first new words, `section` what its parts share.
 
-    The first `overlap` characters of `text` repeat what came before: the last sentences, or the
-    head of the table that goes on. `joint`: what stood
-    between the two; None: a blank line. `marks`: where in the source each part of `text`
+    The first `overlap` characters of `text` repeat the end of the chunk before, or the head of the
+    table that goes on. `joint`: the characters between the chunk before and the new part of this
+    one; None: a blank line. `marks`: where in the source each part of `text`
     stands, if `page` and `section` do not say it for all of it.
     """
 

@@ -4,8 +4,8 @@ Owns: which parts with a mark between them are one word: dots of names, dashes, 
 separators of thousands, hyphens at a line's end.
 Refuses to know: single words and their parts (analysis), indexes, and what a query asks for.
 
-Patterns are possessive, so that each takes time in proportion to the text, and work on the text
-as it stands: a snippet marks the same characters.
+Each pattern takes time in proportion to the text: it is possessive, or can begin only where a run
+of letters begins. Patterns work on the text as it stands: a snippet marks the same characters.
 """
 
 from __future__ import annotations

@@ -75,11 +75,11 @@ class Query(Struct, frozen=True, dict=True):
 
         Those of a name are no neighbours, as the name is looked for.
         """
-        kept, names = frozenset(self.terms), frozenset(self.names)
+        terms, names = frozenset(self.terms), frozenset(self.names)
         return [
             first + second
             for first, second in itertools.pairwise(self.said)
-            if first in kept and second in kept and not UNSPACED.match(first + second)
+            if first in terms and second in terms and not UNSPACED.match(first + second)
             if first + second not in names
         ]
 

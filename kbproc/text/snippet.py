@@ -60,20 +60,20 @@ def snippet(
     may write in parts (`wi-fi` of wifi). Line breaks become spaces. Without a match it is the
     beginning.
     """
-    found = _matches(text, tuple(terms))
+    matches = _matches(text, tuple(terms))
     if in_parts:
-        found = sorted([*found, *_in_parts(text, tuple(in_parts))])
-    best = _densest(found, BEST_CHARS)
-    start, end = _window(text, found, chars, centre, best)
+        matches = sorted([*matches, *_in_parts(text, tuple(in_parts))])
+    best = _densest(matches, BEST_CHARS)
+    start, end = _window(text, matches, chars, centre, best)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
     body = text[start:end].translate(_BLANKS)
     shift = len(head) - start
     inside = [
         (max(m.start, start) + shift, min(m.end, end) + shift)
-        for m in found
+        for m in matches
         if m.start < end and m.end > start
     ]
-    return Snippet(head + body + tail, _merge(inside), _tight(found, best) if found else None)
+    return Snippet(head + body + tail, _merge(inside), _tight(matches, best) if matches else None)
 
 
 # Every ASCII character stands in it: one that is looked up in vain takes ten times as long.
@@ -151,11 +151,10 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
 
 def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_Match]:
     targets = frozenset(stems(words_in_parts))
-    return [
-        _Match(whole.start, whole.end, min(common))
-        for whole in wholes(text)
-        if (common := targets & frozenset(stems([whole.word])))
-    ][:_MOST_MATCHES]
+    names = wholes(text)
+    pairs = zip(names, stems([name.word for name in names]), strict=True)
+    matches = [_Match(name.start, name.end, stem) for name, stem in pairs if stem in targets]
+    return matches[:_MOST_MATCHES]
 
 
 def _add_matches(

@@ -128,7 +128,7 @@ NONE = {
 def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
     """The method and the param that an argument is for, and the param's schema."""
     method, param = tool.wanted({argument: "word"}).method, tool._param(argument)
-    return method, param, toolbox._kept().params[method]["properties"][param]
+    return method, param, toolbox.params_schema(method)["properties"][param]
 
 
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
@@ -145,7 +145,7 @@ def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
     (kind, *others) = [one for one in kinds(schema) if name_of(one) != "null"]
     if others or name_of(kind) == "any":
         return
-    members = toolbox._kept().params[method]
+    members = toolbox.params_schema(method)
     required = {one: plain(members["properties"][one]) for one in members.get("required", ())}
     holds_objects = name_of(kind) == "array" and name_of(kinds(kind["items"])[0]) == "object"
     for value in NONE[name_of(kind)]:
@@ -178,7 +178,7 @@ def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 def test_any_method_reads_its_params_as_its_own_tool_does(method: str) -> None:
-    call, members = TOOLS["kb_call"], toolbox._kept().params[method]["properties"]
+    call, members = TOOLS["kb_call"], toolbox.params_schema(method)["properties"]
     params = {name: plain(kinds(kind)[0]) for name, kind in members.items() if name != "confirm"}
     spelled = dict(params)
     for name, value in params.items():
@@ -302,3 +302,16 @@ def test_the_wire_stays_strict(tmp_path: Path) -> None:
             assert error["data"]["type"] == "input.invalid_params"
     finally:
         process.stop()
+
+
+@pytest.mark.parametrize("nothing", [[], "[]", "", None])
+def test_an_empty_list_of_paths_leaves_a_text_a_text(nothing: Any) -> None:
+    wanted = TOOLS["doc_add"].wanted({"title": "t", "text": "x", "paths": nothing})
+    assert (wanted.method, wanted.params) == ("doc.create", {"title": "t", "text": "x"})
+
+
+def test_two_values_for_one_argument_are_refused() -> None:
+    search = TOOLS["search_knowledge"]
+    with pytest.raises(toolbox.Mistake, match="two values"):
+        search.wanted({"query": "q", "minScore": 0.5, "min_score": 0.9})
+    assert search.wanted({"query": "q", "minScore": 0.5, "min_score": 0.5}).params["query"] == "q"

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from kbproc.base.wording import plural
+
 TITLE_CHARS = 300
 PATH = " > "
 
@@ -79,6 +81,11 @@ def clean_text(text: str) -> str:
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     text = _LEADING_BLANKS.sub("", _BREAK.sub("\n", text.removeprefix("\ufeff")))
     return _CONTROL.sub("", _BLANK.sub(" ", text))
+
+
+def in_bytes(size: int) -> str:
+    """1 → "1 byte", 61440 → "60 KB"."""
+    return plural(size, "byte") if size < 1024 else f"{round(size / 1024)} KB"
 
 
 def clean_title(text: str | None) -> str | None:

@@ -131,8 +131,8 @@ def parse(data: bytes, name: str) -> Parsed:
     `section` is the path of enclosing definitions, "class Foo > def bar".
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    found = decode(data, name)
-    text, codes = without_codes(found.text)
+    decoded = decode(data, name)
+    text, codes = without_codes(decoded.text)
     lines = clean_text(overstruck(text)).split("\n")
     path = PurePath(name)
     language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
@@ -140,7 +140,7 @@ def parse(data: bytes, name: str) -> Parsed:
     return Parsed(
         blocks=_blocks(lines, sections),
         metadata={"language": language} if language else {},
-        unread={"replaced_bytes": found.replaced, "terminal_codes": codes},
+        unread={"replaced_bytes": decoded.replaced, "terminal_codes": codes},
     )
 
 

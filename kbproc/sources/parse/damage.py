@@ -44,25 +44,39 @@ class Mended(NamedTuple):
     bad: int
 
 
-def mended(data: bytes, *, certain: bool = False) -> Mended | None:
-    """The text of UTF-8 with some bad bytes; None where another encoding is more likely.
+def mend(data: bytes) -> Mended:
+    """The text of UTF-8, however many of its bytes are bad.
 
-    `certain`: it is UTF-8, however many bytes are bad. A bad byte that gives a letter in
-    Windows-1252 that fits its neighbours is that letter; any other becomes U+FFFD.
+    A bad byte that gives a letter in Windows-1252 that fits its neighbours is that letter; any
+    other becomes U+FFFD.
     """
-    escaped = data.decode("utf-8", "surrogateescape")
-    cut = _CUT.search(escaped, max(0, len(escaped) - 3))
-    end = cut.start() if cut else len(escaped)
-    bad = sum(map(len, _RUN.findall(escaped)))
+    escaped, end = _escaped(data)
+    body = _PAIR.sub(_joined, escaped[:end])
+    lines = (_read_line(line) if _RUN.search(line) else line for line in body.split("\n"))
+    is_cut = end < len(escaped)
+    return Mended("\n".join(lines) + ("\ufffd" if is_cut else ""), _bad(escaped))
+
+
+def mended_if_likely(data: bytes) -> Mended | None:
+    """The text of UTF-8 with some bad bytes; None where another encoding is more likely."""
+    escaped, end = _escaped(data)
+    bad = _bad(escaped)
     good = len(escaped) - bad - len(data.translate(None, _HIGH_BYTES))
     against = bad - (len(escaped) - end) - sum(map(len, _SHAPED.findall(escaped)))
     # Legacy text has some valid sequences by accident: two for five bytes that are none, at most.
-    likely = certain or (good and good >= against)
-    if not (likely or _is_noise(escaped, end) or (good and _is_mixture(escaped))):
-        return None
-    body = _PAIR.sub(_joined, escaped[:end])
-    lines = (_read_line(line) if _RUN.search(line) else line for line in body.split("\n"))
-    return Mended("\n".join(lines) + ("\ufffd" if cut else ""), bad)
+    likely = good and (good >= against or _is_mixture(escaped))
+    return mend(data) if likely or _is_noise(escaped, end) else None
+
+
+def _escaped(data: bytes) -> tuple[str, int]:
+    """The text with its bad bytes escaped, and where a letter that was cut begins, or its end."""
+    escaped = data.decode("utf-8", "surrogateescape")
+    cut = _CUT.search(escaped, max(0, len(escaped) - 3))
+    return escaped, cut.start() if cut else len(escaped)
+
+
+def _bad(escaped: str) -> int:
+    return sum(map(len, _RUN.findall(escaped)))
 
 
 def is_western(data: bytes) -> bool:

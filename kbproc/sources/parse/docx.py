@@ -13,7 +13,7 @@ from typing import Any
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Headings, Parsed, Scalar, clean_title
 from kbproc.sources.parse.titles import real_title
-from kbproc.sources.parse.word_archive import Archive, DamagedPartError, name_of
+from kbproc.sources.parse.word_archive import BROKEN, Archive, DamagedPartError, name_of
 from kbproc.sources.parse.word_body import Body, Paragraph
 
 MAX_UNPACKED = 256 << 20
@@ -31,9 +31,9 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.too_large` for a zip bomb, `operation.failed` for an archive
     that is damaged, encrypted or no Word document.
     """
-    _guard(data, name)
+    opened = _guarded(data, name)
     try:
-        archive = Archive(data)
+        archive = Archive(opened)
         root = archive.xml(archive.main)
         if name_of(root) != "w:document":
             raise DamagedPartError(f"{archive.main} is no Word document")
@@ -55,15 +55,17 @@ def parse(data: bytes, name: str) -> Parsed:
     )
 
 
-def _guard(data: bytes, name: str) -> None:
+def _guarded(data: bytes, name: str) -> zipfile.ZipFile:
+    """The archive, which keeps the limits. Raises as `parse` does."""
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         message = f"{name} is encrypted or an old .doc file: save it as DOCX without a password."
         raise KbprocError("operation.failed", message)
     try:
-        files = zipfile.ZipFile(io.BytesIO(data)).infolist()
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        opened = zipfile.ZipFile(io.BytesIO(data))
+    except BROKEN as error:
         message = f"{name} is damaged: it is not a whole DOCX archive ({error})."
         raise KbprocError("operation.failed", message) from error
+    files = opened.infolist()
     unpacked = sum(file.file_size for file in files)
     ratio = unpacked / max(1, len(data))
     if unpacked > MAX_UNPACKED or len(files) > MAX_FILES:
@@ -72,6 +74,7 @@ def _guard(data: bytes, name: str) -> None:
     if unpacked > _RATIO_FROM and ratio > MAX_RATIO:
         message = f"{name} would unpack to {ratio:.0f} times its size: this looks like a zip bomb."
         raise KbprocError("input.too_large", message)
+    return opened
 
 
 def _properties(archive: Archive) -> dict[str, str]:

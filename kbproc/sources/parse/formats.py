@@ -15,7 +15,7 @@ from typing import Protocol, cast
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title
+from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.sources.parse.code import LANGUAGES, NAMES
 from kbproc.sources.parse.page_encoding import decode_page
 from kbproc.sources.parse.text import decode, looks_like_text
@@ -176,8 +176,7 @@ def without_data_uris(text: str) -> tuple[str, int]:
 
 def _named(uri: re.Match[str]) -> str:
     size = len(uri["data"]) * 3 // 4 if uri["base64"] else len(uri["data"])
-    in_words = f"{size} bytes" if size < 1024 else f"{round(size / 1024)} KB"
-    return f"data:{uri['type'] or 'text/plain'} ({in_words})"
+    return f"data:{uri['type'] or 'text/plain'} ({in_bytes(size)})"
 
 
 def _cleaned_block(block: Block) -> Block:

@@ -43,12 +43,15 @@ class Filled:
             return []
         lines: list[str] = []
         fields: set[int] = set()
-        for reference in annotations[: self._budget]:
-            self._budget -= 1
+        readable = annotations[: self._budget]
+        self._budget -= len(readable)
+        if beyond := len(annotations) - len(readable):
+            self.unread["annotations"] += beyond
+        for reference in readable:
             try:
                 lines += self._read(reference.get_object(), page, fields)
             except damages():
-                continue
+                self.unread["annotations"] += 1
         return [line for line in map(str.strip, map(clean_text, lines)) if line]
 
     def _read(self, annotation: Any, page: Any, fields: set[int]) -> list[str]:
@@ -197,9 +200,11 @@ def _choice(widget: Any) -> str:
 
 def _string(value: Any) -> str:
     """Text of a string, name, number or stream."""
-    if value is None:
-        return ""
+    from pypdf.generic import is_null_or_none
+
     value = value.get_object() if hasattr(value, "get_object") else value
+    if is_null_or_none(value):
+        return ""
     if hasattr(value, "get_data"):
         data = value.get_data()
         if data[:2] in (b"\xfe\xff", b"\xff\xfe"):
@@ -216,7 +221,8 @@ def _string(value: Any) -> str:
 
 def _appearance(annotation: Any, page: Any) -> str:
     """The text that a viewer draws for an annotation."""
-    normal = annotation["/AP"].get_object()["/N"].get_object() if "/AP" in annotation else None
+    looks = annotation["/AP"].get_object() if "/AP" in annotation else {}
+    normal = looks["/N"].get_object() if "/N" in looks else None
     if normal is None or not hasattr(normal, "get_data"):
         return ""
     return " ".join(page.extract_xform_text(normal).split())

@@ -70,6 +70,10 @@ class FrontMatter(NamedTuple):
     is_refused: bool
 
 
+# Python writes out no integer of more digits than 4,300.
+_LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")
+
+
 class _RefusedError(Exception):
     """The head is not written in the language that its fence names."""
 
@@ -331,7 +335,7 @@ class _Entry:
         item = _ITEM.match(line)
         if not self.key:
             return False
-        if item and not self.texts[0]:
+        if item and not any(self.texts):
             self.items.append([item[1]])
         elif line[0].isspace() and self.items:
             self.items[-1].append(line.strip())
@@ -414,16 +418,23 @@ def _toml(source: str) -> list[Field]:
     """The fields of a table. Raises _RefusedError."""
     import tomllib
 
+    if _LONG_NUMBER.search(source):
+        raise _RefusedError
     try:
         fields = tomllib.loads(source, parse_float=_float)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise _RefusedError from error
-    keys: dict[str, int] = {}
+    places: dict[str, list[int]] = {}
     for number, line in enumerate(source.split("\n"), 2):
         match = re.match(r"\s*\[{0,2}\s*[\"']?([\w-]+)", line)
         if match:
-            keys.setdefault(match[1], number)
-    return [_typed(key, value, keys.get(key)) for key, value in fields.items()]
+            places.setdefault(match[1], []).append(number)
+    return [_typed(key, value, _only(places.get(key))) for key, value in fields.items()]
+
+
+def _only(lines: list[int] | None) -> int | None:
+    """The line on which a name stands; None where it stands on several, one of which is its."""
+    return lines[0] if lines and len(lines) == 1 else None
 
 
 def _json(head: str) -> tuple[list[Field] | None, int]:
@@ -436,11 +447,12 @@ def _json(head: str) -> tuple[list[Field] | None, int]:
     if not isinstance(fields, dict) or not fields or not rest:
         return None, 0
     lines = head[:end].split("\n")
-    keys: dict[str, int] = {}
+    places: dict[str, list[int]] = {}
     for number, line in enumerate(lines, 1):
         for key in re.findall(r'"([^"\\]+)"\s*:', line):
-            keys.setdefault(key, number)
-    return [_typed(key, value, keys.get(key)) for key, value in fields.items()], rest.end()
+            places.setdefault(key, []).append(number)
+    typed = [_typed(key, value, _only(places.get(key))) for key, value in fields.items()]
+    return typed, rest.end()
 
 
 def _float(written: str) -> float | str:

@@ -98,7 +98,7 @@ def parse(data: bytes, name: str) -> Parsed:
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
     """The one part that the page itself calls its content, if it holds enough."""
     marked = tree.css("main, [role=main]")[:_MOST_MAINS]
-    large = [node for node in marked if len(node.text().strip()) >= _MAIN_CHARS]
+    large = [node for node in marked if len(Page().words(node)) >= _MAIN_CHARS]
     # One within another comes after it.
     if large and all(_is_within(node, large[0]) for node in large[1:]):
         return large[0]
@@ -286,10 +286,12 @@ def _ruby(page: Page, ruby: LexborNode) -> str:
     base = page.words(ruby, _READINGS)
     base = re.sub(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])", "", base)
     only_parentheses = frozenset({"rp"})
+    # What is hidden was counted with the base.
     readings = (
-        page.words(child, only_parentheses)
-        for child in children(ruby)
-        if child.tag in {"rt", "rtc"} and not page.leaves_out(child, child.tag)
+        page.words(reading, only_parentheses)
+        for reading in ruby.css("rt, rtc")
+        if not (reading.parent and reading.parent.tag == "rtc")
+        and not is_hidden(reading, reading.tag or "")
     )
     reading = "".join(readings)
     return f"{base}({reading})" if base and reading else base + reading
@@ -341,13 +343,18 @@ def _alternative(page: Page, image: LexborNode) -> str:
 class _Lines:
     """Collects preformatted text, with a line break wherever a person sees one."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: Page) -> None:
+        self._page = page
         self._parts: list[str] = []
         self._is_at_start = True
 
     def enter(self, node: LexborNode, tag: str) -> bool:
         if tag == "-text":
             self._add(node.text_content or "")
+        elif tag == "img":
+            self._add(_alternative(self._page, node))
+        elif tag == "input":
+            self._add(_value(node))
         elif tag == "br":
             self._add("\n")
         elif tag == "button":  # "Copy"
@@ -406,7 +413,7 @@ class Reader:
         if tag in BLOCKS:
             self._flush()
         if tag in _AS_WRITTEN:
-            lines = _Lines()
+            lines = _Lines(self._page)
             self._page.visit(node, lines)
             self._add(str(lines), "code")
         elif is_heading(tag):
@@ -491,7 +498,7 @@ def _rows(page: Page, table: LexborNode) -> str:
         elif tag in {"thead", "tbody", "tfoot"}:
             spanning.clear()
             for row in children(part):
-                if row.tag == "tr" and not page.leaves_out(row, "tr"):
+                if not page.leaves_out(row, row.tag or "") and row.tag == "tr":
                     lines.append(" | ".join(_cells(page, row, spanning)))
     return "\n".join(line for line in lines if line.strip(" |"))
 
@@ -513,7 +520,7 @@ def _cells(page: Page, row: LexborNode, spanning: dict[int, tuple[int, str]]) ->
 
     later: dict[int, tuple[int, str]] = {}
     for cell in children(row):
-        if cell.tag not in {"td", "th"} or page.leaves_out(cell, cell.tag):
+        if page.leaves_out(cell, cell.tag or "") or cell.tag not in {"td", "th"}:
             continue
         spanned()
         text = page.words(cell)

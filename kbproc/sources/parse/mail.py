@@ -22,7 +22,8 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse import html, text
-from kbproc.sources.parse.blocks import PATH, Block, Parsed, Scalar, clean_title
+from kbproc.sources.parse.blocks import PATH, Block, Parsed, Scalar, clean_title, in_bytes
+from kbproc.sources.parse.page_encoding import LABELS
 from kbproc.sources.parse.text import Decoded, decode
 from kbproc.sources.parse.unread import total
 
@@ -44,17 +45,6 @@ _FIELD_BYTES = 10_000
 _LONG_FIELD = re.compile(
     rb"^content-(?:type|disposition):[^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*", re.I | re.M
 )
-# Mailers name the encoding on the left where they mean the wider one on the right.
-_WIDER = {
-    "iso-8859-1": "cp1252",
-    "latin1": "cp1252",
-    "iso-8859-9": "cp1254",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949",
-}
 # Python's codecs that no mail is written in; some take long.
 _NO_CHARSET = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined"})
 # Text by its type, but markup that nothing here reads.
@@ -76,7 +66,7 @@ def parse(data: bytes, name: str) -> Parsed:
     reader = _Reader(name)
     parsed = Parsed(blocks=reader.blocks)
     for raw in _messages(data) if is_mbox else [data]:
-        message = message_from_bytes(_LONG_FIELD.sub(_shortened, raw))
+        message = message_from_bytes(reader.with_short_fields(raw))
         fields = reader.fields(message)
         subject = fields.get("subject")
         reader.read(message, fields, clean_title(subject) if is_mbox else None)
@@ -93,13 +83,10 @@ def _begins_as_mail(data: bytes) -> bool:
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
-    starts = [envelope.start() for envelope in _MBOX.finditer(data)] or [0]
+    # A first message without an envelope is one, too.
+    starts = sorted({0, *(envelope.start() for envelope in _MBOX.finditer(data))})
     for start, end in pairwise([*starts, len(data)]):
         yield _QUOTED.sub(rb"\1", data[start:end])
-
-
-def _shortened(field: re.Match[bytes]) -> bytes:
-    return field[0][:_FIELD_BYTES]
 
 
 def _metadata(fields: dict[str, str]) -> dict[str, Scalar]:
@@ -129,6 +116,7 @@ class _Reader:
 
     def read(self, message: Message, fields: dict[str, str], section: str | None) -> None:
         """Adds the head of a message, of which `fields` are known, and what it holds."""
+        self._bodies.clear()  # keys are ids, which another message's parts may have later
         self._add_head(fields, section)
         stack: list[tuple[Message, str | None, bool]] = [(message, section, True)]
         while stack:
@@ -145,11 +133,23 @@ class _Reader:
                 self._add_head(fields, below)
                 stack.append((children[0], below, True))
             else:
+                after = part.epilogue or ""  # where mailing lists put their footers
+                if after.strip():
+                    stack.append((_footer(after), section, is_shown))
                 version = self._version(children) if type == "multipart/alternative" else None
                 stack += [
                     (child, section, is_shown and version in (None, child))
                     for child in reversed(children)
                 ]
+
+    def with_short_fields(self, raw: bytes) -> bytes:
+        """The message with its longest fields cut, and these counted."""
+
+        def cut(field: re.Match[bytes]) -> bytes:
+            self.counts.append({"fields": int(len(field[0]) > _FIELD_BYTES)})
+            return field[0][:_FIELD_BYTES]
+
+        return _LONG_FIELD.sub(cut, raw)
 
     def _add_head(self, fields: dict[str, str], section: str | None) -> None:
         self._add(_lines({name: fields[name] for name in _SHOWN if name in fields}), section)
@@ -191,7 +191,7 @@ class _Reader:
         label = (charset or "us-ascii").lower()
         if label != "us-ascii":
             try:
-                encoding = codecs.lookup(_WIDER.get(label, label)).name
+                encoding = codecs.lookup(LABELS.get(label, label)).name
                 if encoding not in _NO_CHARSET:
                     return Decoded(data.decode(encoding), encoding)
             except (LookupError, ValueError):
@@ -252,13 +252,17 @@ class _Reader:
 
     def _attach(self, part: Message, section: str | None) -> None:
         name = self._decoded(part.get_filename() or "") or part.get_content_type()
-        size = len(_payload(part))
-        in_words = f"{size} bytes" if size < 1024 else f"{round(size / 1024)} KB"
         self.attachments += 1
-        self._add(f"Attachment: {name} ({in_words})", section)
+        self._add(f"Attachment: {name} ({in_bytes(len(_payload(part)))})", section)
 
     def _add(self, words: str, section: str | None) -> None:
         self.blocks.append(Block(text=words, section=section))
+
+
+def _footer(words: str) -> Message:
+    footer = Message()
+    footer.set_payload(words)
+    return footer
 
 
 def _path(section: str | None, below: str | None) -> str | None:

@@ -302,20 +302,28 @@ class _Places:
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = [_squeezed(html.unescape(_TAG.sub(r"\1", line))) for line in lines]
-        self._at = 0
+        self._at = self._column = 0  # where the last text ended
 
     def of(self, text: str) -> int | None:
-        """The line where it begins, if each of its lines is one of the source."""
+        """The line where the text begins, if each of its lines stands in one of the source.
+
+        Texts are asked for in their order, so each is looked for behind the one before.
+        """
         parts = [_squeezed(line) for line in text.split("\n")]
         for at in range(self._at, min(len(self._lines), self._at + _LINES_AHEAD)):
             following = self._lines[at : at + len(parts)]
-            if len(following) == len(parts) and all(map(str.__contains__, following, parts)):
-                self._at = at
+            start = following[0].find(parts[0], self._column if at == self._at else 0)
+            goes_on = len(following) == len(parts) and all(
+                map(str.__contains__, following[1:], parts[1:])
+            )
+            if start >= 0 and goes_on:
+                last = following[-1].index(parts[-1], start if len(parts) == 1 else 0)
+                self._at, self._column = at + len(parts) - 1, last + len(parts[-1])
                 return at
         return None
 
 
-_TAG = re.compile(r"<[^<>]*?\balt=\"([^\"<>]*)\"[^<>]*>|<[^<>]*>")
+_TAG = re.compile(r"<(?>[^<>]*?\balt=\"([^\"<>]*)\"|)[^<>]*>")
 
 
 def _squeezed(line: str) -> str:
@@ -390,9 +398,11 @@ class Prose:
         """The end of the TeX formula that `match` opens as \\[ or \\(; 0 if it opens none."""
         if match["escaped"] not in _FORMULAS:
             return 0
-        end = self._end_of(_FORMULAS[match["escaped"]], match.end())
-        is_near = 0 < end < match.end() + _FORMULA_CHARS
-        return end if is_near and _COMMAND.search(self._source, match.end(), end) else 0
+        closer = _FORMULAS[match["escaped"]]
+        at = self._source.find(closer, match.end(), match.end() + _FORMULA_CHARS)
+        if at < 0 or not _COMMAND.search(self._source, match.end(), at):
+            return 0
+        return at + len(closer)
 
     @cached_property
     def _runs(self) -> dict[int, list[int]]:
@@ -424,17 +434,22 @@ class Prose:
         written, start, end = match[0], match.start(), match.end()
         name = match["tag"].lower().lstrip("/")
         is_closing = written[1] == "/"
+        tag = match["tag"].lstrip("/")
         # A component such as <Listing caption="…"> is none of HTML's, whatever its name.
-        if name not in ELEMENTS or name.capitalize() == match["tag"].lstrip("/") != name.upper():
+        is_component = tag[0].isupper() and tag[1:].islower()
+        if name not in ELEMENTS or is_component:
             return written, end
         if name == "a":
             return self._link(written, is_closing), end
         attributes = match["attributes"]
         closing = 0
-        if not is_closing and (name in _TAKEN_WHOLE or _MAY_HIDE.search(attributes)):
+        is_whole = name in _TAKEN_WHOLE or (
+            bool(_MAY_HIDE.search(attributes)) and self._is_hidden(written)
+        )
+        if is_whole and not is_closing:
             closing = self._end_of(f"</{match['tag']}>", end)
-        if closing and (text := self._element(name, start, closing)) is not None:
-            return text, closing
+        if closing:
+            return self._element(name, start, closing), closing
         breaks = "\n" * written.count("\n")
         if name == "img":
             return self._words(written) + breaks, end
@@ -452,17 +467,15 @@ class Prose:
         self._links.append("href" in written)
         return written if self._links[-1] else ""
 
-    def _element(self, name: str, start: int, end: int) -> str | None:
-        """The text of a whole element if it is hidden or more than text, else None."""
+    def _element(self, name: str, start: int, end: int) -> str:
+        """The text of a whole element: one that is hidden, or more than text."""
         source = self._source[start:end]
         if name in {"script", "style"}:
             return self._skipped(start, end)[0]
-        if name not in _TAKEN_WHOLE and not self._is_hidden(source):
-            return None
         return self._words(source) + "\n" * source.count("\n")
 
-    def _is_hidden(self, source: str) -> bool:
-        body = _tree(source)
+    def _is_hidden(self, opening_tag: str) -> bool:
+        body = _tree(opening_tag)
         node = body.first_child if body else None
         return node is not None and is_hidden(node, node.tag or "")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
+from kbproc.sources.parse.damage import mend
 from kbproc.sources.parse.text import Decoded, decode
 
 # A page names its encoding near its start.
@@ -17,7 +18,7 @@ _IN_CONTENT = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.I)
 _XML = re.compile(r"<\?xml\s[^<>]{0,200}?encoding\s*=\s*[\"']([^\"'<>]{1,40})[\"']")
 # The encodings that browsers take where a page says the name on the left
 # (encoding.spec.whatwg.org, "names and labels").
-_LABELS = {
+LABELS = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
     "iso-8859-1": "cp1252",
@@ -45,11 +46,9 @@ _LABELS = {
     "x-mac-roman": "mac_roman",
     "x-cp1252": "cp1252",
     "x-euc-jp": "euc_jp",
-    "utf-16": "utf-8",
-    "utf-16le": "utf-8",
-    "utf-16be": "utf-8",
-    "unicode": "utf-8",
 }
+# A page that could be read as far as this label is in no wide encoding.
+_IN_PAGES = LABELS | dict.fromkeys(("utf-16", "utf-16le", "utf-16be", "unicode"), "utf-8")
 _SINGLE_BYTE = re.compile(r"cp(?:125\d|866|874)|iso8859-\d+|koi8-[rtu]|mac-(?:roman|cyrillic)")
 _MULTIBYTE = frozenset(
     {"utf-8", "gb18030", "cp932", "cp949", "big5hkscs", "euc_jp", "iso2022_jp", "iso2022_kr"}
@@ -101,7 +100,7 @@ def _declared(data: bytes, name: str) -> str | None:
 def _encoding(label: str) -> str | None:
     label = label.strip().lower()
     try:
-        encoding = codecs.lookup(_LABELS.get(label, label)).name
+        encoding = codecs.lookup(_IN_PAGES.get(label, label)).name
     except (LookupError, ValueError):
         return None
     return encoding if encoding in _MULTIBYTE or _SINGLE_BYTE.fullmatch(encoding) else None
@@ -112,11 +111,10 @@ def _utf8(data: bytes, *, is_declared: bool) -> Decoded | None:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        replaced = text.count("\ufffd") - data.count("\ufffd".encode())
+        text, bad = mend(data)
         beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
-        is_utf8 = is_declared and beyond_ascii >= 2 * replaced
-        return Decoded(text, "utf-8", replaced) if is_utf8 else None
+        is_utf8 = is_declared and beyond_ascii >= 2 * bad
+        return Decoded(text, "utf-8", bad) if is_utf8 else None
     return None if text.isascii() and not is_declared else Decoded(text, "utf-8")
 
 

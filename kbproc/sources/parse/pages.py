@@ -143,7 +143,9 @@ def _pass_over_figures(page: Any) -> None:
         except damages():
             continue
         for form in forms:
-            if id(form) in visited or form.get("/Subtype") != "/Form":
+            if not isinstance(form, dict) or id(form) in visited:
+                continue  # a reference may lead nowhere
+            if form.get("/Subtype") != "/Form":
                 continue
             visited.add(id(form))
             if _may_show_text(form):

@@ -27,7 +27,10 @@ _ENDS = re.compile(r"[.!?:;。！？：；][\"'”’)\]」』]*$")
 _STARTS = re.compile(
     r"(?:[•●▪◦‣∙·–—*-]|\(?\d{1,2}[.)]|\d+(?:\.\d+)*\.?\s+[A-Z]|[A-Z][.)]\s|\[\d+\]|\d(?=[A-Z][a-z]))\s*\S"
 )
-_NUMBER = re.compile(r"\W*(?:page\s*)?(\d{1,6}|[ivxlc]{1,7})(?:\s*(?:of|/)\s*\d+)?\W*$", re.I)
+# Letters are named in both cases: without regard to case, i also means ı and İ.
+_NUMBER = re.compile(
+    r"\W*(?:(?i:page)\s*)?(\d{1,6}|[ivxlcIVXLC]{1,7})(?:\s*(?:(?i:of)|/)\s*\d+)?\W*$"
+)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]")
 _AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|\W+(?<!\d)(\d{1,9})\W*$", re.A)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
-from kbproc.sources.parse.damage import is_western, mended
+from kbproc.sources.parse.damage import is_western, mend, mended_if_likely
 from kbproc.sources.parse.rows import Part, tables
 from kbproc.sources.parse.terminal import overstruck, without_codes
 
@@ -75,14 +75,14 @@ def parse(data: bytes, name: str) -> Parsed:
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    found = decode(data, name)
-    utf8 = found.encoding == "utf-8"
-    metadata: dict[str, Scalar] = {} if utf8 else {"encoding": found.encoding}
-    text, codes = without_codes(found.text)
+    decoded = decode(data, name)
+    utf8 = decoded.encoding == "utf-8"
+    metadata: dict[str, Scalar] = {} if utf8 else {"encoding": decoded.encoding}
+    text, codes = without_codes(decoded.text)
     return Parsed(
         blocks=paragraphs(text, name),
         metadata=metadata,
-        unread={"replaced_bytes": found.replaced, "terminal_codes": codes},
+        unread={"replaced_bytes": decoded.replaced, "terminal_codes": codes},
     )
 
 
@@ -154,7 +154,7 @@ def _decode_other(data: bytes, name: str) -> Decoded:
         return _decoded(data, wide)
     if not looks_like_text(data[:SAMPLE]) or _nul_laden(data):
         raise KbprocError("input.unsupported_type", f"{name} is not text: it holds binary data.")
-    damaged = None if data.isascii() else mended(data)
+    damaged = None if data.isascii() else mended_if_likely(data)
     if damaged:
         return Decoded(damaged.text, "utf-8", damaged.bad)
     return _decoded(data, _guess(data))
@@ -163,7 +163,7 @@ def _decode_other(data: bytes, name: str) -> Decoded:
 def _decoded(data: bytes, encoding: str) -> Decoded:
     """`data` as text in `encoding`, with U+FFFD for what is none."""
     if encoding in {"ascii", "utf-8"}:
-        text, bad = mended(data, certain=True) or (data.decode("utf-8", "replace"), 0)
+        text, bad = mend(data)
         return Decoded(text, "utf-8", bad)
     text = data.decode(encoding, "replace")
     if "\ufffd" not in text:
@@ -184,14 +184,14 @@ def _guess(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
     sample = _sample(data)
-    found = from_bytes(sample, cp_exclusion=_RARE)
-    best = found.best()
+    matches = from_bytes(sample, cp_exclusion=_RARE)
+    best = matches.best()
     if best is None:
         encoding = _least_wrong(sample)
     else:
         # Where statistics cannot tell, Western is what most such files are.
         score = (best.chaos, best.coherence)
-        equal = [match.encoding for match in found if (match.chaos, match.coherence) == score]
+        equal = [match.encoding for match in matches if (match.chaos, match.coherence) == score]
         western = "cp1252" in equal and not _HUNGARIAN.search(sample)
         encoding = "cp1252" if western else best.encoding
     if encoding in {"cp1250", "cp1252"} and len(_LATIN2.findall(sample)) > len(sample) // 500:

@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "pictures": ("picture", "pictures"),
     "embedded_files": ("embedded file", "embedded files"),
     "attachments": ("attachment", "attachments"),
+    "annotations": ("note or form field", "notes and form fields"),
     "objects": ("embedded object", "embedded objects"),
     "headers_and_footers": ("header or footer", "headers and footers"),
     "comments": ("comment", "comments"),
@@ -30,7 +31,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "hidden_passages": ("hidden passage", "hidden passages"),
     "page_furniture": ("menu, footer or other furniture", "menus, footers and other furniture"),
     "form_choices": ("form field's choice", "form fields' choices"),
-    "fields": ("field of the front matter", "fields of the front matter"),
+    "fields": ("field of its head", "fields of their heads"),
     "terminal_codes": ("terminal control sequence", "terminal control sequences"),
     "refused_heads": (
         "head that its YAML or TOML refuses, read line by line",

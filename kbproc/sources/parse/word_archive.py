@@ -6,7 +6,6 @@ Refuses to know: what the elements mean.
 
 from __future__ import annotations
 
-import io
 import posixpath
 import zipfile
 import zlib
@@ -36,7 +35,7 @@ _PREFIXES = {
     "urn:schemas-microsoft-com:vml": "v",
     "http://purl.org/dc/elements/1.1/": "dc",
 }
-_BROKEN = (
+BROKEN = (
     *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),
 )
@@ -102,12 +101,9 @@ def descendants(element: Any, *names: str) -> Iterator[Any]:
 class Archive:
     """The parts of a document. Raises DamagedPartError where one can't be read."""
 
-    def __init__(self, data: bytes) -> None:
-        try:
-            self._zip = zipfile.ZipFile(io.BytesIO(data))
-            self._names = set(self._zip.namelist())
-        except _BROKEN as error:
-            raise DamagedPartError(str(error)) from error
+    def __init__(self, opened: zipfile.ZipFile) -> None:
+        self._zip = opened
+        self._names = set(opened.namelist())
         main = [link.target for link in self.links("") if link.kind == "officeDocument"]
         self.main = main[0] if main else "word/document.xml"
 
@@ -120,7 +116,7 @@ class Archive:
             return etree.fromstring(self._zip.read(name), parser)
         except etree.XMLSyntaxError as error:
             raise DamagedPartError(f"{name}: {error}") from error
-        except _BROKEN as error:
+        except BROKEN as error:
             reason = "there is no such part" if isinstance(error, KeyError) else str(error)
             raise DamagedPartError(f"{name}: {reason}") from error
 

@@ -82,6 +82,7 @@ class Body:
 
     def __init__(self, archive: Archive) -> None:
         self.unread: Counter[str] = Counter()
+        self._part_texts: dict[str, list[str]] = {}  # a part may be shown many times
         self._archive = archive
         self._links = archive.links_by_id(archive.main)
         self.styles = Styles(self._part("styles"))
@@ -148,7 +149,12 @@ class Body:
         link: Link | None = self._links.get(key or "")
         if link is None or name_of(element) == "o:OLEObject":
             return []
-        root = self._archive.optional(link.target)
+        if link.target not in self._part_texts:
+            self._part_texts[link.target] = self._distinct_texts(link.target)
+        return self._part_texts[link.target]
+
+    def _distinct_texts(self, target: str) -> list[str]:
+        root = self._archive.optional(target)
         if root is None:
             return []
         names = descendants(root, "a:t", "c:strCache")
@@ -184,6 +190,10 @@ class _Story:
         elif name == "mc:AlternateContent":
             for each in _alternative(element):
                 yield from self._block(each)
+        elif name in ("m:oMath", "m:oMathPara", "w:r"):
+            behind: list[Paragraph] = []
+            yield Paragraph(text=self._inline(element, behind, hidden=False))
+            yield from behind
         elif name and name not in _SILENT | _DELETED:
             for each in element:
                 yield from self._block(each)
@@ -312,22 +322,41 @@ def _alternative_text(shape: Any) -> str:
 
 
 def _matched_fields(root: Any) -> set[Any]:
-    """The first and last marks of fields that have both: one without an end hides nothing."""
-    matched: set[Any] = set()
-    begun: list[Any] = []
+    """The first and last marks of fields that have both: one without an end hides nothing.
+
+    Marks in text that is not read count for nothing: a field may end in a deletion.
+    """
+    marks: set[Any] = set()
+    open_marks: list[Any] = []
     for mark in descendants(root, "w:fldChar"):
         kind = attribute(mark, "fldCharType")
+        if kind not in ("begin", "end") or any(map(_is_passed_over, mark.iterancestors())):
+            continue
         if kind == "begin":
-            begun.append(mark)
-        elif kind == "end" and begun:
-            matched |= {begun.pop(), mark}
-    return matched
+            open_marks.append(mark)
+        elif open_marks:
+            marks |= {open_marks.pop(), mark}
+    return marks
+
+
+def _is_passed_over(element: Any) -> bool:
+    """True if the text within is not read: deleted, or one of two versions of the same."""
+    name = name_of(element)
+    if name in ("mc:Choice", "mc:Fallback"):
+        return element is not _chosen(element.getparent())
+    return name in _DELETED or (name == "w:tr" and child(element, "w:trPr", "w:del") is not None)
 
 
 def _alternative(element: Any) -> Any:
-    """The children of the first choice that has any, else of the fallback."""
+    """The children of the version that is read."""
+    chosen = _chosen(element)
+    return () if chosen is None else chosen
+
+
+def _chosen(element: Any) -> Any:
+    """The first choice that has children, else the fallback; None where none has any."""
     choices = [each for each in element if name_of(each) in ("mc:Choice", "mc:Fallback")]
-    return next((each for each in choices if len(each)), ())
+    return next((each for each in choices if len(each)), None)
 
 
 def _outermost(element: Any, name: str) -> Iterator[Any]:
@@ -395,13 +424,15 @@ def _symbol(element: Any) -> str:
     except ValueError:
         return ""
     font = (attribute(element, "font") or "").lower()
+    if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
+        return ""
     if 0xF000 <= code <= 0xF0FF:
         code -= 0xF000
     if font == "symbol":
         return _SYMBOLS.get(code, chr(code))
     if font.startswith(("wingdings", "webdings")):
         return _WINGDINGS.get(code, "•")
-    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else ""
+    return chr(code)
 
 
 def _form_field(data: Any) -> str:
@@ -415,4 +446,5 @@ def _form_field(data: Any) -> str:
         return ""
     entries = [attribute(each, "val") or "" for each in choices if name_of(each) == "w:listEntry"]
     picked = value(choices, "w:result") or value(choices, "w:default") or "0"
-    return entries[int(picked)] if picked.isdecimal() and int(picked) < len(entries) else ""
+    is_index = picked.isdecimal() and len(picked) < 5
+    return entries[int(picked)] if is_index and int(picked) < len(entries) else ""

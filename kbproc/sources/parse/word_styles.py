@@ -134,6 +134,7 @@ class Lists:
         self._links: dict[str, str] = {}
         self._lists: dict[str, Any] = {}
         self._counts: dict[str, list[int | None]] = {}
+        self._changed: dict[str, dict[int, _Level]] = {}
         self._started: set[tuple[str, int]] = set()
         for element in root if root is not None else ():
             if name_of(element) == "w:abstractNum":
@@ -175,21 +176,24 @@ class Lists:
         return None
 
     def _with_changes(self, key: str, levels: dict[int, _Level]) -> dict[int, _Level]:
-        changes = {
-            number: _level(child(change, "w:lvl"))
-            for change in self._lists[key]
-            if name_of(change) == "w:lvlOverride" and child(change, "w:lvl") is not None
-            if (number := _number(attribute(change, "ilvl"))) is not None
-        }
-        return levels | changes if changes else levels
+        if key not in self._changed:
+            self._changed[key] = levels | {
+                number: _level(own)
+                for change in self._lists[key]
+                if name_of(change) == "w:lvlOverride"
+                and (own := child(change, "w:lvl")) is not None
+                if (number := _number(attribute(change, "ilvl"))) is not None
+                and 0 <= number < _LEVELS
+            }
+        return self._changed[key]
 
     def _count(
         self, key: str, kind: str, level: int, levels: dict[int, _Level]
     ) -> list[int | None]:
         counts = self._counts.setdefault(kind, [None] * _LEVELS)
-        first = self._first(key, level)
+        first = None if (key, level) in self._started else self._first(key, level)
         before = counts[level]
-        if first is not None and (key, level) not in self._started:
+        if first is not None:
             counts[level] = first
         else:
             counts[level] = levels[level].start if before is None else before + 1

@@ -60,17 +60,17 @@ class Clauses:
 
     def terms(self, query: Query) -> list[Term]:
         """What a query looks up."""
-        asked, found = self._latest
-        if asked != query:
+        latest, lookups = self._latest
+        if latest != query:
             any_foreign = self.frequency("any", FOREIGN) > 0
-            found = terms(
+            lookups = terms(
                 query,
                 any_foreign=any_foreign,
                 is_in_foreign=self._is_in_foreign,
                 frequency=self.frequency,
             )
-            self._latest = (query, found)
-        return found
+            self._latest = (query, lookups)
+        return lookups
 
     def _is_in_foreign(self, stem: str, head: str) -> bool:
         return self.frequency("head", head) >= max(1, self.frequency("stem", stem))

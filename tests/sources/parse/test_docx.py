@@ -423,3 +423,51 @@ def test_many_deleted_marks_and_deep_nesting_take_no_long_time() -> None:
     deep = "<w:sdt><w:sdtContent>" * 110 + run("deep") + "</w:sdtContent></w:sdt>" * 110
     assert texts(paragraph(deep)) == ["deep"]
     assert refused(words.docx("<w:ins>" * 5_000 + "</w:ins>" * 5_000)).type == "operation.failed"
+
+
+def test_a_field_that_ends_in_a_deletion_hides_nothing() -> None:
+    deleted = f'<w:del w:id="1">{field("separate")}{field("end")}</w:del>'
+    row = f'<w:tr><w:trPr><w:del w:id="2"/></w:trPr><w:tc><w:p>{field("end")}</w:p></w:tc></w:tr>'
+    for end in (f"{deleted}</w:p>", f"</w:p><w:tbl>{row}</w:tbl>"):
+        body = f"<w:p>{run('a')}{field('begin')}{run('b')}{end}{paragraph(run('rest'))}"
+        assert " ".join(texts(body)).endswith("rest")
+
+
+def test_equations_and_runs_beside_paragraphs_are_read() -> None:
+    formula = "<m:oMathPara><m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath></m:oMathPara>"
+    assert texts(formula + run("A stray run.")) == ["E=mc2", "A stray run."]
+
+
+@pytest.mark.parametrize(
+    "symbol", ["char='-5'", "char='F00000' w:font='Symbol'", "char='D800' w:font='Symbol'"]
+)
+def test_symbols_without_a_place_are_nothing(symbol: str) -> None:
+    assert texts(paragraph(f"{run('a')}<w:r><w:sym w:{symbol}/></w:r>{run('b')}")) == ["ab"]
+
+
+def test_a_choice_of_thousands_of_digits_is_none() -> None:
+    choice = (
+        f'<w:ffData><w:ddList><w:result w:val="{"9" * 5000}"/><w:listEntry w:val="x"/></w:ddList>'
+        "</w:ffData>"
+    )
+    begin = f'<w:r><w:fldChar w:fldCharType="begin">{choice}</w:fldChar></w:r>'
+    body = paragraph(f"{run('a')}{begin}{field('separate')}{field('end')}{run('b')}")
+    assert texts(body) == ["ab"]
+
+
+def test_levels_beyond_the_ninth_are_passed_over() -> None:
+    numbering = words.part(
+        "numbering",
+        f'<w:abstractNum w:abstractNumId="0">{level(0, "decimal", "%1.")}</w:abstractNum>'
+        '<w:num w:numId="1"><w:abstractNumId w:val="0"/><w:lvlOverride w:ilvl="9">'
+        '<w:lvl w:ilvl="9"/></w:lvlOverride></w:num>',
+    )
+    properties = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>'
+    assert texts(paragraph(run("one"), properties), {"numbering": numbering}) == ["1. one"]
+
+
+def test_an_archive_of_a_later_version_is_refused_in_words() -> None:
+    data = bytearray(words.docx(paragraph(run("a"))))
+    at = data.rindex(b"PK\x01\x02")
+    data[at + 6 : at + 8] = (99).to_bytes(2, "little")
+    assert "is not a whole DOCX archive" in refused(bytes(data)).message

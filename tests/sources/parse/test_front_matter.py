@@ -295,3 +295,19 @@ def test_json() -> None:
 def test_a_memo_without_fences_is_text() -> None:
     parsed = parse(b"To: Ann\nFrom: Ben\nSubject: Owls\n\nBody.", "markdown", "a.md")
     assert [block.text for block in parsed.blocks] == ["To: Ann\nFrom: Ben\nSubject: Owls", "Body."]
+
+
+def test_lines_between_a_key_and_its_list_stay() -> None:
+    parsed = read("x: @\nkey:\n  lostword here\n  - bar baz")
+    assert "lostword here" in "\n".join(block.text for block in parsed.blocks)
+
+
+def test_a_name_on_several_lines_has_none() -> None:
+    data = b'{"a": {"summary": 1},\n"b": 1,\n"summary": "Of owls"}\n\nBody.\n'
+    [block] = [b for b in parse(data, "markdown", "a.md").blocks if "Of owls" in b.text]
+    assert block.line is None
+
+
+def test_an_endless_number_in_toml_loses_no_file() -> None:
+    data = b"+++\nn = 0x" + b"f" * 5000 + b"\ntitle = 'Owls'\n+++\nBody.\n"
+    assert parse(data, "markdown", "a.md").title == "Owls"

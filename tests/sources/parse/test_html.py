@@ -294,3 +294,36 @@ def test_a_few_bad_bytes_are_replaced_and_counted() -> None:
 def test_xml_closes_elements_at_once() -> None:
     data = b"<?xml version='1.0'?><html><head><title/><script src='x'/></head><body><p>Text."
     assert parse(data, "html", "a.xhtml").blocks == [Block(text="Text.")]
+
+
+def test_readings_are_read_wherever_they_stand_and_counted_once() -> None:
+    nested = read("<p><ruby><ruby>東<rt>tou</rt></ruby><rt>east</rt></ruby></p>")
+    assert all(word in nested.blocks[0].text for word in ("東", "tou", "east"))
+    assert "lost" in read("<p><ruby>a<span><rt>lost</rt></span></ruby></p>").blocks[0].text
+    assert read("<p><ruby>a<rt hidden>b</rt></ruby></p>").unread == {"hidden_passages": 1}
+
+
+def test_a_script_does_not_make_a_main_part() -> None:
+    parsed = read(
+        f"<main><script>{'x = 1; ' * 99}</script>Loading</main><article>Real words here</article>"
+    )
+    assert "Real words here" in [block.text for block in parsed.blocks]
+
+
+def test_pictures_and_fields_in_preformatted_text_are_read() -> None:
+    parsed = read("<pre>x <img alt=owl src=a> <img src=b> <input value=tern></pre>")
+    assert all(word in parsed.blocks[0].text for word in ("owl", "tern"))
+    assert parsed.unread == {"pictures": 1}
+
+
+def test_a_cell_in_a_template_is_counted() -> None:
+    parsed = read("<table><tr><template><td>lost</td></template><td>y</td></tr></table>")
+    assert [block.text for block in parsed.blocks] == ["y"]
+    assert parsed.unread == {"hidden_passages": 1}
+
+
+def test_a_damaged_page_is_mended_as_any_text() -> None:
+    text = "<meta charset=utf-8><p>" + "Größe " * 9
+    parsed = read(text.encode() + b"Stra\xdfe \xe2\x82")
+    assert "Straße" in parsed.blocks[0].text
+    assert parsed.unread == {"replaced_bytes": 3}

@@ -104,7 +104,7 @@ def test_attachments_are_named_and_counted() -> None:
         "Attachment: notes.txt (16 bytes)",
         "From: Jörg Müller <j@x.de>\nSubject: Inneres",
         "Größe within.",
-        "Attachment: image/png (1 bytes)",
+        "Attachment: image/png (1 byte)",
     ]
     assert [block.section for block in parsed.blocks][3:] == [None, *["Inneres"] * 3]
     assert parsed.unread == {"attachments": 3}
@@ -187,3 +187,33 @@ def test_any_bytes_are_read_or_refused_with_a_type(data: bytes) -> None:
             read(head + data)
         except KbprocError as error:
             assert error.type == "input.unsupported_type"
+
+
+def test_each_message_of_a_long_mbox_has_its_own_body() -> None:
+    envelope = b"From a@a.org Thu Jan  1 00:00:00 2026\n"
+    data = b"".join(envelope + b"From: a\nSubject: s%d\n\nbody%d\n\n" % (i, i) for i in range(300))
+    bodies = [text for text in texts(data, "a.mbox") if text.startswith("body")]
+    assert bodies == [f"body{i}" for i in range(300)]
+
+
+def test_a_first_message_without_an_envelope_is_read() -> None:
+    data = b"From: a\nSubject: one\n\nfirst\n\nFrom c Thu Jan  1 00:00:00 2026\nFrom: b\n\nsecond\n"
+    assert [text for text in texts(data, "a.mbox") if ":" not in text] == ["first", "second"]
+
+
+def test_a_list_s_footer_below_the_last_part_is_read() -> None:
+    data = (
+        b"From: a\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\nbody\n--x--\n"
+        b"Footer words of the list\n"
+    )
+    assert texts(data)[1:] == ["body", "Footer words of the list"]
+
+
+def test_what_is_cut_of_a_field_is_counted() -> None:
+    lines = b"".join(b"\n indented %d" % i for i in range(3000))
+    assert read(b"From: a\n\nContent-Type: quoted" + lines).unread == {"fields": 1}
+
+
+def test_a_thai_mail_of_outlook() -> None:
+    head = b"From: a\nContent-Type: text/plain; charset=windows-874\n\n"
+    assert texts(head + "สวัสดี".encode("cp874"))[-1] == "สวัสดี"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -205,7 +206,8 @@ def test_code_stays_as_it_is_written() -> None:
 
 def test_titles_and_sections_have_no_markup() -> None:
     parsed = read(
-        "# M&uuml;ller's \\_X\\_ <b>Y</b>\n\n## C\\# &amp; `a_b`<br>c\n\nText.\n\n## *a* [b](c)\n\nMore."
+        "# M&uuml;ller's \\_X\\_ <b>Y</b>\n\n## C\\# &amp; `a_b`<br>c\n\nText.\n\n"
+        "## *a* [b](c)\n\nMore."
     )
     assert parsed.title == "Müller's _X_ Y"
     assert [block.section for block in parsed.blocks[-3::2]] == ["C# & a_b c", "a b"]
@@ -323,3 +325,26 @@ def test_no_word_of_a_document_is_lost(lines: list[str], blank: list[bool]) -> N
 def test_hostile_text_is_read_in_time() -> None:
     for unit in ("<!--", "<a b='<a c=\"", "`", "``` `", "\\[", "$$a", "<b hidden>", "<ruby>", "&#"):
         assert read("x " + unit * (200_000 // len(unit))).blocks
+
+
+def test_equal_pieces_of_html_have_lines_of_their_own() -> None:
+    blocks = read("<p>a</p>\n\n<p>a</p>\n\n<p>a</p>").blocks
+    assert [block.line for block in blocks] == [1, 3, 5]
+    blocks = read("<p>alphabet</p>\n\n<p>bet</p>\n\n<p>alphabet</p>").blocks
+    assert [block.line for block in blocks] == [1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x " + "<span style=a>" * 8_000 + "</span>",
+        "x " + "\\(" * 100_000 + "\\)",
+        "<div" + ' alt="a"' * 30_000,
+        "<p>a</p>" * 20_000,
+    ],
+    ids=["styles", "formulas", "attributes", "paragraphs"],
+)
+def test_closed_and_open_pieces_take_time_in_proportion(text: str) -> None:
+    begun = time.process_time()
+    read(text)
+    assert time.process_time() - begun < 20, "seconds on a slow machine; squares take minutes"

@@ -365,3 +365,23 @@ def test_a_table_is_read_row_by_row() -> None:
     )
     joined = " ".join(" ".join(texts(content.encode())).split())
     assert all(" ".join(row) in joined for row in rows)
+
+
+def test_a_drawing_that_leads_nowhere_loses_no_page() -> None:
+    resources = "/XObject << /I 99 0 R >>"
+    parsed = read(pdf(page("Words of the page.") + b" q /I Do Q", resources=resources))
+    assert lines(parsed) == ["Words of the page."]
+
+
+@pytest.mark.parametrize("glyph", ["dotlessi", "Idotaccent"])
+def test_a_letter_like_a_roman_digit_is_no_number(glyph: str) -> None:
+    font = f"<< /Type /Font /Subtype /Type1 /Encoding << /Differences [65 /{glyph}] >> >>"
+    line = b"BT /F2 11 Tf 50 830 Td (A) Tj ET "
+    data = pdf(line + page("Words."), page("More."), fonts="/F2 9 0 R", extra=[font.encode()])
+    assert {"\u0131", "\u0130"} & {*lines(read(data))}
+
+
+def test_a_stamp_without_a_look_and_a_note_that_leads_nowhere() -> None:
+    stamp = "/Subtype /Stamp /Contents (Approved) /AP << >>"
+    parsed = form(stamp, "/Subtype /Text /Contents 99 0 R")
+    assert lines(parsed) == ["Printed words.", "Note: Approved"]
