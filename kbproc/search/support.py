@@ -60,10 +60,13 @@ def support(
 
 def _together(fulltext: FullTextSnapshot, query: Query, passage: str) -> float:
     """In its form that counts most, each word by its weight."""
-    said = words(passage)
-    held = {"stem": frozenset(stems([*said, *names(passage)])), "head": frozenset(map(head, said))}
+    tokens = words(passage)
+    forms = {
+        "stem": frozenset(stems([*tokens, *names(passage)])),
+        "head": frozenset(map(head, tokens)),
+    }
     clauses = fulltext.clauses
-    terms = [term for term in clauses.terms(query) if term.field in held and term.most >= _HALF]
+    terms = [term for term in clauses.terms(query) if term.field in forms and term.most >= _HALF]
     worth = [term.most * clauses.idf(term) for term in terms]
-    found = (w for w, term in zip(worth, terms, strict=True) if term.word in held[term.field])
-    return sum(found) / total if (total := sum(worth)) else 0.0
+    present = (w for w, term in zip(worth, terms, strict=True) if term.word in forms[term.field])
+    return sum(present) / total if (total := sum(worth)) else 0.0

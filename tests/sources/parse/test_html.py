@@ -64,7 +64,7 @@ def test_the_declared_charset(charset: str) -> None:
 def test_a_wrong_or_unknown_charset_is_not_believed() -> None:
     for label in ("utf-16", "no-such", "ascii"):
         data = f'<meta charset="{label}"><p>Grüße, 世界'.encode()
-        assert "Grüße, 世界" in read(data).blocks[0].text or label == "ascii"
+        assert read(data).blocks[0].text == "Grüße, 世界"
     assert read(b"\xef\xbb\xbf<meta charset=koi8-r><p>\xc3\xbc").blocks[0].text == "ü"
 
 

@@ -60,8 +60,8 @@ def test_detect(name: str, head: bytes, expected: str | None) -> None:
 def test_every_format_has_a_parser_and_suffixes_of_its_own() -> None:
     suffixes = [suffix for format in FORMATS.values() for suffix in format.suffixes]
     assert len(suffixes) == len(set(suffixes))
-    for type in FORMATS:
-        assert parse(b"", type, "a").blocks == [] if type not in {"pdf", "docx"} else True
+    for type in FORMATS.keys() - {"pdf", "docx"}:
+        assert parse(b"", type, "a").blocks == []
 
 
 def test_unknown_type_names_the_known_ones() -> None:

@@ -195,7 +195,7 @@ def purged(batch: Batch, record: Record, event: DocPurged) -> None:
     nothing: Row = ("", "", "", None, None, None, [], "{}", 0, 0, 0, "", 0, None, "")
     waiting = batch.gather(Documents)
     for id in event.ids:
-        left = (
+        remains = (
             id,
             *nothing,
             record.ts,
@@ -208,7 +208,7 @@ def purged(batch: Batch, record: Record, event: DocPurged) -> None:
             None,
             None,
         )
-        waiting.write(left, [], replaces=False)
+        waiting.write(remains, [], replaces=False)
 
 
 def file_failed(batch: Batch, record: Record, event: FileFailed) -> None:
