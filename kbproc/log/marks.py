@@ -35,7 +35,10 @@ def look_at(segment: Path) -> Mark:
 
 
 class Marks:
-    """Of the segments of one log; without a file they end with the process."""
+    """Of the segments of one log; without a file they end with the process.
+
+    Threads put marks while others look: each looks at a copy, which takes one step.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         """A file that can't be read means that nothing is known."""
@@ -48,7 +51,7 @@ class Marks:
 
     @property
     def damage(self) -> str | None:
-        return next((mark.wrong for mark in self._marks.values() if mark.wrong), None)
+        return next((mark.wrong for mark in dict(self._marks).values() if mark.wrong), None)
 
     def knows(self, segment: Path) -> bool:
         """Whether it was read, and nobody has touched it since."""
@@ -62,7 +65,7 @@ class Marks:
     def unknown(self, segments: Iterable[Path]) -> list[Path]:
         """Those that are to be read: all, if one is gone."""
         there = list(segments)
-        if not self._marks.keys() <= {segment.name for segment in there}:
+        if not set(self._marks) <= {segment.name for segment in there}:
             return there
         return [segment for segment in there if not self.knows(segment)]
 
@@ -71,14 +74,15 @@ class Marks:
 
     def doubt(self) -> None:
         """Everything is to be read again; what was wrong is until then."""
-        self._marks = {name: Mark(-1, 0, mark.wrong) for name, mark in self._marks.items()}
+        self._marks = {n: Mark(-1, 0, mark.wrong) for n, mark in dict(self._marks).items()}
 
     def keep(self, segments: Iterable[Path]) -> None:
         """Forgets all others, and writes what is new into the file, if that can be written."""
         names = {segment.name for segment in segments}
-        self._marks = {name: mark for name, mark in self._marks.items() if name in names}
-        if self._path is None or self._marks == self._kept:
+        marks = {name: mark for name, mark in dict(self._marks).items() if name in names}
+        self._marks = dict(marks)
+        if self._path is None or marks == self._kept:
             return
         with contextlib.suppress(OSError):
-            replace(self._path, msgspec.json.encode(self._marks), name_is_durable=False)
-            self._kept = dict(self._marks)
+            replace(self._path, msgspec.json.encode(marks), name_is_durable=False)
+            self._kept = marks
