@@ -34,8 +34,19 @@ if TYPE_CHECKING:
 
 WORKERS = 2
 _BATCH = 16
+# A session may be short: until then an endpoint gets smaller requests, as a request that is cut off
+# brings no vector at all.
+_SHORT_SECONDS = 10.0
+_SHORT_BATCH = 4
+_KEEP_SECONDS = 0.25  # vectors are kept, and can be searched, after so long at most
 _RETRY_SECONDS = 30.0
+_END_SECONDS = 5.0
+_LOOK_SECONDS = 0.01
 _logger = logging.getLogger(__name__)
+
+
+class _Closed(Exception):
+    """The store was closed while a thread computed."""
 
 
 class Readable(Protocol):
@@ -87,7 +98,10 @@ class Embedding(StoredModel, Statuses):
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self.gate = Gate()
-        self._closing = False
+        self._began = time.monotonic()
+        self._stopping = False  # no text is begun any more
+        self._closed = False  # nothing touches the store any more
+        self._away: set[threading.Thread] = set()  # they compute, and `end` does not wait for them
         store.on_change(self.wake)
 
     def move_to(self, store: Home) -> None:
@@ -155,7 +169,7 @@ class Embedding(StoredModel, Statuses):
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
         with self._changed:  # `close` finds all of them begun, or none
-            if self._threads or self._closing or self.state in {"off", "missing"}:
+            if self._threads or self._stopping or self.state in {"off", "missing"}:
                 return
             for number in range(WORKERS):
                 thread = threading.Thread(target=self._run, name=f"embed-{number}", daemon=True)
@@ -168,67 +182,123 @@ class Embedding(StoredModel, Statuses):
 
     def _run(self) -> None:
         lower_priority()
+        with contextlib.suppress(_Closed):
+            self._work()
+
+    def _work(self) -> None:
         try:
-            with self._preparing:  # one thread prepares, the others wait for it
+            with self._computing(), self._preparing:  # one prepares, the others wait for it
                 self.prepare()
+            with self._preparing:
                 if self._store.vectors is None:
                     self._store.attach_vectors()
         except KbprocError as error:
             _logger.warning("no embedding model: %s", error.message)
             self._store.changed()
             return
-        while not self._closing:
+        while not self._stopping:
             ids = self._claim()
             if ids:
                 self._embed_batch(ids)
 
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        """The calling thread touches no store meanwhile, so that `end` need not wait for it.
+
+        Raises _Closed if `end` was called meanwhile.
+        """
+        thread = threading.current_thread()
+        with self._changed:
+            if self._closed:
+                raise _Closed
+            self._away.add(thread)
+        try:
+            yield
+        finally:
+            with self._changed:
+                if self._closed:
+                    raise _Closed
+                self._away.discard(thread)
+
     def _claim(self) -> list[int]:
         """The newest pending chunks that nobody else has; waits if there are none."""
         vectors = self._store.vectors  # which may have to be opened, and then waits for writers
+        is_young = time.monotonic() - self._began < _SHORT_SECONDS
         with self._changed:
-            ids = self.claims.take(vectors, _BATCH)
-            if not ids and not self._closing:  # else nobody would wake it
+            ids = self.claims.take(vectors, _SHORT_BATCH if is_young else _BATCH)
+            if not ids and not self._stopping:  # else nobody would wake it
                 self._changed.wait(_RETRY_SECONDS)
             return ids
 
     def _embed_batch(self, ids: list[int]) -> None:
+        kept_ids: set[int] = set()
         try:
             with self.gate.inside():
                 rows = rows_of(self._store, ids)
-                keys = self.keep(rows, self._embed_rows(rows))
-            if self._store.vectors is not None:
-                self._store.vectors.embedded(keys)
-            if self.claims.others is not None:
-                self.claims.others.made(keys)
+                for some, vectors in self._made(rows, self._computing):
+                    self._keep(some, vectors)
+                    kept_ids.update(row.chunk_id for row in some)
         except KbprocError as error:
             if len(ids) == 1 or error.type == "model.unavailable":
                 self._give_up(ids, error)
             else:  # one of them is refused, and the others are not to share its fate
                 for id in ids:
-                    self._embed_batch([id])
+                    if id not in kept_ids:
+                        self._embed_batch([id])
+        except _Closed:
+            raise
         except Exception:
-            if not self._closing:
+            if not self._stopping:
                 _logger.exception("embedding failed")
                 self._pause()
         finally:
             self.claims.done(ids)
-            self._store.changed()
+            if not self._closed:
+                self._store.changed()
 
-    def _embed_rows(self, rows: Sequence[IndexRow]) -> list[NDArray[np.float32]]:
-        embedder = self.load()
+    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
+        keys = self.keep(rows, vectors)
+        if self._store.vectors is not None:
+            self._store.vectors.embedded(keys)
+        if self.claims.others is not None:
+            self.claims.others.made(keys)
+        self._store.changed()
+
+    def _made(
+        self, rows: Sequence[IndexRow], computing: Callable[[], AbstractContextManager[None]]
+    ) -> Iterator[tuple[Sequence[IndexRow], list[NDArray[np.float32]]]]:
+        """Rows with their vectors, some at a time; `computing` is entered while the model works.
+
+        It ends early once `stop` was called.
+        """
+        with computing():
+            embedder = self.load()
         if embedder.batches:
-            return embedder.embed_many([self.string(row) for row in rows])
-        vectors = []
-        for row in rows:
+            strings = [self.string(row) for row in rows]
+            with computing():
+                vectors = embedder.embed_many(strings)
+            yield rows, vectors
+            return
+        first, vectors, since = 0, [], time.monotonic()
+        for n, row in enumerate(rows):
+            if self._stopping:
+                break
             self._give_way()
-            vectors.append(embedder.embed(self.string(row)))
+            string = self.string(row)
+            with computing():
+                vectors.append(embedder.embed(string))
+            if time.monotonic() - since > _KEEP_SECONDS:
+                yield rows[first : n + 1], vectors
+                first, vectors, since = n + 1, [], time.monotonic()
         self.problem = None
-        return vectors
+        if vectors:
+            yield rows[first : first + len(vectors)], vectors
 
     def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
         """Vectors for chunks of another view than the live one; raises model.unavailable."""
         with self.gate.inside():
-            view.embedded(self.keep(rows, self._embed_rows(rows)))
+            for some, vectors in self._made(rows, contextlib.nullcontext):
+                view.embedded(self.keep(some, vectors))
 
     def _give_up(self, ids: list[int], error: KbprocError) -> None:
         """A model that is away may come back; what it refuses, it refuses for good."""
@@ -242,12 +312,12 @@ class Embedding(StoredModel, Statuses):
 
     def _pause(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
+            self._changed.wait_for(lambda: self._stopping, _RETRY_SECONDS)
 
     def _give_way(self) -> None:
         """Searches go first, but they can't keep a chunk from being embedded for ever."""
         with self._searched:
-            self._searched.wait_for(lambda: not self._searching or self._closing, 0.05)
+            self._searched.wait_for(lambda: not self._searching or self._stopping, 0.05)
 
     def drain(
         self,
@@ -271,12 +341,24 @@ class Embedding(StoredModel, Statuses):
             progress(total, total)
         return left
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Begins no text any more; vectors that are being made are kept until `end`."""
         with self._changed:
-            self._closing = True
+            self._stopping = True
             self._changed.notify_all()
+
+    def end(self) -> None:
+        """Ends the threads. One that computes ends by itself later, and its vector is dropped."""
+        self.stop()
+        with self._changed:
+            self._closed = True
+        deadline = time.monotonic() + _END_SECONDS
         for thread in self._threads:
-            thread.join(5)
+            while thread not in self._away and thread.is_alive() and time.monotonic() < deadline:
+                thread.join(_LOOK_SECONDS)
+
+    def close(self) -> None:
+        self.end()
         self.release()
 
 

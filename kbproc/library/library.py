@@ -227,15 +227,43 @@ class Library:
             forget_vectors=lambda keys: self.together.forget(keys),  # noqa: PLW0108
         )
 
-    def close(self) -> None:
-        """Leaves everything on disk; one part that fails does not keep the others open."""
+    def close(self, patience_s: float | None = None) -> bool:
+        """Leaves everything on disk; one part that fails does not keep the others open.
+
+        `patience_s`: so long it waits for work in the background and for a write. False: that goes
+        on, the store is still open, and the process must end now, as if it were killed: the log has
+        all that was acknowledged, and the next owner does the rest.
+        """
         self.closed = True
-        self._end(_WRITERS)
+        self.embedding.stop()
+        if not self._is_quiet(patience_s):
+            return False
         if not isinstance(self.store, LateStore) or self.store.are_vectors_opened:
             save_vectors(self.store)
-        self._end(_READERS)
         _whatever_happens(self.embedding.close)
         self.store.close()
+        return True
+
+    def _is_quiet(self, patience_s: float | None) -> bool:
+        """Ends all that works in the background; whether it ended in time."""
+        if patience_s is None:
+            self._end_work()
+            return True
+
+        def end() -> None:
+            self._end_work()
+            with self.store.turns.lane:  # a write that runs
+                pass
+
+        ending = threading.Thread(target=end, name="ending", daemon=True)
+        ending.start()
+        ending.join(patience_s)
+        return not ending.is_alive()
+
+    def _end_work(self) -> None:
+        self._end(_WRITERS)
+        self._end(_READERS)
+        _whatever_happens(self.embedding.end)
 
     def _end(self, parts: Sequence[str]) -> None:
         """Closes those of them that were made."""

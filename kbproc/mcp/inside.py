@@ -38,7 +38,7 @@ class Inside:
         self._asked: dict[int, Asked] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._began = False  # `ready` has come, or `error`
+        self.has_begun = False  # `ready` has come, or `error`
         self._waiting: list[Callable[[], None]] = []
         self.scopes: frozenset[str] | None = None  # of an agent, which the store tells
 
@@ -59,7 +59,7 @@ class Inside:
     def when_begun(self, then: Callable[[], None]) -> None:
         """Calls it once it is known whether there is a store."""
         with self._lock:
-            if not self._began:
+            if not self.has_begun:
                 self._waiting.append(then)
                 return
         then()
@@ -104,7 +104,7 @@ class Inside:
             scopes = event.get("scopes")
             self.scopes = self.scopes if scopes is None else frozenset(scopes)
             with self._lock:
-                self._began = True
+                self.has_begun = True
                 waiting, self._waiting = self._waiting, []
             for then in waiting:
                 then()

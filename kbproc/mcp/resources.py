@@ -7,6 +7,7 @@ Refuses to know: who is told when one changes (changes.py).
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 from kbproc.mcp import protocol
@@ -17,6 +18,9 @@ from kbproc.mcp.session import PUBLIC, STALE, Request
 _DOC = re.compile(r"kb://doc/([1-9][0-9]{0,15})")
 _NOTE = re.compile(r"kb://note/([a-z0-9-]{2,64})/([a-z0-9-]{2,64})")
 _PAGE = 50
+# Some clients count a server as connected once the first list has come.
+PATIENCE_S = 0.5
+_LIST_CHANGED = "notifications/resources/list_changed"
 _TEMPLATES = [
     {
         "uriTemplate": "kb://doc/{id}",
@@ -57,11 +61,22 @@ class Resources:
         self._inside = inside
 
     def list(self, request: Request) -> None:
+        """The first list may come before the store is open: then it is empty, and a notification
+        follows. Only the older era has that notification without a subscription.
+        """
         params: dict[str, Any] = {"limit": _PAGE}
         if (cursor := request.params.get("cursor")) is not None:
             params["cursor"] = cursor
+        early = None
+        if not self._inside.has_begun and not request.is_modern and cursor is None:
+            early = threading.Timer(PATIENCE_S, lambda: request.reply({"resources": []}))
+            early.daemon = True
+            early.start()
 
         def answer(response: Message) -> None:
+            if early is not None:
+                early.cancel()
+            is_late = not request.session.is_open(request)
             if "error" in response:
                 request.refuse(_refusal(response["error"]["data"]))
                 return
@@ -70,6 +85,8 @@ class Resources:
             if result["meta"].get("next_cursor"):
                 found["nextCursor"] = result["meta"]["next_cursor"]
             request.reply(found, cache=STALE)
+            if early is not None and is_late and found["resources"]:
+                request.session.send(protocol.notification(_LIST_CHANGED, {}))
 
         self._inside.ask("doc.list", params, answer)
 

@@ -37,7 +37,7 @@ class Offering(Struct, frozen=True, kw_only=True):
     """The settings and flags of one `kbproc mcp`, as a person gave them.
 
     `tools`: sets and names; None is `notes` for an agent, else `default`. `model`: the model of a
-    store that is new; a person can't choose it here.
+    store that is new; a person can't choose it here. `thin`: another process opens the store.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class Offering(Struct, frozen=True, kw_only=True):
     scopes: str | None = None
     allow_private_addresses: bool = False
     model: dict[str, Any] | None = None
+    thin: bool = True
 
     @property
     def is_bound(self) -> bool:
@@ -143,5 +144,6 @@ def _serve(offering: Offering, pipes: tuple[int, int], host: Host, signals: Sign
         surface="mcp",
         allow_private_addresses=offering.allow_private_addresses,
         model=offering.model,
+        thin=offering.thin,
     )
     return serve.run(serving, pipes, host=host, signals=signals)

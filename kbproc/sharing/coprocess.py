@@ -54,6 +54,6 @@ def run(
 
     code = serve_lines(connection, lines, wait_for_store)
     if not opening.is_alive():
-        owner.close()
+        owner.leave()
     outbox.close()
     return code

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import socket
 import threading
 import time
@@ -30,7 +31,7 @@ from kbproc.wire.service import Service
 
 _logger = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
-_HAND_OVER_SECONDS = 1.0
+_HAND_OVER_SECONDS = 0.1
 
 
 class Guest:
@@ -144,6 +145,15 @@ class Guest:
                 "its own has it open.",
             )
         return hello
+
+    def has_gone(self) -> bool:
+        """True once the process has closed its end and hears no answer any more."""
+        poll = select.poll()
+        with self._going:
+            if self._socket.fileno() < 0:
+                return True
+            poll.register(self._socket, 0)
+            return bool(poll.poll(0))
 
     def hand_over(self) -> None:
         """Answers what is nearly done; the process asks the next owner for the rest."""

@@ -28,6 +28,8 @@ from kbproc.wire import messages
 from kbproc.wire.service import Service
 
 _logger = logging.getLogger(__name__)
+# For work in the background when a server ends: somebody may wait for the store.
+PATIENCE_SECONDS = 0.1
 
 
 class Owner:
@@ -84,13 +86,27 @@ class Owner:
             self.opened.error = messages.unexpected(error)
         self.opened.settled.set()
 
+    def is_attended(self) -> bool:
+        """True while a living client is attached; a dead one may have requests in flight."""
+        return self._listener is not None and self._listener.is_attended()
+
     def close(self) -> None:
-        """From here on another process may own the store."""
+        """Lets go of the store, so that another process may own it."""
+        self._close(None)
+
+    def leave(self) -> None:
+        """The same for a process that ends at once: its end lets go of whatever is still open."""
+        self._close(PATIENCE_SECONDS)
+
+    def _close(self, patience_s: float | None) -> None:
+        library = self.opened.library
+        if library is not None:
+            library.embedding.stop()
         if self._listener is not None:
             self._listener.close()
-        self.service.close()
-        if self.opened.library is not None:
-            self.opened.library.close()
+        self.service.close(1.0 if patience_s is None else patience_s)
+        if library is not None and not library.close(patience_s):
+            _logger.info("left the store while work went on: the next owner goes on with it")
 
 
 class Listener:
@@ -127,6 +143,10 @@ class Listener:
     def _left(self, guest: Guest) -> None:
         with self._changing:
             self._guests.discard(guest)
+
+    def is_attended(self) -> bool:
+        with self._changing:
+            return any(not guest.has_gone() for guest in self._guests)
 
     def close(self) -> None:
         """Lets nobody in any more, and sends every guest to the next owner."""

@@ -117,9 +117,13 @@ def odd_bytes(path: Path) -> bytes | None:
 
 
 def folder_number(store: Path) -> str:
-    """What a folder has in common with itself alone, also where it is mounted elsewhere."""
+    """What a folder has in common with itself alone, also where it is mounted elsewhere.
+
+    "" for what is not a folder: a store may be made there later.
+    """
     with contextlib.suppress(OSError):
-        return str(store.stat().st_ino)
+        found = store.stat()
+        return str(found.st_ino) if stat.S_ISDIR(found.st_mode) else ""
     return ""
 
 
@@ -205,7 +209,7 @@ def greet(connection: socket.socket, hello: Hello, check: Check) -> tuple[Welcom
             raise Gone
         welcome = _decode_welcome(line)
         if not welcome.ok:
-            raise _refusal(welcome.error or {})
+            raise refusal(welcome.error or {})
     except BaseException:
         connection.close()
         raise
@@ -304,7 +308,8 @@ class Link:
         self._socket.close()
 
 
-def _refusal(error: dict[str, Any]) -> KbprocError:
+def refusal(error: dict[str, Any]) -> KbprocError:
+    """The error that another process has put into JSON."""
     return KbprocError(
         error.get("type", "internal.error"),
         error.get("message", "The owner of the store refused the connection."),

@@ -51,6 +51,8 @@ def run(
         signals.install()
     outbox.send(first_line(serving, parse_scopes(serving.scopes), host))
     lines = Lines(reader, serving.max_line_bytes, signals, answers=writer, parent=parent)
+    if serving.thin and not _is_read_only(config):  # which every process opens for itself
+        return _serve_attached(serving, None, lines, outbox, host)
     try:
         found = _reach_or_listen(config, host)
     except _Held:
@@ -64,6 +66,12 @@ def run(
 
     log_to_stderr(config.log_level, host)
     return coprocess.run(serving, lines, outbox, listening=found, host=host)
+
+
+def _is_read_only(config: Config) -> bool:
+    from kbproc.store.folder import is_read_only
+
+    return is_read_only(config.store)
 
 
 class _Held(Exception):
@@ -90,7 +98,12 @@ def _serve_attached(
     from kbproc.sharing.relay import Relay
     from kbproc.sharing.takeover import Takeover
 
-    takeover = Takeover(serving.config, host)
+    if serving.thin:
+        from kbproc.sharing.apart import Apart
+
+        takeover: Takeover = Apart(serving.config, host, serving.model)
+    else:
+        takeover = Takeover(serving.config, host)
     relay = Relay(outbox, serving.hello(host), takeover)
     code = relay.run(owner, lines)
     takeover.close()

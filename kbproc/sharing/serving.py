@@ -29,7 +29,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     """The settings and the flags of one `kbproc serve`, as a person gave them.
 
     `surface`: what the client sees of kbproc. `model`: the model of a
-    store that is new; a person can't choose it here.
+    store that is new; a person can't choose it here. `thin`: this process never opens the store.
     """
 
     config: Config
@@ -41,6 +41,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     model: dict[str, Any] | None = None
     surface: str = "serve"
+    thin: bool = False
 
     def check(self) -> None:
         """Raises input.invalid_params for what can't be served."""

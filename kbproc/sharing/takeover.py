@@ -80,4 +80,4 @@ class Takeover:
     def close(self) -> None:
         """Ends this process's ownership, if it came to that."""
         if self._owner is not None:
-            self._owner.close()
+            self._owner.leave()

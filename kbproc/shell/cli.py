@@ -217,6 +217,7 @@ class Shell:
             max_line_bytes=max_line_bytes,
             max_in_flight=max_in_flight,
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
+            thin=bool(parsed.last("--thin")),
         )
         return serve.run(serving, pipes)
 

@@ -79,6 +79,11 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
         type="boolean",
         help="let doc.fetch reach private and local addresses",
     ),
+    Flag(
+        name="--thin",
+        type="boolean",
+        help="never open the store in this process: start another one for that",
+    ),
 )
 
 _MCP_FLAGS: tuple[Flag, ...] = (

@@ -30,6 +30,7 @@ from kbproc.wire.service import Service
 
 DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
 _SIGNAL_SECONDS = 0.05
+_GIVEN_UP_SECONDS = 0.05  # for a request that another process will answer
 _logger = logging.getLogger(__name__)
 
 
@@ -202,10 +203,17 @@ class Connection:
 
     # --------------------------------------------------------------------------- the end
 
-    def end(self, timeout_s: float, hurried: Callable[[], bool] = lambda: False) -> None:
+    def end(
+        self,
+        timeout_s: float,
+        hurried: Callable[[], bool] = lambda: False,
+        *,
+        given_up_s: float = 1.0,
+    ) -> None:
         """After the last line: waits end now, the rest gets `timeout_s`, then flush.
 
-        Once `hurried`, what is still in flight then is given up.
+        Once `hurried`, what is still in flight then is given up; `given_up_s`: for each thread to
+        notice that.
         """
         self.ending = True
         self.service.parking.wake()
@@ -216,9 +224,9 @@ class Connection:
         if not in_time:
             self.opening.give_up()
             self._cancel_all()
-            self.wait_until_idle(1.0)
-        self._writers.close()
-        self._streams.close()
+            self.wait_until_idle(given_up_s)
+        self._writers.close(given_up_s)
+        self._streams.close(given_up_s)
         self.outbox.flush(timeout_s if in_time else 0.0)
 
     def wait_until_idle(self, timeout_s: float) -> bool:
@@ -242,7 +250,7 @@ class Connection:
             self._changed.wait_for(lambda: not self._places_taken(), timeout_s)
         self.outbox.flush(timeout_s)
         self.outbox.close()
-        self.end(0.0)
+        self.end(0.0, given_up_s=_GIVEN_UP_SECONDS)
 
 
 def serve_lines(

@@ -68,11 +68,11 @@ class Parking:
             self._woken = True
             self._changed.notify_all()
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = 1.0) -> None:
         self._closing = True
         self.wake()
         if self._thread is not None:
-            self._thread.join(1.0)
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._closing:

@@ -46,9 +46,11 @@ class Service:
     def _on_change(self, wake: Callable[[], None]) -> None:
         self.open_library().store.on_change(wake)
 
-    def close(self) -> None:
-        for part in (self.parking, self.deadlines, self.pool):
-            part.close()
+    def close(self, timeout_s: float = 1.0) -> None:
+        """`timeout_s`: for each of the threads to end."""
+        self.parking.close(timeout_s)
+        self.deadlines.close()
+        self.pool.close(timeout_s)
 
     def call(
         self,

@@ -20,13 +20,14 @@ from kbproc.base.pipes import claim, leave
 from kbproc.library import upkeep
 from kbproc.library.health.doctor import OPTIONAL
 from kbproc.log import file
+from kbproc.mcp import resources
 from kbproc.mcp.serve import Offering
 from kbproc.mcp.serve import run as run_mcp
 from kbproc.mcp.tasks import task
 from kbproc.models import weights
 from kbproc.sessions import scribe
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
-from kbproc.sharing import relay, serve
+from kbproc.sharing import owner, relay, serve
 from kbproc.sharing.serving import Serving
 from kbproc.wire import connection
 
@@ -122,6 +123,7 @@ def main() -> int:
     `grace`: seconds after which a call of `kbproc mcp` becomes a task.
     `real=1`: with the clocks, pids and salts of every day. `drain_seconds`: how long it waits
     at its end for what is in flight; in a test for ever, so that what hangs there is seen.
+    `patience`: the same for work in the background; `list_patience`: for a first list of resources.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -140,6 +142,8 @@ def main() -> int:
     # No test relies on how long an end takes: what is in flight has all the time it needs.
     task.GRACE_SECONDS = float(options.get("grace", task.GRACE_SECONDS))
     connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
+    resources.PATIENCE_S = float(options.get("list_patience", 3600))
+    owner.PATIENCE_SECONDS = float(options.get("patience", 3600))
     with leading(options.get("lead", "")):
         if "mcp" in options:
             return offered(Path(store), model, options, pipes)
@@ -156,6 +160,7 @@ def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, i
         max_in_flight=int(options.get("max_in_flight", MAX_IN_FLIGHT)),
         allow_private_addresses="allow_private" in options,
         model=model_of(model),
+        thin="thin" in options,
     )
     return serve.run(serving, pipes, host=Host() if "real" in options else FixedHost())
 
@@ -168,6 +173,7 @@ def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, 
         root=options.get("root"),
         scopes=options.get("scopes"),
         model=model_of(model),
+        thin="thin" in options,
     )
     return run_mcp(offering, pipes, host=Host() if "real" in options else FixedHost())
 

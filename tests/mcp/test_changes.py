@@ -9,6 +9,23 @@ import pytest
 
 from tests.kit.mcp import MODERN, Client, client
 
+# Opens its store once the file `hold` has gone.
+OPENS_LATE = """
+import pathlib, time
+from kbproc.base.pipes import leave
+from kbproc.library.library import Library
+from tests.kit import fixed
+
+open_now = Library.open
+
+def open_late(*words, **given):
+    while pathlib.Path("hold").exists():
+        time.sleep(0.005)
+    return open_now(*words, **given)
+
+Library.open = open_late
+leave(fixed.main())
+"""
 STREAM = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -88,3 +105,25 @@ def test_nobody_can_watch_nothing(modern: Client) -> None:
     answer = modern.ask("subscriptions/listen", notifications=[])
     assert answer["error"]["code"] == -32602
     assert modern.era == MODERN
+
+
+def test_the_first_list_waits_for_no_store(tmp_path: Path) -> None:
+    """A store that takes long to open is told of as soon as it is open."""
+    with client(tmp_path) as one:
+        one.data("doc_add", title="One", text="one")
+    (tmp_path / "hold").touch()
+    with client(tmp_path, era="2025-06-18", program=OPENS_LATE, list_patience=0.05) as one:
+        assert one.ask("resources/list")["result"]["resources"] == []
+        (tmp_path / "hold").unlink()
+        assert "params" in one.until("notifications/resources/list_changed")
+        listed = one.ask("resources/list")["result"]["resources"]
+        assert [found["name"] for found in listed] == ["One"]
+
+
+def test_a_first_list_that_is_empty_is_not_told_to_change(tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    with client(tmp_path, era="2025-06-18", program=OPENS_LATE, list_patience=0.05) as one:
+        assert one.ask("resources/list")["result"]["resources"] == []
+        (tmp_path / "hold").unlink()
+        assert one.call("kb_list")["isError"] is False
+        assert one.told == []

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.kit.patience import PATIENCE, until
+from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.processes import Crowd, held_at, holders, holding, titles
 from tests.kit.shell import environment
 from tests.kit.talk import as_bytes, request
@@ -128,7 +128,7 @@ def test_what_is_in_flight_is_answered_first(crowd: Crowd, signum: int) -> None:
 def test_a_second_signal_hastens(crowd: Crowd, attached: bool) -> None:
     with holding(crowd) as held:
         (crowd.folder / "hold").unlink()
-        owner = crowd.spawn(program=held_at("log.sync")).ready()
+        owner = crowd.spawn(program=held_at("log.sync"), patience=0.1).ready()
         client = crowd.join() if attached else owner
         (crowd.folder / "hold").touch()
         client.create("never told")
@@ -197,3 +197,30 @@ def test_a_closed_descriptor(crowd: Crowd, argv: list[str], fd: int) -> None:
         assert command.returncode == 0, (out, err)
     for segment in crowd.store.glob("log/*"):
         assert all(json.loads(line) for line in segment.read_text().splitlines())
+
+
+# ------------------------------------------------------------------- work that goes on
+
+# Vectors are never kept while the file `hold` is there, and whoever joins their threads waits.
+KEEPS_FOR_EVER = f"""
+from kbproc.embedding import background
+background._END_SECONDS = {LIVES}
+{held_at("pack.write")}
+"""
+
+
+@pytest.mark.parametrize("signum", [None, signal.SIGTERM])
+def test_work_that_goes_on_keeps_no_owner(crowd: Crowd, signum: int | None) -> None:
+    """The next owner has the store while the work of the one before has not ended."""
+    with holding(crowd) as held:
+        owner = crowd.join(program=KEEPS_FOR_EVER, patience=0.1)
+        owner.answer(owner.create("one"))
+        until(held, "a vector that is about to be kept")
+        if signum is None:
+            assert owner.end() == 0
+        else:
+            owner.kill(signum)
+            assert owner.gone() == 0
+        following = crowd.join()
+        assert titles(following) == {"one": 1}
+        following.data("doc.wait")
