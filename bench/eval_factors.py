@@ -139,7 +139,7 @@ def _both(library: Library, asked: Search) -> tuple[float, float]:
         for target, name, none in (
             (search, "read", lambda snapshot, query, within: (query, [])),
             (search.Times, "of", lambda query, now: None),
-            (type(library.store.model), "fluency", lambda self, text: FLUENT),
+            (type(library.store.model), "fluency", lambda self, text, is_foreign: FLUENT),
         ):
             without.enter_context(mock.patch.object(target, name, none))
         return with_them, _spent(library, asked)

@@ -135,9 +135,9 @@ class StoredModel:
         except KbprocError as error:
             return None, error.message
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         """Of a text that has a vector."""
-        return self.load().fluency(text)
+        return self.load().fluency(text, is_foreign=is_foreign)
 
     def load(self) -> Embedder:
         """The embedder, loaded once; raises model.unavailable."""

@@ -64,7 +64,7 @@ class HashEmbedder:
     def count_tokens(self, text: str) -> int:
         return len(_WORD.findall(text))
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         return FLUENT
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ class OpenAiEmbedder:
         """An upper estimate, the tokenizer being unknown: three bytes a token."""
         return -(-len(text.encode("utf-8", "replace")) // 3)
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         return FLUENT
 
     def close(self) -> None:

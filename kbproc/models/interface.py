@@ -60,8 +60,11 @@ class Embedder(Protocol):
         """Tokens of the whole text; an upper estimate where the tokenizer is unknown."""
         ...
 
-    def fluency(self, text: str) -> Fluency:
-        """How well it knows the text; FLUENT where its tokenizer is unknown."""
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
+        """How well it knows the text; FLUENT where its tokenizer is unknown.
+
+        `is_foreign`: the text is known to be in another language than English.
+        """
         ...
 
     def close(self) -> None: ...

@@ -141,10 +141,11 @@ class OnnxEmbedder:
         repeated: int = self._special * (len(lengths) - 1)
         return sum(lengths) - repeated
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         text = text[:LOOKED_AT]
         limits = OF_MANY if self._knows_scripts else OF_FEW
-        return tokenized(self._tokenizer, text.lower() if self._lowercase else text, limits)
+        text = text.lower() if self._lowercase else text
+        return tokenized(self._tokenizer, text, limits, is_foreign=is_foreign)
 
     def _prompt_tokens(self) -> int:
         """Of the longer prompt: so much more than max_tokens the model reads."""
@@ -160,12 +161,15 @@ class OnnxEmbedder:
         return self._tokenizer.encode(text.lower() if self._lowercase else text)
 
 
-def tokenized(tokenizer: Any, text: str, limits: Limits = OF_FEW) -> Fluency:
+def tokenized(
+    tokenizer: Any, text: str, limits: Limits = OF_FEW, *, is_foreign: bool = False
+) -> Fluency:
     """`tokenizer`: of the library tokenizers."""
     text = text.encode("utf-8", "replace").decode()
     encoding = tokenizer.encode(text, add_special_tokens=False)
     unknown = _unknown(tokenizer)
-    return fluency(text, encoding.offsets, [id == unknown for id in encoding.ids], limits)
+    lacking = [id == unknown for id in encoding.ids]
+    return fluency(text, encoding.offsets, lacking, limits, is_foreign=is_foreign)
 
 
 def _unknown(tokenizer: Any) -> int | None:

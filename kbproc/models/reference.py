@@ -74,10 +74,12 @@ class SentenceTransformersEmbedder:
         with self._one_at_a_time:
             return len(self._model.tokenizer(text, truncation=False, verbose=False)["input_ids"])
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         fast = getattr(self._model.tokenizer, "backend_tokenizer", None)
         with self._one_at_a_time:
-            return FLUENT if fast is None else tokenized(fast, text[:LOOKED_AT])
+            return (
+                FLUENT if fast is None else tokenized(fast, text[:LOOKED_AT], is_foreign=is_foreign)
+            )
 
     def close(self) -> None:
         self._model = None

@@ -116,16 +116,18 @@ class Mixed:
         self._weights = weights
         self._restriction = restriction
 
-    def pool(self, mode: str, size: int, ef_search: int, wanted: int | None) -> Pool:
-        """The candidates in mode `hybrid` or `vector`; each channel is asked for `size` chunks.
+    def pool(
+        self, hits: FullTextHits | None, size: int, ef_search: int, wanted: int | None
+    ) -> Pool:
+        """The candidates; each channel is asked for `size` chunks.
 
+        `hits`: those of the words; None in mode `vector`.
         `wanted`: candidates that can't be among so many best by blended score are left out, and
         those that stay have no ranks; None keeps all of them. `total` counts those that are left
         out, too, and in hybrid mode every chunk that a word matches.
         """
-        hits = self._by_word(size) if mode == "hybrid" else None
         words = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)) if hits else {}
-        bound = self._fulltext.bound(self._query) if mode == "hybrid" else 0.0
+        bound = self._fulltext.bound(self._query) if hits else 0.0
         reach = None
         if wanted is not None and bound:
             # A chunk outside the word channel's best has at most the last one's BM25.
@@ -135,11 +137,11 @@ class Mixed:
         # are near where some are excluded.
         few = hits is None or hits.total < len(words) + size or bool(self._query.excluded)
         near, others = self._near(size, ef_search, list(words), None if few else reach)
-        least = LEAST_SCORE / (self._weights.vector if mode == "hybrid" else 1)
+        least = LEAST_SCORE / (self._weights.vector if hits else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
         scores, cosines, kept = words, near, list({**words, **near})
         total = max(hits.total if hits else 0, len(kept))
-        if mode == "hybrid":
+        if hits:
             cosines = near | others
             if reach:
                 kept = reach.within(cosines)

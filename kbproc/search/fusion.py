@@ -18,6 +18,13 @@ Mode = Literal["hybrid", "fts", "vector"]
 
 VECTOR_WEIGHT = 0.4
 FULLTEXT_WEIGHT = 0.6
+# The vector's weight where words tell nothing.
+LEANING_WEIGHT = 0.9
+# The share of a query's greatest BM25 that the best text reaches, and how many words' worth that
+# is: below the first numbers words tell nothing, from the second ones on they tell as usual. Both
+# must be low: long questions have low shares, and a name alone is one word.
+_LITTLE_SHARE = (0.1, 0.25)
+_FEW_WORDS = (0.5, 0.9)
 RRF_K = 60
 PLACES = 6
 
@@ -26,17 +33,31 @@ class Weights(NamedTuple):
     """What each channel weighs in a blend; they add up to 1.
 
     The less the model knows of a query's language, the less its vector weighs, and the more
-    the words do.
+    the words do. The less of the query any text holds, the more the vector weighs.
     """
 
     fts: float = FULLTEXT_WEIGHT
     vector: float = VECTOR_WEIGHT
 
     @classmethod
-    def of(cls, known: float) -> Weights:
-        """`known`: how much a vector of the query tells, from 0 to 1."""
-        vector = round(VECTOR_WEIGHT * known, PLACES)
+    def of(cls, known: float, lean: float = 0.0) -> Weights:
+        """`known`: how much a vector of the query tells, from 0 to 1; `lean`: see `lean`."""
+        weight = VECTOR_WEIGHT + (LEANING_WEIGHT - VECTOR_WEIGHT) * lean
+        vector = round(weight * known, PLACES)
         return cls(round(1 - vector, PLACES), vector)
+
+
+def lean(share: float, words: float) -> float:
+    """Returns how little the words of a query tell, from 0 to 1.
+
+    `share`: of the greatest BM25, what the best text reaches; `words`: the same BM25, in words of
+    which no other text holds one.
+    """
+    return _falling(share, *_LITTLE_SHARE) * _falling(words, *_FEW_WORDS)
+
+
+def _falling(number: float, one_until: float, zero_from: float) -> float:
+    return min(1.0, max(0.0, (zero_from - number) / (zero_from - one_until)))
 
 
 _EVEN = Weights()

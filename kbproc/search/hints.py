@@ -23,6 +23,7 @@ from kbproc.text.query import Query
 from kbproc.views.catalog.filters import DocumentFilter
 
 if TYPE_CHECKING:
+    from kbproc.search.confidence import Evidence
     from kbproc.search.hits import Results
 
 _INCLUDE = "include_superseded and include_expired show them."
@@ -37,13 +38,13 @@ class Asked(Struct, frozen=True):
     mode: fusion.Mode
     filter: DocumentFilter
 
-    def remark(self, results: Results, best: float) -> str | None:
+    def remark(self, results: Results, best: Evidence) -> str | None:
         """What to know of the hits; None: nothing."""
         return " ".join(self._remarks(results, best)) or None
 
-    def _remarks(self, results: Results, best: float) -> Iterator[str]:
+    def _remarks(self, results: Results, best: Evidence) -> Iterator[str]:
         if results.confidence != "likely":
-            yield _LOW[results.confidence].format(best=best)
+            yield _LOW[results.confidence].format(best.chance)
             if unknown := self._unknown():
                 yield f"No chunk holds {unknown}."
         if self.query.excluded:
@@ -106,8 +107,8 @@ class Asked(Struct, frozen=True):
 
 
 _LOW = {
-    "none": "The best score is {best:.2f}: the store seems to know nothing of it.",
-    "related": "The best score is {best:.2f}: related, but perhaps no answer.",
+    "none": "The store seems to know nothing of it: the best hit answers with a chance of {:.0%}.",
+    "related": "The best hit is related, but perhaps no answer: the chance is {:.0%}.",
 }
 
 

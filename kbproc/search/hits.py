@@ -17,7 +17,7 @@ from kbproc.models.calibration import AS_IT_IS, Scale
 from kbproc.models.fluency import Fluency
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
-from kbproc.search.confidence import Confidence
+from kbproc.search.confidence import Confidence, Evidence
 from kbproc.search.stress import Stress
 from kbproc.search.support import Support
 from kbproc.search.times import Told
@@ -80,7 +80,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Results(Struct, kw_only=True, frozen=True):
-    """`confidence`: whether the store knows an answer, by the best score of all matches."""
+    """`confidence`: whether the store knows an answer, by the chance that the best hit is one."""
 
     query: str
     results: list[Hit]
@@ -169,6 +169,7 @@ def explanation(
     scale: Scale,
     stress: Stress | None,
     time: Told | None,
+    evidence: Evidence,
     support: Support | None,
     fusion_name: str,
     sees_all: bool,
@@ -189,7 +190,8 @@ def explanation(
     words = [
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
-    factors = {"stress": stress, "time": time, "support": support}
+    shown = evidence if sees_all else msgspec.structs.replace(evidence, chunks=None)
+    factors = {"stress": stress, "time": time, "evidence": shown, "support": support}
     return {
         "fts": {
             "rank": candidate.fts_rank,

@@ -18,14 +18,23 @@ from kbproc.documents import lookup, selection
 from kbproc.models.calibration import AS_IT_IS
 from kbproc.models.fluency import FLUENT
 from kbproc.search import fusion
-from kbproc.search.candidates import Candidate, Mixed, Pool, by_words, pool_size, restriction_of
-from kbproc.search.confidence import LEAST_SCORE, confidence
+from kbproc.search.candidates import (
+    Candidate,
+    Mixed,
+    Pool,
+    by_words,
+    everything,
+    pool_size,
+    restriction_of,
+)
+from kbproc.search.confidence import LEAST_SCORE, RELATED, Evidence, evidence
 from kbproc.search.hints import Asked
 from kbproc.search.hits import Hit, Results, explanation, hit_of
+from kbproc.search.language import language
 from kbproc.search.params import Search
 from kbproc.search.reading import LONG, read, without_exclusions
 from kbproc.search.stress import Parts, between, stressed
-from kbproc.search.support import Support, support
+from kbproc.search.support import Support, support, together
 from kbproc.search.times import Times
 from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
@@ -40,20 +49,29 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.views.fulltext.search import FullTextHits
     from kbproc.views.vectors.view import Vectors
 
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
 _HARDLY = 0.5
+_RARE = {
+    "other": "The embedding model hardly knows this language",
+    "unknown": "These words are rare in the embedding model",
+}
+_OTHER_MODEL = "model.use changes to a model that knows more languages."
+# From this `lean` on, words tell nothing of whether a passage answers.
+_LEANING = 0.5
 _TELLING = 0.75  # nearly all English questions, and few of other languages
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """`support`: of the best hit, where it was asked for; None too where the model has no vector
-    of the query that means much.
+    """`evidence`: of the best hit. `support`: of the same, where it was asked for; None too where
+    the model has no vector of the query that means much.
     """
 
     results: Results
+    evidence: Evidence
     support: Support | None
     has_more: bool
     hint: str | None
@@ -130,41 +148,37 @@ class _Searching:
     def answer(self, supported: bool) -> Answer:
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.kbs, self.params.kb)
-        mode = self._mode_and_vector()
+        self.mode = mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
         self.query, said = read(self.snapshot, self.query, restriction)
         self.notice += said
         self._stress(mode, restriction)
         pool, ranked = self._enough(mode, restriction)
-        if self.query.excluded and self._knows_nothing(pool, ranked, mode):
+        if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
             pool, ranked = self._including(pool, ranked, mode, restriction)
         page, rows = self._page(ranked, pool)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
-        best = self._best(pool, ranked, mode)
+        best = self._evidence(pool, ranked, mode)
         results = Results(
             query=self.params.query,
             results=hits,
             total_matches=len(ranked) if self.params.narrows else pool.total,
             total_is_exact=pool.exact,
             returned=len(hits),
-            confidence=confidence(best, mode),
+            confidence=best.level,
         )
         asked = Asked(self.snapshot, self.params, self.query, mode, self.filter)
         hint = asked.remark(results, best) if hits else asked.why_nothing(pool)
         return Answer(
             results=results,
+            evidence=best,
             support=self._support_of_best(pool, hits) if supported else None,
             has_more=len(ranked) > self.wanted,
             hint=hint,
             notice=self.notice,
             freshness=self.state.freshness(self.snapshot),
         )
-
-    def _knows_nothing(
-        self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode
-    ) -> bool:
-        return confidence(self._best(pool, ranked, mode), mode) == "none"
 
     def _including(
         self,
@@ -181,17 +195,52 @@ class _Searching:
         self.notice.append(notice)
         return self._enough(mode, restriction)
 
-    def _best(self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode) -> float:
-        """The highest score that is absolute, whatever the hits are ranked by."""
-        if self.params.fusion == "blend":
-            return ranked[0][1].score if ranked else 0.0
+    def _evidence(
+        self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode
+    ) -> Evidence:
+        """The evidence for the best hit, whatever the hits are ranked by."""
+        if not ranked:
+            return evidence(0.0, None, self._chunks)
+        by_rank = self.params.fusion == "rrf"
+        id = self._best(pool, ranked, mode) if by_rank else ranked[0][0]
+        return self._evidence_of(id, pool, mode)
+
+    def _best(self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode) -> int:
+        """The hit with the highest score that is absolute."""
         kept = {id for id, _ in ranked}
-        scores = (
-            fusion.blend(c.cosine, c.bm25, pool.bound, mode, self.weights).score
+        scores = {
+            c.chunk_id: fusion.blend(c.cosine, c.bm25, pool.bound, mode, self.weights).score
             for c in pool.candidates
             if c.chunk_id in kept
+        }
+        return max(scores, key=lambda id: (scores[id], -id))
+
+    def _evidence_of(
+        self, id: int, pool: Pool, mode: fusion.Mode, text: str | None = None
+    ) -> Evidence:
+        """The evidence for a hit; reads its text where the text may raise the chance."""
+        candidate = _candidate(pool, id)
+        words = fusion.blend(None, candidate.bm25, pool.bound, "fts").score
+        knows = self.fluency.factor >= _TELLING
+        cosine = candidate.cosine if knows and mode != "fts" else None
+        evident = evidence(
+            None if mode == "vector" else words,
+            None if cosine is None else round(max(0.0, cosine), fusion.PLACES),
+            self._chunks,
         )
-        return max(scores, default=0.0)
+        if evident.level != "likely" and mode != "vector":
+            if text is None:
+                row = self.snapshot.hits([id], pool.places).get(id)
+                text = row.text if row else ""
+            share = together(self.snapshot.fulltext, self.query, self._passage(text))
+            evident = evident.with_passage(share)
+        if self.query.phrases and evident.level == "none":  # the hit holds the phrase
+            return msgspec.structs.replace(evident, chance=RELATED)
+        return evident
+
+    @property
+    def _chunks(self) -> int:
+        return self.snapshot.fulltext.clauses.counted
 
     def _enough(
         self, mode: fusion.Mode, restriction: Restriction
@@ -232,6 +281,7 @@ class _Searching:
         self.vector: NDArray[np.float32] | None = None
         self.fluency = FLUENT
         self.weights = fusion.Weights()
+        self.lean = 0.0
         if self.params.mode == "fts":
             return "fts"
         self.vector, why = self.embedding.query_vector(self.params.query)
@@ -247,15 +297,16 @@ class _Searching:
         return self.params.mode
 
     def _weigh(self) -> None:
-        """A vector of a text that the model does not know tells little."""
-        self.fluency = self.embedding.fluency(self.params.query)
+        """Lets meaning count for less where the model lacks the query's language."""
+        words = language(self.query, self.snapshot.fulltext)
+        if words != "english":
+            is_foreign = words == "other"
+            self.fluency = self.embedding.fluency(self.params.query, is_foreign=is_foreign)
         self.weights = fusion.Weights.of(self.fluency.factor)
         if self.fluency.factor < _HARDLY:
             share = f"{self.weights.vector:.0%}" if self.params.mode == "hybrid" else "all"
-            self.notice.append(
-                f"The embedding model hardly knows this language: meaning counts for {share} of "
-                "a score. model.use changes to a model that knows it."
-            )
+            counts = f"meaning counts for {share} of a score"
+            self.notice.append(f"{_RARE[words]}: {counts}. {_OTHER_MODEL}")
 
     def _stress(self, mode: fusion.Mode, restriction: Restriction) -> None:
         """Of a mail, the sentence that asks counts half."""
@@ -283,6 +334,10 @@ class _Searching:
             limit = _MOST_FETCHED if params.narrows else self.wanted + 1
             limit = max(limit, size) if params.thins or self.times else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
+        hits = None
+        if mode == "hybrid":
+            hits = snapshot.fulltext.search(self.query, size, restriction=restriction)
+            self._lean(hits, restriction)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
             vectors=self.vectors.snapshot(),
@@ -293,7 +348,26 @@ class _Searching:
         )
         every = params.narrows or params.thins or params.explain
         every = every or params.fusion == "rrf" or self.times is not None
-        return mixed.pool(mode, size, params.ef_search, None if every else self.wanted + 1)
+        return mixed.pool(hits, size, params.ef_search, None if every else self.wanted + 1)
+
+    def _lean(self, hits: FullTextHits, restriction: Restriction) -> None:
+        """Lets meaning count for more where no text that may be seen holds much of the query.
+
+        No filter changes that, so that a chunk's score does not depend on filters.
+        """
+        fulltext = self.snapshot.fulltext
+        bound = fulltext.bound(self.query)
+        if self.fluency.factor < _TELLING or not bound or fulltext.clauses.is_foreign(self.query):
+            return
+        if self.query.excluded or not self._sees_all(restriction):
+            query = msgspec.structs.replace(self.query, excluded=())
+            hits = fulltext.search(query, 1, restriction=everything(self.snapshot))
+        best = hits.raw_scores[0] if hits.raw_scores else 0.0
+        self.lean = fusion.lean(best / bound, best / fulltext.clauses.word_worth)
+        self.weights = fusion.Weights.of(self.fluency.factor, self.lean)
+
+    def _sees_all(self, restriction: Restriction) -> bool:
+        return self.snapshot.sight is None and self.snapshot.fulltext.is_whole(restriction)
 
     # -------------------------------------------------------------------- scores
 
@@ -372,14 +446,18 @@ class _Searching:
         return self._support(hits[0].text, hits[0].score, cosine)
 
     def _support(self, text: str, score: float, cosine: float | None) -> Support | None:
-        """Of one hit; None where no cosine tells much, or scores are made of ranks."""
+        """The support of one hit; None where no cosine or no word tells much, or for fusion rrf."""
         telling = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
-        if cosine is None or not telling or self.params.mode != "hybrid":
+        if cosine is None or not telling or self.lean > _LEANING or self.params.mode != "hybrid":
             return None
-        best = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts).best
-        passage = text[slice(*best)] if best else ""
+        passage = self._passage(text)
         fulltext = self.snapshot.fulltext
         return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)
+
+    def _passage(self, text: str) -> str:
+        """The passage of a text that holds most of the query's words, or ""."""
+        best = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts).best
+        return text[slice(*best)] if best else ""
 
     def _explanation(self, id: int, score: float, text: str, pool: Pool) -> dict[str, Any]:
         candidate = _candidate(pool, id)
@@ -393,6 +471,7 @@ class _Searching:
             scale=self.vectors.pack.scale if self.vectors is not None else AS_IT_IS,
             stress=self.stress,
             time=self.times.told(id) if self.times else None,
+            evidence=self._evidence_of(id, pool, self.mode, text),
             support=self._support(text, score, candidate.cosine),
             fusion_name=self.params.fusion,
             sees_all=self.snapshot.sight is None,

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _SCORE, _COSINE, _TOGETHER = 0.3, 0.5, 0.2
 # Below the first nothing that was found is told as an answer; below the second it is doubted.
 # `python -m bench.eval_answers` prints what they cost and bring.
-ANSWERED, SURE = 0.3, 0.5
+ANSWERED, SURE = 0.45, 0.5
+# The share of the question that counts as all of it.
+_WHOLE = 0.9
 _HALF = 0.5  # of a word's forms, those of less weight add nothing
 
 
@@ -42,13 +44,18 @@ class Support(Struct, frozen=True, kw_only=True):
     together: float
     value: float
 
+    @property
+    def is_answer(self) -> bool:
+        """True if the passage seems to answer; one that holds the whole question does."""
+        return self.value >= ANSWERED or self.together >= _WHOLE
+
 
 def support(
     fulltext: FullTextSnapshot, query: Query, *, score: float, cosine: float, passage: str
 ) -> Support:
     """Of a hit in mode hybrid. `passage`: where most of the query's words stand in it, or ""."""
     likeness = min(1.0, max(0.0, cosine))
-    share = _together(fulltext, query, passage) if passage else 0.0
+    share = together(fulltext, query, passage)
     value = _SCORE * score + _COSINE * likeness + _TOGETHER * share
     return Support(
         score=score,
@@ -58,8 +65,12 @@ def support(
     )
 
 
-def _together(fulltext: FullTextSnapshot, query: Query, passage: str) -> float:
-    """In its form that counts most, each word by its weight."""
+def together(fulltext: FullTextSnapshot, query: Query, passage: str) -> float:
+    """Returns the share of the query that a passage holds: each word in its form that counts most,
+    by its weight; 0 for no passage.
+    """
+    if not passage:
+        return 0.0
     tokens = words(passage)
     forms = {
         "stem": frozenset(stems([*tokens, *names(passage)])),

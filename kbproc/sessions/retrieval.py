@@ -18,7 +18,7 @@ from kbproc.models.answering.interface import Passage, Prompt, Turn, about_token
 from kbproc.search import search
 from kbproc.search.hits import Hit
 from kbproc.search.params import Search
-from kbproc.search.support import ANSWERED, SURE, Support
+from kbproc.search.support import SURE, Support
 from kbproc.store.state import State
 from kbproc.text.analysis import words
 from kbproc.text.likeness import unlike
@@ -44,7 +44,8 @@ _SPACES = re.compile(r"\s+")
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """`is_known` False: by the best score, the store knows nothing of it; `hint` says so.
+    """`is_known` False: by the chance of the best hit, the store seems to lack the topic;
+    `hint` says so.
 
     `is_answered` False: what was found is on the topic only.
     """
@@ -89,7 +90,7 @@ def find(state: State, wanted: Wanted, *, now: str) -> Found:
         passages=[_passage(n, hit) for n, hit in enumerate(hits, 1)],
         references=[_reference(n, hit, wanted.detail) for n, hit in enumerate(hits, 1)],
         is_known=found.results.confidence != "none",
-        is_answered=found.support is None or found.support.value >= ANSWERED,
+        is_answered=found.support is None or found.support.is_answer,
         hint=found.hint or _doubt(found.support),
         notice=found.notice,
     )

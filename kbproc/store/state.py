@@ -64,8 +64,8 @@ class Model(Protocol):
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """The query's vector, or None and why there is none."""
 
-    def fluency(self, text: str) -> Fluency:
-        """How well the model knows a text that it has made a vector of."""
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
+        """How well the model knows a text that it has made a vector of; see Embedder."""
 
     def searching(self) -> AbstractContextManager[None]:
         """While a search runs, embedding in the background waits."""
@@ -124,7 +124,7 @@ class NoModel:
     def query_vector(self, text: str) -> tuple[None, str]:
         return None, "No embedding model is configured."
 
-    def fluency(self, text: str) -> Fluency:
+    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         return FLUENT
 
     def searching(self) -> AbstractContextManager[None]:

@@ -1242,7 +1242,7 @@ CONVERSATIONS: dict[str, Conversation] = {
         [
             *INGESTED,
             ask(2, "chat", question="How is git installed?", client_token="t"),
-            ask(3, "session.ask", session_id=1, question="What do zebras eat?"),
+            ask(3, "session.ask", session_id=1, question="Who painted the Mona Lisa?"),
             ask(4, "store.purge", document_ids=[1]),
             confirm(5, "store.purge", document_ids=[1]),
             ask(6, "session.resume", session_id=1, message_id=1),

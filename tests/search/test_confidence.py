@@ -3,41 +3,121 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kbproc.search.confidence import LIKELY, RELATED, Confidence, confidence
-from kbproc.search.fusion import Mode
-from tests.kit.talk import REPO
+from kbproc.search.confidence import LIKELY, RELATED, evidence
+from tests.kit.talk import REPO, Session
+
+shares = st.floats(0, 1)
+chunks = st.integers(1, 10**7)
 
 
 @pytest.mark.parametrize(
-    "best, mode, level",
+    "words, cosine, chunks, level",
     [
-        (0.0, "hybrid", "none"),
-        (0.199, "hybrid", "none"),
-        (0.2, "hybrid", "related"),
-        (0.349, "hybrid", "related"),
-        (0.35, "hybrid", "likely"),
-        (0.3, "fts", "likely"),
-        (0.3, "vector", "related"),
+        (0.0, None, 100, "none"),
+        (0.2, None, 100, "none"),
+        (0.28, None, 10**6, "related"),
+        (0.4, None, 100, "likely"),
+        (None, 0.2, 1000, "none"),
+        (None, 0.4, 1000, "related"),
+        (None, 0.6, 1000, "likely"),
+        (0.0, 0.3, 40, "related"),  # in other words
+        (0.0, 0.3, 4000, "none"),  # the best of many is higher
+        (0.4, 0.6, 10**5, "likely"),
     ],
 )
-def test_the_best_score_tells(best: float, mode: Mode, level: Confidence) -> None:
-    assert confidence(best, mode) == level
+def test_words_and_meaning_tell(
+    words: float | None, cosine: float | None, chunks: int, level: str
+) -> None:
+    assert evidence(words, cosine, chunks).level == level
 
 
-def test_the_docs_state_the_thresholds() -> None:
+@given(shares, shares, chunks, st.floats(0, 0.2))
+def test_more_of_either_is_no_less_sure(
+    words: float, cosine: float, chunks: int, more: float
+) -> None:
+    least = evidence(words, cosine, chunks).chance
+    assert 0 <= least <= evidence(words + more, cosine, chunks).chance <= 1
+    assert least <= evidence(words, cosine + more, chunks).chance
+    assert least >= evidence(words, cosine, 10 * chunks).chance
+
+
+def test_a_passage_that_holds_the_whole_query_is_sure() -> None:
+    weak = evidence(0.1, 0.1, 1000)
+    assert weak.level == "none"
+    assert weak.with_passage(1.0).level == "likely"
+    assert weak.with_passage(0.6).level == "none"
+    assert evidence(0.4, 0.6, 100).with_passage(0.0).level == "likely"
+
+
+ROWS = "\n".join(f"{n},Depot {n},Reno street {n},open" for n in range(400))
+
+
+def asked(session: Session, query: str, **params: Any) -> dict[str, Any]:
+    found: dict[str, Any] = session.data("search", query=query, limit=1, explain=True, **params)
+    return found
+
+
+@pytest.fixture
+def rows(session: Session) -> Session:
+    session.data("doc.create", title="Depots", text=f"id,name,street,state\n{ROWS}")
+    session.data("doc.create", title="Cranes", text="Cranes are greased every four weeks.")
+    session.embedded()
+    return session
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts"])
+def test_a_row_that_holds_all_words_is_likely(rows: Session, mode: str) -> None:
+    """However long the chunk is that it stands in."""
+    found = asked(rows, "depot 317 reno street", mode=mode)
+    (hit,) = found["results"]
+    assert "317,Depot 317" in hit["text"]
+    assert found["confidence"] == "likely"
+    assert hit["explain"]["evidence"]["chance"] >= LIKELY
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_a_phrase_that_is_there_is_related_at_least(rows: Session, mode: str) -> None:
+    query = '"four weeks" zyzzyva quokka vlerk frobnicate xyzzy plugh'
+    assert asked(rows, query, mode=mode)["confidence"] != "none"
+    assert asked(rows, query.replace('"', ""), mode="fts")["confidence"] == "none"
+
+
+def test_the_level_is_the_same_for_every_page_and_filter(rows: Session) -> None:
+    query = "cranes greased by the crew"
+    levels = {
+        asked(rows, query, offset=offset, **only)["confidence"]
+        for offset in (0, 1)
+        for only in ({}, {"kb": "default"}, {"types": ["text"]})
+    }
+    assert levels == {asked(rows, query)["confidence"]} != {"none"}
+
+
+def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
     page = (REPO / "docs" / "search.md").read_text()
 
-    def row(first: str) -> str:
-        return next(line for line in page.splitlines() if line.startswith(f"| `{first}`"))
+    def numbers(beginning: str) -> list[float]:
+        row = next(line for line in page.splitlines() if line.startswith(beginning))
+        found = re.findall(r"[−-]?\s?\d+(?:\.\d+)?", row.split("|")[2])
+        return [float(number.replace("−", "-").replace(" ", "")) for number in found]
 
-    modes = re.findall(r"mode (\w+)", row("confidence"))
-    for level, words, least in (
-        ("none", "below", RELATED),
-        ("related", "from", RELATED),
-        ("likely", "from", LIKELY),
-    ):
-        told = [float(found) for found in re.findall(rf"{words} ([\d.]+)", row(level))]
-        assert dict(zip(modes, told, strict=True)) == least
+    assert numbers("| `none`") == numbers("| `related`") == [RELATED]
+    assert numbers("| `likely`") == [LIKELY]
+
+    def chance(words: float | None, cosine: float | None) -> float:
+        return evidence(words, cosine, 10**4).chance
+
+    def logistic(number: float) -> float:
+        return pytest.approx(1 / (1 + 2.718281828**-number), abs=0.001)
+
+    by_words, by_cosine, by_size, rest = numbers("| hybrid |")
+    assert chance(0.2, 0.4) == logistic(by_words * 0.2 + by_cosine * 0.4 + by_size * 4 + rest)
+    by_cosine, by_size, rest = numbers("| vector |")
+    assert chance(None, 0.4) == logistic(by_cosine * 0.4 + by_size * 4 + rest)
+    by_words, rest = numbers("| fts, and hybrid")
+    assert chance(0.3, None) == logistic(by_words * 0.3 + rest)

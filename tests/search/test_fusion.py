@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.search.fusion import Fused, blend, ordered, rrf
+from kbproc.search.fusion import Fused, Weights, blend, lean, ordered, rrf
 
 LAST_PLACE = 1e-6 + 1e-12
 cosines = st.none() | st.floats(-1, 1)
@@ -32,6 +32,29 @@ def test_blend_channels() -> None:
     assert blend(0.5, 10.0, 20.0, "fts") == (0.5, 0.5, None)
     assert blend(0.5, 10.0, 20.0, "vector") == (0.5, None, 0.5)
     assert blend(0.5, None, 0.0) == (0.2, 0.0, 0.2)
+
+
+@pytest.mark.parametrize(
+    "share, words, expected",
+    [
+        (0.0, 0.0, 1.0),
+        (0.1, 0.5, 1.0),
+        (0.175, 0.0, 0.5),
+        (0.0, 0.7, 0.5),
+        (0.25, 0.0, 0.0),  # the text holds much of the query
+        (0.1, 0.9, 0.0),  # a name, or a little of a long question
+    ],
+)
+def test_words_that_tell_little_lean_on_meaning(
+    share: float, words: float, expected: float
+) -> None:
+    assert lean(share, words) == pytest.approx(expected)
+
+
+def test_the_weights_of_a_query() -> None:
+    assert Weights.of(1.0) == (0.6, 0.4)
+    assert Weights.of(1.0, 1.0) == (0.1, 0.9)
+    assert Weights.of(0.1, 0.0) == (0.96, 0.04)
 
 
 @given(cosines, scores, st.floats(0, 100), st.sampled_from(["hybrid", "fts", "vector"]))

@@ -116,7 +116,7 @@ def test_what_the_model_does_not_know_leaves_the_order_of_words(
     all_languages: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise in the vectors comes to nothing where the model does not know the language."""
-    monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text: Fluency(factor=0.1))
+    monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text, is_foreign: Fluency(factor=0.1))
     for language, query, at, *_ in ASKED:
         assert hits(all_languages, query)[0]["text"] == TEXTS[language][at], query
 

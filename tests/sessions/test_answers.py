@@ -348,7 +348,7 @@ def test_what_points_back_is_sought_with_the_words_before(
 def test_small_words_alone_ask_on(session: Session) -> None:
     """However often: the words are those of the question that has some."""
     fill(session)
-    first = session.data("chat", question="How long is a backup kept?")
+    first = session.data("chat", question=QUESTIONS[1])
     for question in ("And why?", "What about it?", "And how?", "But then why?", "And how so?"):
         told = session.data("session.ask", session_id=first["session_id"], question=question)
         assert "Backups" in {one["cite"] for one in told["references"]}, question

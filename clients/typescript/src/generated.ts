@@ -1627,7 +1627,7 @@ export interface KnowledgeListParams {
   updated_after?: string | null;
 }
 
-/** `confidence`: whether the store knows an answer, by the best score of all matches. */
+/** `confidence`: whether the store knows an answer, by the chance that the best hit is one. */
 export interface KnowledgeSearchData {
   query: string;
   results: Hit[];
@@ -2273,7 +2273,7 @@ export interface SchemaParams {
   name?: string | null;
 }
 
-/** `confidence`: whether the store knows an answer, by the best score of all matches. */
+/** `confidence`: whether the store knows an answer, by the chance that the best hit is one. */
 export interface SearchData {
   query: string;
   results: Hit[];

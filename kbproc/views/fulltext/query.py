@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import tantivy
 from tantivy import Occur
 
-from kbproc.text.forms import Term, terms
+from kbproc.text.forms import ENGLISH, Term, terms
 from kbproc.text.query import Query
 from kbproc.views.restriction import Restriction
 
@@ -72,8 +72,17 @@ class Clauses:
             self._latest = (query, lookups)
         return lookups
 
+    def is_foreign(self, query: Query) -> bool:
+        """Returns whether a word of the query is looked up as one of another language."""
+        return any(term.field == "head" and term.most >= 1 for term in self.terms(query))
+
     def _is_in_foreign(self, stem: str, head: str) -> bool:
         return self.frequency("head", head) >= max(1, self.frequency("stem", stem))
+
+    @property
+    def word_worth(self) -> float:
+        """The BM25 that no text exceeds for an English word that no text holds."""
+        return sum(ENGLISH.values()) * math.log(1 + (self.counted + 0.5) / 0.5) * (K1 + 1)
 
     def idf(self, term: Term) -> float:
         """How rare a term is: of a word in several spellings, all of them together."""
@@ -128,12 +137,12 @@ class Clauses:
         return tantivy.Query.boolean_query([(Occur.Must, scored), *clauses])
 
     def _required(self, restriction: Restriction) -> Iterator[tantivy.Query]:
-        if restriction.kbs is not None and not self._holds_only(restriction.kbs):
+        if restriction.kbs is not None and not self.holds_only(restriction.kbs):
             yield tantivy.Query.term_set_query(self._schema, "kb", restriction.kbs)
         if restriction.documents is not None:
             yield self.among("document_id", restriction.documents.tolist())
 
-    def _holds_only(self, kbs: Iterable[str]) -> bool:
+    def holds_only(self, kbs: Iterable[str]) -> bool:
         """Whether these are all there is: then the filter, half a search's cost, is spared."""
         return sum(self.frequency("kb", kb) for kb in set(kbs)) == self.counted
 

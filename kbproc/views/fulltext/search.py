@@ -22,7 +22,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import packed_decoder
 from kbproc.text.query import Query
 from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.query import K1, Clauses, note_mark
+from kbproc.views.fulltext.query import FOREIGN, K1, Clauses, note_mark
 from kbproc.views.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
@@ -74,6 +74,16 @@ class FullTextSnapshot:
     @property
     def dead_ratio(self) -> float:
         return 1 - self.num_docs / self.clauses.counted if self.clauses.counted else 0.0
+
+    def is_whole(self, restriction: Restriction) -> bool:
+        """Returns whether a restriction leaves no chunk out, as far as labels tell."""
+        kbs, excluded = restriction.kbs, restriction.exclude
+        return (
+            restriction.documents is None
+            and not restriction.without
+            and (excluded is None or not len(excluded))
+            and (kbs is None or self.clauses.holds_only(kbs))
+        )
 
     def chunk_ids(self) -> list[int]:
         """Every chunk's id, sorted."""
@@ -185,6 +195,14 @@ class FullTextSnapshot:
     def _row(self, place: tantivy.DocAddress) -> IndexRow:
         found: IndexRow = self._read(lambda: _decode(self.searcher.doc(place)["row"][0]))
         return found
+
+    def count_foreign(self, stem: str) -> int:
+        """Returns how many chunks hold the stem among those in another language than English."""
+        terms = [("stem", stem), ("any", FOREIGN)]
+        clauses = [
+            (Occur.Must, tantivy.Query.term_query(self.schema, *term, "basic")) for term in terms
+        ]
+        return int(self._found(tantivy.Query.boolean_query(clauses), 1, count=True).count)
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
         """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
