@@ -32,6 +32,7 @@ MODES = ("hybrid", "vector", "fts")
 OF_EACH_OTHER = 40
 _AT_ONCE = 500
 _LONGEST_TITLE = 300
+_LONGEST_QUERY = 2000
 
 
 class Measured(Struct):
@@ -88,13 +89,21 @@ def measured(collection: Collection, others: list[str], store: Path) -> Measured
         for mode in MODES:
             kb = {"kb": _slug(question.part)} if question.part else {}
             answer = call(
-                library, "search", query=question.text, mode=mode, limit=10, per_document=1, **kb
+                library,
+                "search",
+                query=question.text[:_LONGEST_QUERY],
+                mode=mode,
+                limit=10,
+                per_document=1,
+                **kb,
             )
             ranked = [names[hit.source.document_id] for hit in answer.results]
             found.ndcg[mode].append(ndcg(ranked, question.gains, 10))
             if mode == "hybrid":
                 found.own.append(answer.confidence)
-    found.foreign = [call(library, "search", query=query).confidence for query in others]
+    found.foreign = [
+        call(library, "search", query=query[:_LONGEST_QUERY]).confidence for query in others
+    ]
     library.close()
     return found
 

@@ -16,7 +16,7 @@ from kbproc.base.layout import Lines
 from kbproc.calls.call import Call
 from kbproc.calls.reply import Reply, Tail, Wait
 from kbproc.events.session import SessionCreated
-from kbproc.sessions import asking, retrieval
+from kbproc.sessions import asking, citations, retrieval
 from kbproc.sessions import session as sessions
 from kbproc.sessions.asking import Asking
 from kbproc.sessions.live import Live
@@ -24,8 +24,8 @@ from kbproc.sessions.making import Begun, Work
 from kbproc.sessions.reading import Reader
 from kbproc.store.decision import Decide, Decision, Here
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import State
-from kbproc.store.visible import narrowed
+from kbproc.store.state import SeenStore
+from kbproc.store.visible import narrowed_store
 from kbproc.views.catalog.rows import SessionRow
 
 _SHOWN = 10  # passages of a plan
@@ -34,7 +34,7 @@ _SHOWN = 10  # passages of a plan
 class _Sees(Struct, frozen=True, kw_only=True):
     """As whom a session is answered: what is seen, and how it is to be said."""
 
-    state: State
+    state: SeenStore
     instructions: str
 
 
@@ -51,7 +51,8 @@ def _seen_by(call: Call, slug: str | None) -> _Sees:
             hint="Begin another session: session.create.",
         )
     scopes = scopes_of(row, call.scopes, named=False)
-    return _Sees(state=narrowed(call.store, visible_to(row, scopes)), instructions=row.instructions)
+    store = narrowed_store(call.store, visible_to(row, scopes))
+    return _Sees(state=store, instructions=row.instructions)
 
 
 def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None) -> Wait:
@@ -205,5 +206,5 @@ def plan(call: Call, wanted: Asking) -> Decide:
 
 def prose(data: dict[str, Any], params: dict[str, Any]) -> Lines:
     """The answer with its sources, for people."""
-    cited = [f"[{one['n']}] {one['cite']}" for one in data["references"]]
-    return Lines(lines=[data["text"], *(["", *cited] if cited else [])])
+    references = citations.lines(data["references"], data["see_also"])
+    return Lines(lines=[data["text"], *(["", *references] if references else [])])

@@ -681,6 +681,7 @@ class Answered(TypedDict):
     status: str
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
 
 class Session(TypedDict):
@@ -707,6 +708,7 @@ class Message(TypedDict):
     status: str | None
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
     hint: str | None
     failure: Failure | None

@@ -227,6 +227,19 @@ def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> tuple[str, bool
     return data.decode() if given else source_text(data, type, row.title), True
 
 
+def written_text(blobs: Blobs, row: DocumentRow) -> str | None:
+    """The characters of a source that is text, as they stand in it.
+
+    None for other sources, and for one that is damaged, missing or forgotten.
+    """
+    type = PARSED_AS.get(row.type, row.type)
+    data = _source(blobs, row) if row.sha256 and is_text(type) else None
+    try:
+        return None if data is None else source_text(data, type, row.title)
+    except KbprocError:
+        return None
+
+
 def _source(blobs: Blobs, row: DocumentRow) -> bytes | None:
     """None for bytes that are damaged or missing."""
     try:

@@ -2,7 +2,7 @@
 
 Refuses to know: the wire, and which process owns the store.
 
-Offers: asking · heard · live · making · reading · retrieval · session
+Offers: asking · citations · heard · live · making · reading · retrieval · session
 May import: base · text · events · models · views · store · documents · search
 Light: yes
 """

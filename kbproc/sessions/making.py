@@ -29,7 +29,7 @@ from kbproc.sessions.session import cut_off
 from kbproc.store.decision import Decision, Here, Request
 from kbproc.store.lane import Lane
 from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import State
+from kbproc.store.state import SeenStore
 from kbproc.store.store import Store
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import PieceRow
@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 class Work(Struct, frozen=True, kw_only=True):
     """One answer to be made. `state`: as far as it may see."""
 
-    state: State
+    state: SeenStore
     wanted: Wanted
     instructions: str
     now: str

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.events.session import AnswerEnded, Reference, Status, Usage
+from kbproc.sessions import citations
 from kbproc.sessions import session as sessions
 from kbproc.sessions.cursor import BEFORE_ALL, Place, conflict, cursor_of, place_of
 from kbproc.sessions.live import Live
@@ -30,13 +31,17 @@ Emit = Callable[[str, dict[str, Any]], None]
 
 
 class Answered(Struct, kw_only=True, frozen=True):
-    """How the answer to a question came out; `text` as far as it came."""
+    """How the answer to a question came out; `text` as far as it came.
+
+    `references`: the passages that it cites; `see_also`: the others that were found.
+    """
 
     session_id: int
     message_id: int
     status: Status
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
 
 
@@ -141,12 +146,14 @@ def answered(row: MessageRow) -> tuple[Answered, str | None]:
 
 def _of(session: int, message: int, text: str, references: str | None) -> Answered:
     """An answer that nobody has ended."""
+    split = citations.split(text, references)
     return Answered(
         session_id=session,
         message_id=message,
         status="interrupted",
         text=text,
-        references=sessions.references_of(references),
+        references=split.cited,
+        see_also=split.see_also,
         usage=None,
     )
 

@@ -1,28 +1,34 @@
-"""What a question is answered from.
+"""The passages that answer a question.
 
-Owns: the question as it is searched for, with what was asked before; near-duplicates that are
-dropped; the budget of tokens; and references made of what is left.
-Refuses to know: how anything is found and scored, and what becomes of it.
+Owns: the question as it is searched for, with the words of earlier questions; dropping
+near-duplicates; the budget of tokens; and the references to the passages.
+Refuses to know: how the search finds and scores passages, and what an answerer does with them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import msgspec
 from msgspec import Struct
 
+from kbproc.documents import indexed
+from kbproc.documents.content import PARSED_AS, written_text
 from kbproc.events.session import Detail, Reference
 from kbproc.models.answering.interface import Passage, Prompt, Turn, about_tokens
 from kbproc.search import search
 from kbproc.search.hits import Hit
 from kbproc.search.params import Search
 from kbproc.search.support import SURE, Support
-from kbproc.store.state import State
+from kbproc.store.snapshot import Snapshot
+from kbproc.store.state import SeenStore
 from kbproc.text.analysis import words
 from kbproc.text.likeness import unlike
 from kbproc.text.query import parse_query
+from kbproc.text.verbatim import html_blocks, markdown_blocks
+from kbproc.views.catalog.rows import DocumentRow
 
 MOST_PASSAGES = 8
 BUDGET_TOKENS = 3000
@@ -40,6 +46,9 @@ _POINTS_BACK = frozenset(
     | {"else", "again", "former", "latter", "above"}
 )
 _DOUBT = "What was found is on the topic, but perhaps no answer: read the passages."
+_TABLES = (".csv", ".tsv")
+_BLOCKS = {"markdown": markdown_blocks, "html": html_blocks}
+_LONGEST_SOURCE = 4 << 20  # bytes that are read again for their blocks of code
 _SPACES = re.compile(r"\s+")
 
 
@@ -62,6 +71,7 @@ class Found(Struct, frozen=True, kw_only=True):
         return Prompt(
             question=wanted.question,
             passages=self.passages,
+            query=self.query,
             earlier=[turn for turn in wanted.earlier if turn.answer],
             instructions=instructions,
             is_known=self.is_known,
@@ -79,7 +89,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     budget_tokens: int = BUDGET_TOKENS
 
 
-def find(state: State, wanted: Wanted, *, now: str) -> Found:
+def find(state: SeenStore, wanted: Wanted, *, now: str) -> Found:
     """`state`: as far as the answer may see. Raises resource.not_found."""
     query = resolved(wanted.question, wanted.earlier)
     params = Search(query=query, kb=wanted.kbs, limit=_CANDIDATES)
@@ -87,7 +97,7 @@ def find(state: State, wanted: Wanted, *, now: str) -> Found:
     hits = _within(_unlike(found.results.results), wanted.budget_tokens)
     return Found(
         query=query,
-        passages=[_passage(n, hit) for n, hit in enumerate(hits, 1)],
+        passages=_passages(state, hits),
         references=[_reference(n, hit, wanted.detail) for n, hit in enumerate(hits, 1)],
         is_known=found.results.confidence != "none",
         is_answered=found.support is None or found.support.is_answer,
@@ -150,8 +160,33 @@ def _within(hits: Sequence[Hit], budget: int) -> list[Hit]:
     return kept
 
 
-def _passage(n: int, hit: Hit) -> Passage:
-    return Passage(n, hit.source.document_id, hit.source.cite, hit.text, hit.score)
+def _passages(state: SeenStore, hits: Sequence[Hit]) -> list[Passage]:
+    with state.reading() as snapshot:
+        ids = dict.fromkeys(hit.source.document_id for hit in hits)
+        documents = {id: _document(snapshot, id) for id in ids}
+    return [
+        _passage(state, n, hit, documents[hit.source.document_id]) for n, hit in enumerate(hits, 1)
+    ]
+
+
+def _document(snapshot: Snapshot, id: int) -> DocumentRow | None:
+    return indexed.document(snapshot, id) or snapshot.queries.document(id)
+
+
+def _passage(state: SeenStore, n: int, hit: Hit, document: DocumentRow | None) -> Passage:
+    passage = Passage(n, hit.source.document_id, hit.source.cite, hit.text, hit.score)
+    if document is None:
+        return passage
+    kind = PARSED_AS.get(document.type, document.type)
+    if kind == "code":
+        language = msgspec.json.decode(document.metadata).get("language", "")
+        return passage._replace(form="code", language=str(language))
+    if kind == "text" and PurePath(document.path or "").suffix.lower() in _TABLES:
+        return passage._replace(form="table")
+    read = _BLOCKS.get(kind)
+    if read is None or document.size_bytes > _LONGEST_SOURCE:
+        return passage
+    return passage._replace(blocks=tuple(read(written_text(state.blobs, document) or "")))
 
 
 def _short(cite: str) -> str:

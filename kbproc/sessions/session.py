@@ -25,6 +25,7 @@ from kbproc.events.session import (
     Status,
     Usage,
 )
+from kbproc.sessions import citations
 from kbproc.store.decision import Here, Target
 from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import MessageRow, SessionRow
@@ -45,7 +46,6 @@ HowMuch = Annotated[
 
 _TITLE_CHARS = 80
 _decode_ending = decoder(list[AnswerEnded]).decode
-_decode_references = decoder(list[Reference]).decode
 
 
 class Session(Struct, kw_only=True, frozen=True):
@@ -64,6 +64,7 @@ class Session(Struct, kw_only=True, frozen=True):
 class Message(Struct, kw_only=True, frozen=True):
     """A question and its answer. `status` is null while the answer is being made.
 
+    `references`: the passages that the answer cites; `see_also`: the others that were found.
     `failure` says why it has failed; `hint` what helps where there is no answer.
     """
 
@@ -72,6 +73,7 @@ class Message(Struct, kw_only=True, frozen=True):
     status: Status | None
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
     hint: str | None
     failure: Failure | None
@@ -109,12 +111,14 @@ def with_messages(row: SessionRow, messages: Sequence[MessageRow]) -> SessionTex
 
 def message_of(row: MessageRow) -> Message:
     ending = ending_of(row)
+    references = citations.split(row.text, row.references)
     return Message(
         message_id=row.id,
         question=row.question,
         status=None if ending is None else ending.status,
         text=row.text,
-        references=references_of(row.references),
+        references=references.cited,
+        see_also=references.see_also,
         usage=None if ending is None else ending.usage,
         hint=None if ending is None else ending.hint,
         failure=None if ending is None else ending.failure,
@@ -127,10 +131,6 @@ def message_of(row: MessageRow) -> Message:
 def ending_of(row: MessageRow) -> AnswerEnded | None:
     """How its answer ended; None while it is being made."""
     return None if row.ending is None else _decode_ending(f"[{row.ending}]")[0]
-
-
-def references_of(told: str | None) -> list[Reference]:
-    return [] if told is None else _decode_references(told)
 
 
 def created(
@@ -227,5 +227,6 @@ def refuse_unended(queries: Queries, rows: Sequence[SessionRow], *, field: str) 
 
 def as_lines(message: dict[str, Any]) -> list[str]:
     """A message for people: the question, the answer, and its sources."""
-    cited = [f"[{one['n']}] {one['cite']}" for one in message["references"]]
-    return [f"> {message['question']}", "", message["text"] or f"({message['status']})", *cited, ""]
+    references = citations.lines(message["references"], message["see_also"])
+    text = message["text"] or f"({message['status']})"
+    return [f"> {message['question']}", "", text, *references, ""]

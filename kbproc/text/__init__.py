@@ -3,7 +3,7 @@
 Refuses to know: indexes, scores and where texts come from.
 
 Offers: analysis · forms · language · likeness · names · passage · query · sentences · snippet ·
-    stems · typos
+    stems · typos · verbatim
 May import: nothing
 Light: yes
 """

@@ -123,6 +123,7 @@ export interface AgentInvokeData {
   status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
   text: string;
   references: Reference[];
+  see_also: Reference[];
   usage: Usage | null;
 }
 
@@ -290,6 +291,7 @@ export interface ChatData {
   status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
   text: string;
   references: Reference[];
+  see_also: Reference[];
   usage: Usage | null;
 }
 
@@ -1803,13 +1805,14 @@ export interface ManyAdded {
 /** From character `at` of a text on. `line`: of the source, for that character, from 1. Until the next mark, each line break of the text is one of the source. */
 export type Mark = [number, (number | null)?, (string | null)?, (number | null)?];
 
-/** A question and its answer. `status` is null while the answer is being made. `failure` says why it has failed; `hint` what helps where there is no answer. */
+/** A question and its answer. `status` is null while the answer is being made. `references`: the passages that the answer cites; `see_also`: the others that were found. `failure` says why it has failed; `hint` what helps where there is no answer. */
 export interface Message {
   message_id: number;
   question: string;
   status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {}) | null;
   text: string;
   references: Reference[];
+  see_also: Reference[];
   usage: Usage | null;
   hint: string | null;
   failure: Failure | null;
@@ -2398,6 +2401,7 @@ export interface SessionAskData {
   status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
   text: string;
   references: Reference[];
+  see_also: Reference[];
   usage: Usage | null;
 }
 
@@ -2511,13 +2515,14 @@ export interface SessionListParams {
   as_of?: number | string | null;
 }
 
-/** How the answer to a question came out; `text` as far as it came. */
+/** How the answer to a question came out; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */
 export interface SessionResumeData {
   session_id: number;
   message_id: number;
   status: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
   text: string;
   references: Reference[];
+  see_also: Reference[];
   usage: Usage | null;
 }
 

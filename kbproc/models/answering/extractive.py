@@ -1,11 +1,12 @@
 """Answers made of the passages' own sentences: no model, no network.
 
-Owns: sentences, how well each answers, and which are told in which order.
-Refuses to know: how passages were found. The same question and passages give the same answer.
+Owns: how well each sentence answers, and which of them the answer quotes, in which order.
+Refuses to know: how the search finds passages. The same question and passages give the same answer.
 
 A sentence is worth the words of the question that it holds, each by how rare it is among all
-sentences, and something for the passage that it stands in. The best ones are told, no word twice:
-one that adds none to those before it is left out.
+sentences, and something for the passage that it stands in. The answer quotes the best ones and
+leaves out one that adds no word to those before it. A row of a table, a line of a log and a block
+of code count as sentences that are quoted whole.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from kbproc.models.answering.interface import (
 )
 from kbproc.text.analysis import words
 from kbproc.text.query import parse_query
-from kbproc.text.sentences import sentences as sentences_of
 from kbproc.text.stems import stems
+from kbproc.text.verbatim import Piece, pieces
 
 MOST_SENTENCES = 4
 MOST_OF_A_PASSAGE = 2
 _MOST_CHARS = 900
-_LONGEST = 400  # characters of a sentence: what is longer is cut at a word
+_LONGEST = 400  # characters of a sentence: a longer one is cut at a word
+_LONGEST_WHOLE = 2000  # characters of a row, a line or a block: a longer one is not quoted
 _PASSAGE_WEIGHT = 0.35
 _FRAGMENT = 0.4  # so much is a heading, a broken line or a question worth: they answer nothing
 _WHOLE = (".", "!", "…", ":", ";", ")", "]", '"', "”", "。", "！", "`")
@@ -44,8 +46,14 @@ _MARKUP = re.compile(r"^\s*(?:#{1,6}\s+|[-*+•]\s+|>\s+|\d+[.)]\s+)")
 class _Sentence(NamedTuple):
     passage: Passage
     at: int
+    piece: Piece
     text: str
     stems: frozenset[str]
+
+    @property
+    def is_whole(self) -> bool:
+        """A row, a line or a block is quoted as it stands; a sentence may be cut."""
+        return self.piece.kind != "sentence"
 
 
 class Extractive:
@@ -79,28 +87,50 @@ def _hint(prompt: Prompt) -> str:
 
 
 def _parts(found: Sequence[_Sentence]) -> Iterator[Part]:
-    for number, one in enumerate(found):
-        space = " " if number else ""
-        yield Part(f"{space}{one.text} [{one.passage.n}]", (one.passage.n,))
+    before: _Sentence | None = None
+    for one in found:
+        quote = _quote(one, before)
+        space = "" if before is None else _space(quote, before)
+        mark = "\n" if one.piece.kind == "code" else " "
+        yield Part(f"{space}{quote}{mark}[{one.passage.n}]", (one.passage.n,))
+        before = one
+
+
+def _quote(one: _Sentence, before: _Sentence | None) -> str:
+    """A row follows the head of its table, unless it follows another row of it."""
+    head = one.piece.head
+    is_told = before is not None and before.passage is one.passage and before.piece.head == head
+    return f"{head}\n{one.text}" if head and not is_told else one.text
+
+
+def _space(quote: str, before: _Sentence) -> str:
+    if before.piece.head and "\n" not in quote:
+        return "\n"  # a further row
+    return "\n\n" if "\n" in quote or before.is_whole else " "
 
 
 def best_sentences(prompt: Prompt) -> list[_Sentence]:
     """In the order of their passages, and of the text within each."""
-    asked = frozenset(stems(parse_query(prompt.question).terms))
+    question = parse_query(prompt.question)
+    query = question if question.tells or not prompt.query else parse_query(prompt.query)
+    asked = frozenset(stems(query.terms))
     sentences = [one for passage in prompt.passages for one in _sentences(passage)]
     worth = _worth(asked, sentences)
     chosen: list[_Sentence] = []
-    left, told = dict(worth), 0
+    missing, length = dict(worth), 0
     while sentences and len(chosen) < MOST_SENTENCES:
-        best = max(sentences, key=lambda one: (_value(one, left), -one.passage.n, -one.at))
-        brings = sum(left.get(stem, 0.0) for stem in best.stems)
-        if chosen and (brings < _LEAST or told + len(best.text) > _MOST_CHARS):
+        best = max(sentences, key=lambda one: (_value(one, missing), -one.passage.n, -one.at))
+        brings = sum(missing.get(stem, 0.0) for stem in best.stems)
+        if chosen and brings < _LEAST:
             break
         if not chosen and not brings:
             best = sentences[0]  # found by its meaning
+        if chosen and length + len(best.text) > _MOST_CHARS:
+            sentences = [one for one in sentences if one is not best]
+            continue
         chosen.append(best)
-        told += len(best.text)
-        left = {stem: value for stem, value in left.items() if stem not in best.stems}
+        length += len(best.text)
+        missing = {stem: value for stem, value in missing.items() if stem not in best.stems}
         full = sum(one.passage.n == best.passage.n for one in chosen) >= MOST_OF_A_PASSAGE
         sentences = [
             one
@@ -110,10 +140,11 @@ def best_sentences(prompt: Prompt) -> list[_Sentence]:
     return sorted(chosen, key=lambda one: (one.passage.n, one.at))
 
 
-def _value(sentence: _Sentence, left: dict[str, float]) -> float:
-    words_worth = sum(left.get(stem, 0.0) for stem in sentence.stems)
+def _value(sentence: _Sentence, missing: dict[str, float]) -> float:
+    words_worth = sum(missing.get(stem, 0.0) for stem in sentence.stems)
     value = words_worth + _PASSAGE_WEIGHT * sentence.passage.score
-    return value if sentence.text.endswith(_WHOLE) else _FRAGMENT * value
+    is_whole = sentence.is_whole or sentence.text.endswith(_WHOLE)
+    return value if is_whole else _FRAGMENT * value
 
 
 def _worth(asked: frozenset[str], sentences: Sequence[_Sentence]) -> dict[str, float]:
@@ -125,10 +156,15 @@ def _worth(asked: frozenset[str], sentences: Sequence[_Sentence]) -> dict[str, f
 
 
 def _sentences(passage: Passage) -> Iterator[_Sentence]:
-    for at, text in enumerate(sentences_of(passage.text)):
-        told = " ".join(_MARKUP.sub("", text).split())
-        if any(char.isalnum() for char in told):
-            yield _Sentence(passage, at, _cut(told), frozenset(stems(words(told))))
+    parts = pieces(passage.text, passage.form, passage.blocks, passage.language)
+    for at, piece in enumerate(parts):
+        if piece.kind == "sentence":
+            text = _cut(" ".join(_MARKUP.sub("", piece.text).split()))
+        else:
+            text = piece.text
+        if len(text) <= _LONGEST_WHOLE and any(char.isalnum() for char in text):
+            whole = f"{piece.head}\n{text}"
+            yield _Sentence(passage, at, piece, text, frozenset(stems(words(whole))))
 
 
 def _cut(text: str) -> str:

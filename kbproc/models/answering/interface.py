@@ -11,17 +11,25 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from kbproc.text.verbatim import CodeBlock, Form
+
 I_DO_NOT_KNOW = "I don't know."
 
 
 class Passage(NamedTuple):
-    """`n`: the number that it is cited by. `source`: passages of one source have the same."""
+    """`n`: the number that it is cited by. `source`: passages of one source have the same.
+
+    `form`, `language`, `blocks`: of the source, see text.verbatim.
+    """
 
     n: int
     source: int
     cite: str
     text: str
     score: float
+    form: Form = "prose"
+    language: str = ""
+    blocks: tuple[CodeBlock, ...] = ()
 
 
 class Turn(NamedTuple):
@@ -32,7 +40,10 @@ class Turn(NamedTuple):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """`instructions`: how to answer, in the words of whoever looks after the agent.
+    """`query`: the question as it was searched for, with the words of earlier ones that it points
+    back to; "" is the question itself.
+
+    `instructions`: how to answer, in the words of whoever looks after the agent.
 
     `is_known` False: by their scores the passages hardly touch the question. `is_answered` False:
     they do, and none seems to answer it.
@@ -40,6 +51,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
     question: str
     passages: list[Passage]
+    query: str = ""
     earlier: list[Turn] = []
     instructions: str = ""
     is_known: bool = True

@@ -72,7 +72,8 @@ class _Run:
         if end.error is not None:
             error = end.error
             return {"type": "RUN_ERROR", "message": error["message"], "code": error["data"]["type"]}
-        result = {name: end.result[name] for name in ("status", "text", "references")}
+        names = ("status", "text", "references", "see_also")
+        result = {name: end.result[name] for name in names if name in end.result}
         told = {"type": "RUN_FINISHED", **self._ids, "result": result}
         return told | {"outcome": {"type": "success"}} | _usage(end.result["usage"])
 

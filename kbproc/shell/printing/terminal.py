@@ -44,7 +44,7 @@ class Text(Output):
         if self._has_said:  # the prose came as it was made: its sources are left
             self._end_prose()
             result = {**result, "data": {**result["data"], "text": ""}}
-            if result["data"]["references"]:
+            if result["data"]["references"] or result["data"]["see_also"]:
                 write(self.out, "\n")
         text = tables.result_text(method, params, result, width=width, color=color)
         write(self.out, text)
