@@ -241,6 +241,9 @@ class ModelShown(TypedDict):
     max_tokens: int | None
     status: str
     current: bool
+    size_bytes: int | None
+    texts_per_second: float | None
+    ndcg_at_10: dict[str, float] | None
 
 class Used(TypedDict):
     name: str

@@ -24,6 +24,24 @@ from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelInfo, ModelSpe
 from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
 from kbproc.models.weights import PACKED, LocalModel, file_stem, locate, require_folder
 
+# The models that were tried; others are folders of sentence-transformers.
+KNOWN = (DEFAULT_MODEL, *PACKED)
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a known model.
+
+    `size_bytes`: as exported. `texts_per_second`: of some 150 words each, on one core of the
+    machine that measured all of them. `ndcg_at_10`: by meaning alone, per collection.
+    """
+
+    size_bytes: int
+    texts_per_second: float
+    ndcg_at_10: dict[str, float]
+
+
+_MEASURED = Path(__file__).with_name("measured.json")
+_decode_measured = decoder(dict[str, Measured]).decode
 _decode_spec = decoder(ModelSpec).decode
 _decode_info = decoder(ModelInfo).decode
 
@@ -78,8 +96,13 @@ def available(spec: ModelSpec, cache: Path) -> str:
     return "ready" if info.fingerprint else "needs_export"
 
 
+def measurements() -> dict[str, Measured]:
+    """What was measured of each known model, by name."""
+    return _decode_measured(_MEASURED.read_bytes())
+
+
 def known_models(cache: Path) -> list[ModelInfo]:
-    """The default model, if it can be had, and every exported one, by name."""
+    """The known models and every exported one, by name, whether they can be had or not."""
     metas = [read_meta(path.parent) for path in sorted(cache.glob(f"*/{META}"))]
     names = {meta.name: meta for meta in metas if meta}
     known = [
@@ -93,12 +116,12 @@ def known_models(cache: Path) -> list[ModelInfo]:
         )
         for meta in names.values()
     ]
-    if DEFAULT_MODEL not in names and not available(ModelSpec(), cache).startswith("missing"):
-        known.append(inspect(ModelSpec(), cache))
-    for name in PACKED:
-        spec = ModelSpec(name=name)
-        if name not in names and not available(spec, cache).startswith("missing"):
-            known.append(inspect(spec, cache))
+    for name in KNOWN:
+        if name not in names:
+            try:
+                known.append(inspect(ModelSpec(name=name), cache))
+            except KbprocError:  # it is not on this machine
+                known.append(ModelInfo(name=name, kind="onnx", file_name=file_stem(name)))
     return sorted(known, key=lambda model: model.name)
 
 

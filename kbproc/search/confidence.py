@@ -68,11 +68,18 @@ class Evidence(Struct, frozen=True, kw_only=True):
         )
 
 
-def evidence(words: float | None, cosine: float | None, chunks: int) -> Evidence:
-    """Returns what speaks for a hit; see Evidence. Without words and cosine nothing does."""
+def evidence(
+    words: float | None, cosine: float | None, chunks: int, *, is_foreign: bool = False
+) -> Evidence:
+    """Returns what speaks for a hit; see Evidence. Without words and cosine nothing does.
+
+    `is_foreign`: the query is in another language than English, whose words reach smaller shares:
+    their forms weigh more in the greatest BM25 than in that of a text.
+    """
     size = math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, chunks)))
     if cosine is None:
-        chance = _of_words(words or 0.0)
+        share = words or 0.0
+        chance = _of_foreign_words(share) if is_foreign else _of_words(share)
     elif words is None:
         chance = _logistic(26.5 * cosine - 2.3 * size - 3.2)
     else:
@@ -82,6 +89,10 @@ def evidence(words: float | None, cosine: float | None, chunks: int) -> Evidence
 
 def _of_words(share: float) -> float:
     return _logistic(27 * share - 7.3)
+
+
+def _of_foreign_words(share: float) -> float:
+    return _logistic(34 * share - 6.8)
 
 
 def _logistic(number: float) -> float:

@@ -7,6 +7,7 @@ Refuses to know: the wire, how candidates are found, how each channel ranks insi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from kbproc.search.candidates import (
 from kbproc.search.confidence import LEAST_SCORE, RELATED, Evidence, evidence
 from kbproc.search.hints import Asked
 from kbproc.search.hits import Hit, Results, explanation, hit_of
-from kbproc.search.language import language
+from kbproc.search.language import Language, language
 from kbproc.search.params import Search
 from kbproc.search.reading import LONG, read, without_exclusions
 from kbproc.search.stress import Parts, between, stressed
@@ -227,6 +228,7 @@ class _Searching:
             None if mode == "vector" else words,
             None if cosine is None else round(max(0.0, cosine), fusion.PLACES),
             self._chunks,
+            is_foreign=cosine is None and self._is_foreign,
         )
         if evident.level != "likely" and mode != "vector":
             if text is None:
@@ -237,6 +239,14 @@ class _Searching:
         if self.query.phrases and evident.level == "none":  # the hit holds the phrase
             return msgspec.structs.replace(evident, chance=RELATED)
         return evident
+
+    @cached_property
+    def _language(self) -> Language:
+        return language(self.query, self.snapshot.fulltext)
+
+    @property
+    def _is_foreign(self) -> bool:
+        return self.fluency.factor < _TELLING or self._language == "other"
 
     @property
     def _chunks(self) -> int:
@@ -298,7 +308,7 @@ class _Searching:
 
     def _weigh(self) -> None:
         """Lets meaning count for less where the model lacks the query's language."""
-        words = language(self.query, self.snapshot.fulltext)
+        words = self._language
         if words != "english":
             is_foreign = words == "other"
             self.fluency = self.embedding.fluency(self.params.query, is_foreign=is_foreign)

@@ -119,5 +119,22 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
     assert chance(0.2, 0.4) == logistic(by_words * 0.2 + by_cosine * 0.4 + by_size * 4 + rest)
     by_cosine, by_size, rest = numbers("| vector |")
     assert chance(None, 0.4) == logistic(by_cosine * 0.4 + by_size * 4 + rest)
-    by_words, rest = numbers("| fts, and hybrid")
+    by_words, rest = numbers("| fts |")
     assert chance(0.3, None) == logistic(by_words * 0.3 + rest)
+    by_words, rest = numbers("| fts and hybrid, a query in a language")
+    foreign = evidence(0.2, None, 10**4, is_foreign=True)
+    assert foreign.chance == logistic(by_words * 0.2 + rest)
+
+
+def test_words_of_another_language_count_for_more(session: Session) -> None:
+    """Their shares are smaller, since their beginnings weigh more in the greatest BM25."""
+    for title, text in {
+        "Kran": "Die Kräne werden jeden Montag von der Frühschicht gefettet und geprüft.",
+        "Tor": "Das Tor wird abends um zehn von der Wache geschlossen.",
+    }.items():
+        session.data("doc.create", title=title, text=text)
+    query = "Wann werden die Kräne von der Schicht gefettet?"
+    [best, *_] = asked(session, query, mode="fts")["results"]
+    found = best["explain"]["evidence"]
+    assert found["chance"] == evidence(found["words"], None, 2, is_foreign=True).chance
+    assert found["chance"] > evidence(found["words"], None, 2).chance

@@ -74,7 +74,7 @@ def test_ctrl_c_stops_the_answer_and_says_how_to_see_it(told: Told) -> None:
         "kbproc session ask asks on.",
         "Retry: kbproc session resume 1 1",
     ]
-    assert told.typed("session", "resume", "1", "1") == (0, f"First. \n{SOURCES}")
+    assert told.typed("session", "resume", "1", "1") == (0, "First. \n\nSee also:\n[1] Guide\n")
 
 
 def test_ctrl_c_at_a_resume_says_how_to_read_on(told: Told) -> None:

@@ -150,6 +150,7 @@ def test_measures() -> None:
     assert measures.mean_of([0.0, 1.0] * 25) == unsure, "the same values give the same interval"
     assert measures.histogram([0, 0.05, 0.95, 1.0]) == [2, 0, 0, 0, 0, 0, 0, 0, 0, 2]
     assert measures.threshold([0.4, 0.6], [0.1, 0.3]) == (0.4, 1, 1)
+    assert measures.threshold([0.3768, 0.5], [0.1]) == (0.376, 1, 1), "rounded up it keeps half"
     assert measures.threshold([], [0.1]) is None
     alone = measures.threshold([n / 100 for n in range(100)], [])
     assert alone == (0.05, 0.95, None)

@@ -1849,7 +1849,7 @@ export interface ModelListParams {
   timeout_ms?: number | null;
 }
 
-/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. */
+/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by. `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md. Null: not measured. */
 export interface ModelShown {
   name: string;
   kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
@@ -1857,6 +1857,9 @@ export interface ModelShown {
   max_tokens: number | null;
   status: string;
   current: boolean;
+  size_bytes: number | null;
+  texts_per_second: number | null;
+  ndcg_at_10: Record<string, number> | null;
 }
 
 export interface ModelUseData {

@@ -19,6 +19,9 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     """`status`: ready, needs_export (it is prepared on first use), or why it can't be had.
 
     Of `none`: that only words are searched.
+
+    `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by.
+    `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md. Null: not measured.
     """
 
     name: str
@@ -27,6 +30,9 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     max_tokens: int | None
     status: str
     current: bool
+    size_bytes: int | None
+    texts_per_second: float | None
+    ndcg_at_10: dict[str, float] | None
 
 
 @method(
@@ -39,40 +45,41 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     examples=[Example(params={}, what="all models")],
 )
 def list_models(call: Call, params: ListModels) -> Reply:
-    from kbproc.models.catalogue import available, known_models
+    from kbproc.models.catalogue import available, known_models, measurements
+    from kbproc.models.interface import ModelSpec
 
     embedding = call.library.embedding
     cache, spec, problem = embedding.models_folder, embedding.spec, embedding.problem
-    shown = [
-        ModelShown(
-            name=info.name,
-            kind=info.kind,
-            dim=info.dim or None,
-            max_tokens=info.max_tokens or None,
-            status="ready" if info.fingerprint else "needs_export",
-            current=(info.name, info.kind) == (spec.name, spec.kind),
+    measured = measurements()
+
+    def shown(
+        name: str, kind: Kind, status: str, dim: int | None, max_tokens: int | None
+    ) -> ModelShown:
+        figures = measured.get(name)
+        return ModelShown(
+            name=name,
+            kind=kind,
+            dim=dim or None,
+            max_tokens=max_tokens or None,
+            status=status,
+            current=(name, kind) == (spec.name, spec.kind),
+            size_bytes=figures and figures.size_bytes,
+            texts_per_second=figures and figures.texts_per_second,
+            ndcg_at_10=figures and figures.ndcg_at_10,
+        )
+
+    models = [
+        shown(
+            info.name,
+            info.kind,
+            "ready" if info.fingerprint else available(ModelSpec(name=info.name), cache),
+            info.dim,
+            info.max_tokens,
         )
         for info in known_models(cache)
     ]
-    if spec.kind != "none" and not any(model.current for model in shown):
-        shown.append(
-            ModelShown(
-                name=spec.name,
-                kind=spec.kind,
-                dim=embedding.dim,
-                max_tokens=embedding.max_tokens,
-                status=f"missing: {problem.message}" if problem else available(spec, cache),
-                current=True,
-            )
-        )
-    shown.append(
-        ModelShown(
-            name="none",
-            kind="none",
-            dim=None,
-            max_tokens=None,
-            status="words only",
-            current=spec.kind == "none",
-        )
-    )
-    return Reply(data=shown, count=len(shown))
+    if spec.kind != "none" and not any(model.current for model in models):
+        status = f"missing: {problem.message}" if problem else available(spec, cache)
+        models.append(shown(spec.name, spec.kind, status, embedding.dim, embedding.max_tokens))
+    models.append(shown("none", "none", "words only", None, None))
+    return Reply(data=models, count=len(models))

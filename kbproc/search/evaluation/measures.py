@@ -99,10 +99,15 @@ def threshold(answered: Sequence[float], others: Sequence[float]) -> Threshold |
         return None
     if not others:
         at = sorted(answered)[int(len(answered) * (1 - _KEPT))]
-        return Threshold(round(at, 3), round(_from(at, answered), 3), None)
-    candidates = sorted({round(value, 3) for value in (*answered, *others)})
+        return Threshold(_floor(at), round(_from(at, answered), 3), None)
+    candidates = sorted({_floor(value) for value in (*answered, *others)})
     at = max(candidates, key=lambda at: _from(at, answered) - _from(at, others))
     return Threshold(at, round(_from(at, answered), 3), round(1 - _from(at, others), 3))
+
+
+def _floor(value: float) -> float:
+    """To three places, and never above the value: a threshold keeps what it was made of."""
+    return math.floor(value * 1000) / 1000
 
 
 def _from(at: float, values: Sequence[float]) -> float:
