@@ -88,7 +88,7 @@ _SPARED = {
 def _serves(argv: list[str]) -> bool:
     """Whether stdout is a protocol's, and not for people."""
     named = {arg.partition("=")[0] for arg in argv}
-    return not {"-h", "--help", "install", "--print-config"} & named
+    return not {"-h", "--help", "install", "uninstall", "--print-config"} & named
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Refuses to know: what methods do, and which process owns the store.
 
-Offers: declared · setup.run
-May import: base · settings · calls · methods · wire · sharing
+Offers: declared · setup.names · setup.run
+May import: base · settings · store · calls · methods · wire · sharing
 Light: yes
 """

@@ -14,6 +14,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.calls.flags import GLOBAL_FLAGS, Flag
+from kbproc.mcp.setup.names import NAMES
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         name="--print-config",
         type="string",
         help="only print what the settings of that client must hold",
-        enum=["claude-code", "codex", "cursor", "vscode", "zed"],
+        enum=list(NAMES),
     ),
 )
 
@@ -142,7 +143,7 @@ OWN_COMMANDS = {
         ),
         Command(
             name="mcp",
-            usage="[FLAGS] | install CLIENT [--yes]",
+            usage="[FLAGS] | install CLIENT [FLAGS] [--yes] | uninstall CLIENT [--yes]",
             summary="Offer the methods as MCP tools.",
             examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,

@@ -1,0 +1,217 @@
+"""JSON with comments, changed in place.
+
+Owns: reading it, and putting or dropping one member so that every other byte stays.
+Refuses to know: what the members mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+_COMMENT = r"//[^\r\n]*|/\*.*?\*/"
+_SPACE = re.compile(rf"(?:[ \t\r\n\ufeff]|{_COMMENT})*", re.DOTALL)
+_REST_OF_LINE = re.compile(rf"(?:[ \t]|{_COMMENT})*", re.DOTALL)
+_SCALAR = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
+_END_OF_LINE = re.compile(r"[ \t]*(\r?\n|\Z)")
+_INDENT = re.compile(r"[ \t]*")
+_decoder = json.JSONDecoder()
+_UNIT = "  "
+_DEEPEST = 500  # levels; Python's own parser ends near a thousand
+
+
+class Node(Struct, kw_only=True):
+    """A value and its place in the text. `members` of an object: name → place of the name, node.
+
+    `comma`: the place of a comma after the last member.
+    """
+
+    start: int
+    end: int
+    value: Any
+    members: dict[str, tuple[int, Node]] = {}
+    comma: int | None = None
+
+
+def parse(text: str) -> Any:
+    """Returns the value; comments and commas before a bracket are allowed. Raises ValueError."""
+    return _document(text).value
+
+
+def _document(text: str) -> Node:
+    node = _value(text, _skip(text, 0), 0)
+    if (end := _skip(text, node.end)) != len(text):
+        raise _wrong("there is more than one value", text, end)
+    return node
+
+
+def _wrong(why: str, text: str, at: int) -> ValueError:
+    return ValueError(f"line {text.count(chr(10), 0, at) + 1}: {why}")
+
+
+def _skip(text: str, at: int) -> int:
+    """Returns the place after white space and comments."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _value(text: str, at: int, depth: int) -> Node:
+    """Raises ValueError."""
+    if depth > _DEEPEST:
+        raise _wrong("it is nested too deeply", text, at)
+    first = text[at : at + 1]
+    if first == "{":
+        return _object(text, at, depth)
+    if first == "[":
+        return _array(text, at, depth)
+    if first == '"':
+        value, end = _decoder.raw_decode(text, at)
+        return Node(start=at, end=end, value=value)
+    if (match := _SCALAR.match(text, at)) is None:
+        raise _wrong("a value is missing", text, at)
+    return Node(start=at, end=match.end(), value=json.loads(match[0]))
+
+
+def _array(text: str, start: int, depth: int) -> Node:
+    items: list[Any] = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "]":
+        node = _value(text, at, depth + 1)
+        items.append(node.value)
+        at, _ = _after(text, node.end, "]")
+    return Node(start=start, end=at + 1, value=items)
+
+
+def _object(text: str, start: int, depth: int) -> Node:
+    node = Node(start=start, end=start, value={}, members={})
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "}":
+        if text[at : at + 1] != '"':
+            raise _wrong("a name in double quotes is missing", text, at)
+        name, end = _decoder.raw_decode(text, at)
+        colon = _skip(text, end)
+        if text[colon : colon + 1] != ":":
+            raise _wrong("a colon is missing", text, colon)
+        member = _value(text, _skip(text, colon + 1), depth + 1)
+        node.members[name] = at, member
+        node.value[name] = member.value
+        at, node.comma = _after(text, member.end, "}")
+    node.end = at + 1
+    return node
+
+
+def _after(text: str, end: int, closing: str) -> tuple[int, int | None]:
+    """Returns where the next member or the bracket is, and where the comma between is."""
+    comma = _skip(text, end)
+    if text[comma : comma + 1] == ",":
+        return _skip(text, comma + 1), comma
+    if text[comma : comma + 1] != closing:
+        raise _wrong(f"a comma or {closing} is missing", text, comma)
+    return comma, None
+
+
+# ------------------------------------------------------------------------------ changing
+
+
+def put(text: str, path: Sequence[str], value: Any) -> str:
+    """Returns the text with this value at this path; objects on the way are made.
+
+    Raises ValueError for a text that can't be read, and where something else stands on the way.
+    """
+    node = _document(text)
+    for depth, name in enumerate(path):
+        if not isinstance(node.value, dict):
+            raise ValueError(f"{'.'.join(path[:depth]) or 'the whole'} is no object")
+        if name not in node.members:
+            for missing in reversed(path[depth + 1 :]):
+                value = {missing: value}
+            return _with_member(text, node, name, value)
+        node = node.members[name][1]
+    indent = _indent_at(text, node.start)
+    return text[: node.start] + _written(text, value, indent) + text[node.end :]
+
+
+def _with_member(text: str, node: Node, name: str, value: Any) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    name = json.dumps(name, ensure_ascii=False)
+    at = node.start + 1
+    comma = ""
+    if node.members:
+        last = list(node.members.values())[-1][1].end
+        at = last if node.comma is None else node.comma + 1
+        comma = "," if node.comma is None else ""
+    if node.members and "\n" not in text[node.start : node.end]:
+        compact = json.dumps(value, ensure_ascii=False)
+        return f"{text[:at]}{comma} {name}: {compact}{text[at:]}"
+    end = _REST_OF_LINE.match(text, at).end()  # type: ignore[union-attr]
+    here = text[at:end].rstrip(" \t")  # a comment on the same line stays there
+    outer = _indent_at(text, node.start)
+    inner = _inner(text, node, outer)
+    line = f"{newline}{inner}{name}: {_written(text, value, inner)}"
+    line += "," if node.comma is not None else ""
+    rest = text[end:]
+    if not rest.startswith(("\n", "\r\n")):  # the bracket stands on the same line
+        rest = f"{newline}{outer}{rest.lstrip()}"
+    return f"{text[:at]}{comma}{here}{line}{rest}"
+
+
+def _inner(text: str, node: Node, outer: str) -> str:
+    """Returns the indentation of the object's members."""
+    if node.members:
+        return _indent_at(text, next(iter(node.members.values()))[0])
+    return outer + _unit(text)
+
+
+def _unit(text: str) -> str:
+    """Returns one step of indentation, as the outermost member has it."""
+    node = _document(text)
+    if isinstance(node.value, dict) and node.members:
+        return _indent_at(text, next(iter(node.members.values()))[0]) or _UNIT
+    return _UNIT
+
+
+def _indent_at(text: str, at: int) -> str:
+    start = text.rfind("\n", 0, at) + 1
+    return _INDENT.match(text, start)[0]  # type: ignore[index]
+
+
+def _written(text: str, value: Any, indent: str) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
+    return f"{newline}{indent}".join(lines)
+
+
+def drop(text: str, path: Sequence[str]) -> str:
+    """Returns the text without the member at this path, which must be there.
+
+    A line that held nothing else goes with it. Raises ValueError.
+    """
+    parent = _document(text)
+    for name in path[:-1]:
+        parent = parent.members[name][1]
+    start, node = parent.members[path[-1]]
+    end = node.end
+    names = list(parent.members)
+    if (comma := _skip(text, end)) and text[comma : comma + 1] == ",":
+        end = comma + 1
+    elif (place := names.index(path[-1])) > 0:
+        comma = _skip(text, parent.members[names[place - 1]][1].end)
+        text = text[:comma] + text[comma + 1 :]
+        start, end = start - 1, end - 1
+    elif not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip():
+        return f"{text[: parent.start]}{{}}{text[parent.end :]}"
+    return _without(text, start, end)
+
+
+def _without(text: str, start: int, end: int) -> str:
+    begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+    rest = _END_OF_LINE.match(text, end)
+    if rest is not None and begins_line:  # the whole line goes
+        return text[: text.rfind("\n", 0, start) + 1] + text[rest.end() :]
+    end += len(text[end:]) - len(text[end:].lstrip(" \t"))
+    if text[end : end + 1] in {"}", "\r", "\n"}:
+        start = len(text[:start].rstrip(" \t"))
+    return text[:start] + text[end:]

@@ -1,0 +1,126 @@
+"""A table of a TOML file, changed in place.
+
+Owns: the lines of a table and its members, and putting or dropping them so that every other line
+stays.
+Refuses to know: what the members mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_HEADER = re.compile(r"\s*\[")
+Path = tuple[str, ...]
+
+
+class _Part(Struct, frozen=True):
+    """Lines that belong together: a header, a member, or one blank line or comment.
+
+    `path`: of the table or the member, () of blank lines and comments.
+    """
+
+    text: str
+    path: Path = ()
+    is_header: bool = False
+
+
+def put(text: str, path: Path, entry: Mapping[str, Any], owned: Sequence[str]) -> str:
+    """Returns the text with this entry as the table at `path`.
+
+    Where the table has a header, only the members of the names in `owned` change, and all other
+    lines stay. Raises ValueError.
+    """
+    parts = list(_parts(text))
+    newline = "\r\n" if "\r\n" in text else "\n"
+    header = next((n for n, part in enumerate(parts) if part.is_header and part.path == path), None)
+    if header is None:
+        before = drop(text, path)
+        gap = "" if not before else newline if before.endswith("\n") else newline * 2
+        return f"{before}{gap}[{'.'.join(map(key, path))}]{newline}{_lines(entry, newline)}"
+    names = [(*path, name) for name in owned]
+    rest = [part for part in parts[header + 1 :] if not any(_lies_in(part, name) for name in names)]
+    head = parts[header].text
+    head += "" if head.endswith("\n") else newline
+    members = {name: entry[name] for name in owned if name in entry}
+    before = "".join(part.text for part in parts[:header])
+    return before + head + _lines(members, newline) + "".join(part.text for part in rest)
+
+
+def _lines(members: Mapping[str, Any], newline: str) -> str:
+    return "".join(f"{key(name)} = {value(member)}{newline}" for name, member in members.items())
+
+
+def drop(text: str, path: Path) -> str:
+    """Returns the text without the table at `path` and all in it. Raises ValueError."""
+    remaining: list[str] = []
+    for part in _parts(text):
+        if not _lies_in(part, path):
+            remaining.append(part.text)
+        elif part.path == path and part.is_header and remaining and not remaining[-1].strip():
+            remaining.pop()  # the blank line before it
+    return "".join(remaining)
+
+
+def _lies_in(part: _Part, path: Path) -> bool:
+    return part.path[: len(path)] == path
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """Raises ValueError."""
+    lines = _LINE.findall(text)
+    table: Path = ()
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip() or line.lstrip().startswith("#"):
+            yield _Part(line)
+            at += 1
+        elif _HEADER.match(line):
+            table = _path_of(tomllib.loads(line))
+            yield _Part(line, table, True)
+            at += 1
+        else:
+            end, member = _member(lines, at)
+            yield _Part("".join(lines[at:end]), (*table, *_path_of(member)))
+            at = end
+
+
+def _member(lines: list[str], at: int) -> tuple[int, dict[str, Any]]:
+    """Returns where the member's lines end, and what they say. Raises ValueError."""
+    for end in range(at + 1, len(lines) + 1):
+        try:
+            return end, tomllib.loads("".join(lines[at:end]))
+        except tomllib.TOMLDecodeError:
+            continue
+    raise ValueError(f"line {at + 1} is no member")
+
+
+def _path_of(table: Any) -> Path:
+    """Returns the names from the outermost in; members of an inline table count as well."""
+    names: list[str] = []
+    while isinstance(table, dict | list) and len(table) == 1:
+        if isinstance(table, dict):
+            name, table = next(iter(table.items()))
+            names.append(name)
+        else:
+            table = table[0]
+    return tuple(names)
+
+
+def key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def value(member: Any) -> str:
+    """Returns a member's value as TOML, on one line."""
+    if isinstance(member, dict):
+        return f"{{ {', '.join(f'{key(name)} = {value(one)}' for name, one in member.items())} }}"
+    return json.dumps(member, ensure_ascii=False).replace("\x7f", "\\u007f")
