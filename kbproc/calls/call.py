@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.params import PastListParams, PastParams
 from kbproc.calls.progress import progress
 from kbproc.calls.registry import Registry
+from kbproc.settings.config import DEFAULT_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
     from kbproc.library.library import Library
     from kbproc.store.state import SeenStore, State
     from kbproc.views.catalog.reader import Sight
-    from kbproc.views.catalog.rows import AgentRow
+    from kbproc.views.catalog.rows import AgentRow, Roster
 
 
 class Peer(Struct, frozen=True, kw_only=True):
     """Who is at the other end of a connection, and what it may do.
 
     `named_by`: what said that `actor` is the slug of an agent, which must be there; None for a
-    mere name. `scoped`: somebody said which scopes it has. `profile`: its settings, by name.
+    mere name. `scoped`: somebody said which scopes it has. `is_self_named`: `actor` is what the
+    client calls itself, which means no agent. `profile`: its settings, by name.
     `profiles`: the names that `describe` lists.
     """
 
@@ -44,9 +47,21 @@ class Peer(Struct, frozen=True, kw_only=True):
     surface: str = "serve"
     named_by: str | None = None
     scoped: bool = False
+    is_self_named: bool = False
     profile: str | None = None
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
+
+
+def known(peer: Peer, roster: Roster) -> Peer:
+    """The peer as the user where it calls itself by the name of an agent, or of another writer of
+    the log. Nobody has vouched for such a name, so that it must not count as one.
+    """
+    from kbproc.agents.agent import RESERVED
+
+    if peer.is_self_named and (peer.actor in roster.agents or peer.actor in RESERVED):
+        return replace(peer, actor=DEFAULT_ACTOR)
+    return peer
 
 
 Emit = Callable[[str, dict[str, Any]], None]
@@ -119,10 +134,18 @@ class Call:
         from kbproc.store.visible import narrowed_store
 
         store = self.library.store
-        self.agent = require_agent(store.published.roster, self.peer.actor, self.peer.named_by)
+        roster = store.published.roster
+        self.peer = peer = known(self.peer, roster)
+        self.agent = require_agent(roster, peer.actor, peer.named_by)
         self.scopes = scopes_of(self.agent, self.peer.scopes, named=self.peer.scoped)
         self.sight = None if whole else visible_to(self.agent, self.scopes)
         self._store = narrowed_store(store, self.sight)
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """Names under which the caller wrote: a client that names itself was the user before."""
+        names = {self.peer.actor, DEFAULT_ACTOR} if self.peer.is_self_named else {self.peer.actor}
+        return frozenset(names)
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:

@@ -172,9 +172,9 @@ def targets_of(rows: Collection[EntryRow]) -> list[Target]:
 # ---------------------------------------------------------------------------- chains
 
 
-def check_own(rows: Collection[EntryRow], actor: str) -> None:
-    """Raises auth.not_owner unless the actor has stored them all."""
-    others = [row for row in rows if row.created_by != actor]
+def check_own(rows: Collection[EntryRow], actor: str, own_names: Collection[str]) -> None:
+    """Raises auth.not_owner unless the actor has stored them all, under whichever of its names."""
+    others = [row for row in rows if row.created_by not in own_names]
     if others:
         raise KbprocError(
             "auth.not_owner",
@@ -189,9 +189,12 @@ def check_own(rows: Collection[EntryRow], actor: str) -> None:
         )
 
 
-def check_owner(old: EntryRow, new: EntryRow, actor: str, scopes: Collection[str]) -> None:
-    """Raises auth.not_owner for an actor who owns neither entry."""
-    if actor in {old.created_by, new.created_by} or "knowledge:write_others" in scopes:
+def check_owner(
+    old: EntryRow, new: EntryRow, actor: str, own_names: Collection[str], scopes: Collection[str]
+) -> None:
+    """Raises auth.not_owner for an actor who owns neither entry, under none of its names."""
+    is_own = old.created_by in own_names or new.created_by in own_names
+    if is_own or "knowledge:write_others" in scopes:
         return
     raise KbprocError(
         "auth.not_owner",

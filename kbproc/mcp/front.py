@@ -14,6 +14,7 @@ from kbproc.mcp import protocol
 from kbproc.mcp.calling import Calls
 from kbproc.mcp.changes import Changes
 from kbproc.mcp.inside import Inside
+from kbproc.mcp.introduction import Introduction
 from kbproc.mcp.once import Once
 from kbproc.mcp.protocol import Refusal
 from kbproc.mcp.resources import Resources
@@ -46,6 +47,7 @@ class Front:
         send: Callable[[bytes], None],
         delivered: Callable[[], bool],
         version: str,
+        introduction: Introduction,
     ) -> None:
         """`scopes`: what the client may do; None where the store tells, for an agent.
         `version`: of kbproc.
@@ -58,7 +60,14 @@ class Front:
         self._resources = Resources(inside)
         self.changes = Changes(inside, send, self._tasks.found)
         server = {"name": "kbproc", "version": version}
-        self.session = Session(self._handlers(), send, described=_DESCRIBED, server=server)
+        self.session = Session(
+            self._handlers(),
+            send,
+            described=_DESCRIBED,
+            server=server,
+            on_introduction=introduction.meet,
+            on_initialized=introduction.initialized,
+        )
 
     def _handlers(self) -> dict[str, Handler]:
         return {

@@ -37,6 +37,8 @@ class Inside:
         self._ids = itertools.count(1)
         self._asked: dict[int, Asked] = {}
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._held: list[bytes] | None = []  # lines that came before the store is asked
         self._closed = False
         self.has_begun = False  # `ready` has come, or `error`
         self._waiting: list[Callable[[], None]] = []
@@ -68,16 +70,28 @@ class Inside:
         self._send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}})
 
     def _send(self, message: Message) -> None:
-        with self._lock:
-            if not self._closed:
-                write_all(self._writer, msgspec.json.encode(message) + b"\n")
+        line = msgspec.json.encode(message) + b"\n"
+        with self._writing:
+            if self._held is not None:
+                self._held.append(line)
+            elif not self._closed:
+                write_all(self._writer, line)
+
+    def open(self) -> None:
+        """Sends the lines that came before. Another thread reads the other end by now."""
+        with self._writing:
+            held, self._held = self._held or [], None
+            write_all(self._writer, b"".join(held))
+            if self._closed:
+                os.close(self._writer)
 
     def end(self) -> None:
         """No request will come any more; those in flight are still answered."""
-        with self._lock:
+        with self._writing:
             if not self._closed:
                 self._closed = True
-                os.close(self._writer)
+                if self._held is None:
+                    os.close(self._writer)
 
     def run(self) -> None:
         """Until the other end is closed."""

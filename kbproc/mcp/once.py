@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -60,28 +61,36 @@ def _begin(pid: int) -> str:
 class Once:
     """The numbers of one client. Whoever uses it from several threads brings a lock."""
 
-    def __init__(self, folder: Path, client: str | None, where: str) -> None:
-        """`folder`: of the small files; `where`: the store, and as whom one writes there.
+    def __init__(self, folder: Path, client: str | None, where: Callable[[], str]) -> None:
+        """`folder`: of the small files; `where`: the store, and as whom one writes there, which
+        is known once the client has introduced itself.
 
         A client that is unknown, or a folder that can't be written, leaves each request its own
         token: then it happens once, and again if it is asked for again.
         """
         self._prefix = f"mcp-{os.urandom(8).hex()}"
-        self._where = where.encode()
+        self._folder = folder
+        self._client = client
+        self._name_where = where
+        self._where = b""
         self._answered: dict[str, set[int]] = {}
         self._open: set[Ticket] = set()
         self._fd = -1
-        if client is None:
+
+    def _settle(self) -> None:
+        """Reads the file when the first write comes."""
+        self._where = self._name_where().encode()
+        if self._client is None:
             return
         with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _forget_the_gone(folder)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _forget_the_gone(self._folder)
             name = blake2b(self._where, digest_size=8).hexdigest()
-            path = folder / f"{client}-{name}"
+            path = self._folder / f"{self._client}-{name}"
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(path, flags, 0o600)
             self._read(path.read_bytes())
-            self._prefix = f"mcp-{client}-{name}"
+            self._prefix = f"mcp-{self._client}-{name}"
 
     def _read(self, data: bytes) -> None:
         for line in data.split(b"\n")[:-1]:
@@ -91,6 +100,8 @@ class Once:
 
     def take(self, method: str, params: dict[str, Any]) -> Ticket:
         """The first number of this content that is neither answered nor in flight."""
+        if not self._where:
+            self._settle()
         said = msgspec.json.encode([method, params], order="deterministic")
         digest = blake2b(said, digest_size=_SIZE, key=blake2b(self._where).digest()).hexdigest()
         answered = self._answered.get(digest, set())

@@ -25,6 +25,7 @@ BATCHES = "2025-03-26"  # the one version that has them
 _PREFIX = "io.modelcontextprotocol/"
 VERSION = f"{_PREFIX}protocolVersion"
 CAPABILITIES = f"{_PREFIX}clientCapabilities"
+CLIENT = f"{_PREFIX}clientInfo"
 LOG_LEVEL = f"{_PREFIX}logLevel"
 SUBSCRIPTION = f"{_PREFIX}subscriptionId"
 _SERVER = f"{_PREFIX}serverInfo"

@@ -15,11 +15,13 @@ import threading
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc import __version__
 from kbproc.base.host import Host
 from kbproc.mcp.front import Front
 from kbproc.mcp.inside import Inside
+from kbproc.mcp.introduction import Introduction
 from kbproc.mcp.once import Once, client_of
 from kbproc.mcp.protocol import INVALID_REQUEST, Refusal, error
 from kbproc.mcp.tasks.handle import Handles
@@ -53,6 +55,12 @@ class Offering(Struct, frozen=True, kw_only=True):
         """To an agent, which the store may know to be allowed less."""
         return self.config.agent_named_by is not None
 
+    def named(self, introduction: Introduction) -> Config:
+        """The settings with the client's name as the actor, unless something else names one."""
+        if introduction.name is None or "agent" in self.config.origins:
+            return self.config
+        return replace(self.config, actor=introduction.name)
+
     @property
     def asked(self) -> str:
         """The sets and tools."""
@@ -78,25 +86,28 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     outbox = Outbox(writer)
     to_store, from_store = os.pipe(), os.pipe()
     inside = Inside(from_store[0], to_store[1])
+    introduction = Introduction(wants_roots=offering.root is None)
     front = Front(
         toolbox,
         inside,
-        *_kept(offering, parent),
+        *_kept(offering, introduction, parent),
         host=host,
         scopes=_scopes(offering),
         send=outbox.send,
         delivered=lambda: outbox.flush(0),
         version=host.versions({"kbproc": __version__})["kbproc"],
+        introduction=introduction,
     )
     signals = Signals()
     signals.install()  # before the first answer: who has it may end this process
     lines = Lines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
-    threading.Thread(
-        target=_listen, args=(lines, front, inside, outbox), name="client", daemon=True
-    ).start()
+    listening = (lines, front, inside, outbox, introduction)
+    threading.Thread(target=_listen, args=listening, name="client", daemon=True).start()
     back = threading.Thread(target=inside.run, name="inside", daemon=True)
     back.start()
-    code = _serve(offering, (to_store[0], from_store[1]), host, signals)
+    introduction.wait(lambda: signals.pending is not None)
+    threading.Thread(target=inside.open, name="open", daemon=True).start()
+    code = _serve(offering, introduction, (to_store[0], from_store[1]), host, signals)
     os.close(from_store[1])
     back.join(_END_SECONDS)
     outbox.flush(_END_SECONDS)
@@ -112,14 +123,19 @@ def _scopes(offering: Offering) -> frozenset[str] | None:
     return None if offering.is_bound else parse_scopes(offering.given)
 
 
-def _kept(offering: Offering, parent: int) -> tuple[Once, Handles]:
-    config = offering.config
-    folder = config.runtime / "mcp"
-    where = f"{os.path.realpath(config.store)}\n{config.actor}"
+def _kept(offering: Offering, introduction: Introduction, parent: int) -> tuple[Once, Handles]:
+    folder = offering.config.runtime / "mcp"
+
+    def where() -> str:
+        config = offering.named(introduction)
+        return f"{os.path.realpath(config.store)}\n{config.actor}"
+
     return Once(folder, client_of(parent), where), Handles(folder, where)
 
 
-def _listen(lines: Lines, front: Front, inside: Inside, outbox: Outbox) -> None:
+def _listen(
+    lines: Lines, front: Front, inside: Inside, outbox: Outbox, introduction: Introduction
+) -> None:
     """Until the client has sent its last line, or has gone."""
     try:
         for line in lines:
@@ -130,15 +146,24 @@ def _listen(lines: Lines, front: Front, inside: Inside, outbox: Outbox) -> None:
                 said = f"A line has more than {MAX_LINE_BYTES} bytes and was skipped."
                 outbox.send(error(None, Refusal(INVALID_REQUEST, said)))
     finally:
+        introduction.end()
         inside.end()
 
 
-def _serve(offering: Offering, pipes: tuple[int, int], host: Host, signals: Signals) -> int:
+def _serve(
+    offering: Offering,
+    introduction: Introduction,
+    pipes: tuple[int, int],
+    host: Host,
+    signals: Signals,
+) -> int:
     from kbproc.sharing import serve
     from kbproc.sharing.serving import Serving
 
+    config = offering.named(introduction)
     serving = Serving(
-        config=offering.config,
+        config=config,
+        is_self_named=config is not offering.config,
         root=offering.root,
         scopes=offering.given,
         surface="mcp",

@@ -106,9 +106,12 @@ class Session:
         *,
         described: dict[str, Any],
         server: dict[str, str],
+        on_introduction: Callable[[Request], None] = lambda request: None,
+        on_initialized: Callable[[Session], None] = lambda session: None,
     ) -> None:
         """`described`: capabilities and instructions; `server`: the name and version of what
-        serves. `send` gets whole lines, in order.
+        serves. `send` gets whole lines, in order. `on_introduction` gets each request in which the
+        client may name itself, before it is answered.
         """
         self._handlers = {
             "initialize": self._initialize,
@@ -119,6 +122,8 @@ class Session:
         }
         self.send = send
         self._described = described
+        self._on_introduction = on_introduction
+        self._on_initialized = on_initialized
         self.server = server
         self.version: str | None = None  # of the older era, once the client has introduced itself
         self.capabilities: dict[str, Any] = {}
@@ -172,6 +177,8 @@ class Session:
             self.send(protocol.error(id, Refusal(protocol.INVALID_REQUEST, again)))
             return
         try:
+            if request.is_modern:
+                self._on_introduction(request)
             self._handlers[method](request)
         except Refusal as refusal:
             request.refuse(refusal)
@@ -199,6 +206,8 @@ class Session:
 
     def _take_notification(self, message: Incoming) -> None:
         """Its sender hears nothing."""
+        if message.method == "notifications/initialized":
+            self._on_initialized(self)
         if message.method != "notifications/cancelled":
             return
         with self._lock:
@@ -242,6 +251,7 @@ class Session:
         capabilities = request.params.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.version = wanted if wanted in protocol.LEGACY else protocol.LEGACY[-1]
+        self._on_introduction(request)
         request.reply(
             {
                 "protocolVersion": self.version,

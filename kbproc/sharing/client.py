@@ -16,7 +16,7 @@ import msgspec
 
 from kbproc.agents.access import require_agent, scopes_of, visible_to
 from kbproc.base.errors import KbprocError
-from kbproc.calls.call import Peer
+from kbproc.calls.call import Peer, known
 from kbproc.library.library import Library
 from kbproc.sharing.reach import Hello
 from kbproc.store.state import SeenStore
@@ -70,6 +70,7 @@ def _peer_of(hello: Hello, known: frozenset[str], profiles: tuple[str, ...]) -> 
         surface=hello.surface,
         named_by=hello.named_by,
         scoped=hello.scoped,
+        is_self_named=hello.is_self_named,
         profile=hello.profile,
         profiles=profiles,
         allow_private_addresses=hello.allow_private_addresses,
@@ -93,8 +94,10 @@ def begin(opened: Opened, connection: Connection) -> None:
 
 def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:
     """The event `ready`, which tells an agent what it may do; an error for an unknown agent."""
+    roster = store.published.roster
     try:
-        agent = require_agent(store.published.roster, peer.actor, peer.named_by)
+        peer = known(peer, roster)
+        agent = require_agent(roster, peer.actor, peer.named_by)
     except KbprocError as error:
         return _error(wire, error)
     scopes = scopes_of(agent, peer.scopes, named=peer.scoped)

@@ -64,6 +64,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     named_by: str | None = None  # what said that `actor` is an agent's, which must be there
     scoped: bool = False  # somebody said which scopes it has
+    is_self_named: bool = False  # `actor` is the client's own name, which means no agent
     profile: str | None = None
     odd_cwd: bytes | None = None
     odd_root: bytes | None = None

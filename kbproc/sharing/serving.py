@@ -30,6 +30,7 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     `surface`: what the client sees of kbproc. `model`: the model of a
     store that is new; a person can't choose it here. `thin`: this process never opens the store.
+    `is_self_named`: the actor is the client's own name, which means no agent.
     """
 
     config: Config
@@ -42,6 +43,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     model: dict[str, Any] | None = None
     surface: str = "serve"
     thin: bool = False
+    is_self_named: bool = False
 
     def check(self) -> None:
         """Raises input.invalid_params for what can't be served."""
@@ -64,6 +66,7 @@ class Serving(Struct, frozen=True, kw_only=True):
             surface=self.surface,
             scopes=sorted(parse_scopes(self.scopes)),
             scoped=self.scopes is not None,
+            is_self_named=self.is_self_named,
             root=root,
             odd_root=reach.odd_bytes(Path(root)),
             max_line_bytes=self.max_line_bytes,

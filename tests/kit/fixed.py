@@ -26,7 +26,7 @@ from kbproc.mcp.serve import run as run_mcp
 from kbproc.mcp.tasks import task
 from kbproc.models import weights
 from kbproc.sessions import scribe
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, Origin
 from kbproc.sharing import owner, relay, serve
 from kbproc.sharing.serving import Serving
 from kbproc.wire import connection
@@ -107,6 +107,8 @@ def leading(lead: str = "") -> Iterator[None]:
 
 def config_of(store: Path, options: dict[str, str]) -> Config:
     named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
+    if "actor" in options:
+        named["origins"] = {"agent": Origin("flag", "--actor")}
     if "agent_named" in options:
         named["agent_named_by"] = "--agent"
     if "runtime" in options:

@@ -21,7 +21,7 @@ WRITES = 100 if LONG else 24
 
 
 def once(folder: Path, name: str | None = "client", where: str = "store") -> Once:
-    return Once(folder, name, where)
+    return Once(folder, name, lambda: where)
 
 
 def test_the_same_request_has_the_same_token_until_it_is_answered(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_files_of_clients_that_have_gone_are_removed(tmp_path: Path) -> None:
     mine = tmp_path / f"{client_of(os.getpid())}-y"
     mine.write_text("")
     (tmp_path / "else").write_text("")
-    once(tmp_path, client_of(os.getpid()))
+    once(tmp_path, client_of(os.getpid())).take(WRITE, {})
     left = {path.name for path in tmp_path.iterdir()}
     assert mine.name in left and "else" in left and len(left) == 3
 

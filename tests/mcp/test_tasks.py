@@ -181,7 +181,7 @@ def test_cancelled_is_cancelled_for_ever(tmp_path: Path, slow: Slow) -> None:
 
 def test_a_task_has_one_id(tmp_path: Path) -> None:
     """Another that was read as the same would not be known as cancelled."""
-    handles = Handles(tmp_path, "store")
+    handles = Handles(tmp_path, lambda: "store")
     for began in range(60):
         handle = Handle("tool", "doc.ingest", {}, began, "5a")
         id = handles.id_of(handle)

@@ -14,8 +14,10 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import os
 import zlib
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -44,12 +46,22 @@ _decode = decoder(Handle).decode
 
 
 class Handles:
-    """The ids of one client's tasks; `where`: the store, and as whom one writes there."""
+    """The ids of one client's tasks; `where`: the store, and as whom one writes there, which is
+    known once the client has introduced itself.
+    """
 
-    def __init__(self, folder: Path, where: str) -> None:
+    def __init__(self, folder: Path, where: Callable[[], str]) -> None:
         """`folder`: of the small file. One that can't be written forgets what was cancelled."""
-        self._key = blake2b(where.encode()).digest()
-        self._cancelled = folder / f"cancelled-{self._key[:8].hex()}"
+        self._folder = folder
+        self._where = where
+
+    @functools.cached_property
+    def _key(self) -> bytes:
+        return blake2b(self._where().encode()).digest()
+
+    @property
+    def _cancelled(self) -> Path:
+        return self._folder / f"cancelled-{self._key[:8].hex()}"
 
     def id_of(self, handle: Handle) -> str:
         said = zlib.compress(msgspec.json.encode(handle), 9)

@@ -48,7 +48,7 @@ def delete(call: Call, params: DeleteEntries) -> Decide:
     def decide(here: Here) -> Decision:
         rows = entry.require_all(here.queries, params.ids, field="$.params.ids")
         if "admin" not in call.scopes:
-            entry.check_own(rows, call.peer.actor)
+            entry.check_own(rows, call.peer.actor, call.own_names)
         chains = entry.without(here.queries, rows)
         changes = entry.describe_changes(here.queries, chains)
         gone: list[Event] = [DocDeleted(id=row.id) for row in rows]

@@ -40,7 +40,7 @@ def supersede(call: Call, params: Supersede) -> Decide:
         data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
         if old.superseded_by == new.id:
             return Decision(events=[], data=data)
-        entry.check_owner(old, new, call.peer.actor, call.scopes)
+        entry.check_owner(old, new, call.peer.actor, call.own_names, call.scopes)
         entry_.check_link(here.queries, old, new)
         return Decision(
             events=[EntrySuperseded(id=old.id, by=new.id)],

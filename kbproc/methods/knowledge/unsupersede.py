@@ -35,7 +35,7 @@ class Unsupersede(WriteParams, kw_only=True, frozen=True):
 def unsupersede(call: Call, params: Unsupersede) -> Decide:
     def decide(here: Here) -> Decision:
         old, new = entry.require_both(here.queries, params.old_id, params.new_id)
-        entry.check_owner(old, new, call.peer.actor, call.scopes)
+        entry.check_owner(old, new, call.peer.actor, call.own_names, call.scopes)
         if old.superseded_by != new.id:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
             raise KbprocError(
