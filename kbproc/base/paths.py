@@ -17,6 +17,25 @@ from pathlib import Path
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
 
+# A root below which nothing lies, for a process that was told of no folder.
+NOWHERE = Path("/dev/null")
+_FILE_URI = "file://"
+
+
+def from_uri(path: str) -> str:
+    """Returns the path that a file:// URI means; any other path as it is.
+
+    Raises ValueError for a URI of another machine.
+    """
+    if not path.lower().startswith(_FILE_URI):
+        return path
+    from urllib.parse import unquote, urlsplit  # hardly anybody writes such a path
+
+    parts = urlsplit(path)
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise ValueError(f"{path!r} is a file of another machine")
+    return unquote(parts.path, errors="surrogateescape")
+
 
 def absolute(text: str, *, field: str) -> Path:
     """Returns the absolute path that a person names: `~` is a home, and a relative path starts in
@@ -28,7 +47,7 @@ def absolute(text: str, *, field: str) -> Path:
     try:
         if "\0" in text:
             raise ValueError("it holds a NUL")
-        full = Path(text).expanduser().absolute()
+        full = Path(from_uri(text)).expanduser().absolute()
         if ".." not in full.parts:
             return full
         plain, real = os.path.normpath(full), os.path.realpath(full)
@@ -58,12 +77,21 @@ def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
     Raises path.outside_root, input.invalid_params.
     """
     try:
-        full = Path(os.path.realpath(cwd / Path(path).expanduser()))
+        full = Path(os.path.realpath(cwd / Path(from_uri(path)).expanduser()))
         full.exists()
     except (ValueError, OSError, RuntimeError) as error:
         raise KbprocError(
             "input.invalid_params", f"{field} is no usable path: {error}.", field=field
         ) from None
+    if root == NOWHERE:
+        raise KbprocError(
+            "path.outside_root",
+            f"{full} can't be used: no folder was named below which files may be used, and {cwd} "
+            "is too much to be meant without a word.",
+            field=field,
+            hint="Start kbproc with --root FOLDER, or start the client in a project's folder.",
+            detail={"root": None},
+        )
     if root is not None and not full.is_relative_to(root):
         raise KbprocError(
             "path.outside_root",

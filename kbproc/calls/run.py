@@ -7,6 +7,7 @@ Refuses to know: pipes, flags, tools, and what handlers do.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import TypeVar
@@ -66,8 +67,12 @@ def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
 def _located(params: S, folder: Path) -> S:
     """With a path's beginning that is relative to the caller's folder made absolute."""
     prefix = getattr(params, "path_prefix", None)
+    with contextlib.suppress(ValueError):
+        prefix = None if prefix is None else paths.from_uri(prefix)
     if prefix is not None and not prefix.startswith(("/", "~")):
-        params = msgspec.structs.replace(params, path_prefix=paths.printable(folder / prefix))
+        prefix = paths.printable(folder / prefix)
+    if prefix is not None:
+        params = msgspec.structs.replace(params, path_prefix=prefix)
     if isinstance(where := getattr(params, "where", None), Struct):
         params = msgspec.structs.replace(params, where=_located(where, folder))
     return params

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.paths import from_uri
 from kbproc.base.values import FORBIDDEN_IN_NAMES
 from kbproc.mcp import protocol
 from kbproc.mcp.session import Request, Session
@@ -88,12 +89,10 @@ def name_in(info: Any) -> str | None:
 def _folder(root: Any) -> Path | None:
     """Returns the root's folder; None for one that is not on this machine."""
     uri = root.get("uri") if isinstance(root, dict) else None
-    if not isinstance(uri, str) or not uri.startswith("file://"):
+    if not isinstance(uri, str):
         return None
-    from urllib.parse import unquote, urlsplit  # most clients have no roots
-
     try:
-        path = Path(unquote(urlsplit(uri).path))
+        path = Path(from_uri(uri))
         return path if path.is_absolute() and os.path.isdir(path) else None  # noqa: PTH112
     except ValueError:
         return None

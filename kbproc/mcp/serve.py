@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from kbproc import __version__
 from kbproc.base.host import Host
+from kbproc.base.paths import NOWHERE
 from kbproc.mcp.front import Front
 from kbproc.mcp.inside import Inside
 from kbproc.mcp.introduction import Introduction
@@ -150,6 +152,19 @@ def _listen(
         inside.end()
 
 
+def _root(offering: Offering, introduction: Introduction, host: Host) -> str | None:
+    """The folder that a flag or the client names, else the working folder; but the home, or a
+    folder around it, is where programs with windows start servers, and nobody means it by that.
+    """
+    if offering.root is not None:
+        return offering.root
+    if introduction.roots:
+        return str(introduction.roots[0])
+    here = os.path.realpath(host.cwd())
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  it never fails
+    return str(NOWHERE) if here == "/" or Path(home).is_relative_to(here) else None
+
+
 def _serve(
     offering: Offering,
     introduction: Introduction,
@@ -164,7 +179,7 @@ def _serve(
     serving = Serving(
         config=config,
         is_self_named=config is not offering.config,
-        root=offering.root,
+        root=_root(offering, introduction, host),
         scopes=offering.given,
         surface="mcp",
         allow_private_addresses=offering.allow_private_addresses,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.paths import absolute
+from kbproc.base.paths import NOWHERE, absolute
 from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, SCOPES, Config
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ PROTOCOLS = ("1",)
 class Serving(Struct, frozen=True, kw_only=True):
     """The settings and the flags of one `kbproc serve`, as a person gave them.
 
-    `surface`: what the client sees of kbproc. `model`: the model of a
-    store that is new; a person can't choose it here. `thin`: this process never opens the store.
-    `is_self_named`: the actor is the client's own name, which means no agent.
+    `surface`: what the client sees of kbproc. `model`: the model of a store that is new; a person
+    can't choose it here. `thin`: this process never opens the store. `root`: relative paths start
+    there, too; NOWHERE allows no files. `is_self_named`: the actor is the client's own name, which
+    means no agent.
     """
 
     config: Config
@@ -59,8 +60,9 @@ class Serving(Struct, frozen=True, kw_only=True):
         """What the owner of the store must know of the client."""
         from kbproc.sharing import reach  # after the first line: it takes sockets
 
-        cwd = host.cwd()
-        root = os.path.realpath(self._root() or cwd)
+        here, named = host.cwd(), self._root()
+        cwd = here if named in {None, NOWHERE} else named
+        root = os.path.realpath(named or here)
         return replace(
             reach.hello(self.config, cwd),
             surface=self.surface,

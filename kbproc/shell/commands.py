@@ -54,7 +54,8 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--root",
         type="string",
-        help="folder that files are read below; the working directory if left out",
+        help="folder that files are read below, and where relative paths start; the working "
+        "directory if left out",
     ),
     Flag(
         name="--scopes",
@@ -93,7 +94,13 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         type="string",
         help="sets and tools, with commas: default, minimal, notes, weknora, all, or names",
     ),
-    *(flag for flag in _SERVE_FLAGS if flag.name in {"--root", "--allow-private-addresses"}),
+    Flag(
+        name="--root",
+        type="string",
+        help="folder that files are read below, and where relative paths start; the client's root "
+        "or the working directory if left out",
+    ),
+    *(flag for flag in _SERVE_FLAGS if flag.name == "--allow-private-addresses"),
     Flag(
         name="--scopes",
         type="string",

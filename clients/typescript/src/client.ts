@@ -24,7 +24,7 @@ export interface Settings {
   agent?: string;
   /** What may be done, such as `["doc:read", "kb:read"]`; everything if left out. */
   scopes?: readonly string[];
-  /** Folder that files are read below; `cwd` if left out. */
+  /** Folder that files are read below, and where relative paths start; `cwd` if left out. */
   root?: string;
   /** More flags of `kbproc serve`. */
   flags?: readonly string[];
