@@ -18,8 +18,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.base.values import HTTP_URL, LOG_PLACE, NATS_URL, SLUG, Instant
 
+MOST_MS = 86_400_000  # a day
 TimeoutMs = Annotated[
-    int, Meta(ge=0, le=86_400_000, description="give up after this many milliseconds")
+    int, Meta(ge=0, le=MOST_MS, description="give up after this many milliseconds")
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.params import MADE_BY_US, missing_in, takes_text
+from kbproc.base.params import MADE_BY_US, MOST_MS, missing_in, takes_text
 from kbproc.base.suggest import closest
 from kbproc.base.values import decoder
 from kbproc.calls.method import Method
@@ -22,6 +22,7 @@ from kbproc.calls.registry import Registry
 
 # A longer request is not said again, nor is one that holds a secret.
 _MOST_BYTES = 16 << 10
+_SHORTEST_MS = 1000  # of a time that is proposed
 _SECRETS = re.compile(rb"api_key|password|secret")
 _PARAMS = "$.params."
 _STEPS = re.compile(r"[^.\[\]]+")
@@ -97,7 +98,17 @@ def _again(error: KbprocError, method: Method, params: Params) -> Params | None:
     if "seq" in error.detail and "after_seq" in method.params.__struct_fields__:
         return {**params, "after_seq": error.detail["seq"]}  # a stream goes on where it stopped
     once = method.kind == "read" or method.idempotent or "client_token" in params
-    return params if once else None
+    return {**params, **_longer(error, params)} if once else None
+
+
+def _longer(error: KbprocError, params: Params) -> Params:
+    """Twice the time, or the time that the error expects, for a request that named one."""
+    timeout_ms = params.get("timeout_ms")
+    if type(timeout_ms) is not int:
+        return {}
+    needed_ms = int(error.detail.get("needed_ms", 0))
+    longer = max(_SHORTEST_MS, 2 * timeout_ms, needed_ms)
+    return {"timeout_ms": min(longer, max(timeout_ms, MOST_MS))}
 
 
 def _without(params: Params, name: str) -> Params:

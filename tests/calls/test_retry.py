@@ -96,7 +96,27 @@ def test_a_wait_that_ran_out_can_be_waited_again(session: Session) -> None:
     for method, params in (("ping", {"min_seq": 99, "timeout_ms": 0}), ("doc.wait", {"ids": [99]})):
         error = session.error(method, **params)
         if error["type"] == "operation.timeout":
-            assert error["retry"] == {"method": method, "params": params}
+            longer = {**params, "timeout_ms": 1000} if "timeout_ms" in params else params
+            assert error["retry"] == {"method": method, "params": longer}
+
+
+@pytest.mark.parametrize(
+    "timeout_ms, detail, proposed",
+    [
+        (30_000, {}, 60_000),
+        (30_000, {"needed_ms": 95_000}, 95_000),
+        (30_000, {"needed_ms": 5_000}, 60_000),
+        (0, {}, 1000),
+        (86_400_000, {}, 86_400_000),
+    ],
+)
+def test_a_wait_that_ran_out_proposes_a_longer_time(
+    timeout_ms: int, detail: dict[str, int], proposed: int
+) -> None:
+    error = KbprocError("operation.timeout", "Too slow.", detail=detail)
+    raw = f'{{"timeout_ms":{timeout_ms}}}'.encode()
+    retry = led_on(error, registry(), "doc.wait", raw).retry
+    assert retry is not None and retry.params == {"timeout_ms": proposed}
 
 
 def test_a_write_is_given_up_for_good_unless_it_happens_once() -> None:

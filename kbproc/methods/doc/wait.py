@@ -29,6 +29,11 @@ class Waited(Struct, kw_only=True, frozen=True):
     ready: int
 
 
+def _needed_ms(waited_ms: int, done: int, left: int) -> int:
+    """The time that the chunks left need at the pace so far, and a quarter; 0 for no pace yet."""
+    return waited_ms * left * 5 // (done * 4) if done > 0 else 0
+
+
 @method(
     "doc.wait",
     streams=True,
@@ -51,6 +56,7 @@ def wait(call: Call, params: WaitFor) -> Wait:
             ids = sorted(changed if ids is None else changed.keys() & set(ids))
     waiting = Pending(call.library.embedding, chunks_by_document(store), ids)
     total = waiting.chunks
+    at_first = waiting.pending()
 
     def ready() -> bool:
         left: int = waiting.pending()
@@ -61,11 +67,16 @@ def wait(call: Call, params: WaitFor) -> Wait:
 
     def expired() -> KbprocError:
         left = waiting.pending()
+        needed_ms = _needed_ms(params.timeout_ms or 0, at_first - left, left)
         return KbprocError(
             "operation.timeout",
             f"{plural(left, 'chunk')} still {'waits' if left == 1 else 'wait'} to be embedded.",
             field="$.params.timeout_ms",
-            detail={"pending": left},
+            hint=f"At this pace they need {needed_ms // 1000 + 1} s more: ask again with that much "
+            "time. A search by words finds them already."
+            if needed_ms
+            else "Ask again with more time. A search by words finds them already.",
+            detail={"pending": left, **({"needed_ms": needed_ms} if needed_ms else {})},
         )
 
     return Wait(
