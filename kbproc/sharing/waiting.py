@@ -81,12 +81,20 @@ class Waiting:
             raise stopped(self._store, pid)
 
 
+def _theirs(pid: int) -> str:
+    """A process is stopped by a person, or by a debugger of theirs: no agent ends it unasked."""
+    return (
+        "That process is the user's to decide on. Agents: tell the user and ask. The user can let "
+        f"it go on (kill -CONT {pid})"
+    )
+
+
 def stopped(store: Path, pid: int) -> KbprocError:
     return KbprocError(
         "store.locked",
         f"The store {store} is open in process {pid}, which is stopped.",
-        hint=f"Let that process go on (kill -CONT {pid}) or end it (kill -KILL {pid}), then ask "
-        "again. A write may still be done: ask again with the same client_token.",
+        hint=f"{_theirs(pid)} or end it (kill -KILL {pid}). Then ask again. A write may still be "
+        "done: ask again with the same client_token.",
         retry_after_ms=1000,
         detail={"pid": pid, "state": "stopped"},
     )
@@ -103,6 +111,6 @@ def silent(pid: int, timeout_ms: int) -> KbprocError:
         field="$.params.timeout_ms",
         hint="A write may still be done: ask again with the same client_token."
         if state != "stopped"
-        else f"Let that process go on (kill -CONT {pid}), then ask again.",
+        else f"{_theirs(pid)}. Then ask again.",
         detail={"pid": pid, "state": state} if pid else {"state": state},
     )
