@@ -233,6 +233,7 @@ SETS = {
         "chunk_list",
         "search_chunks",
         "chat",
+        "session_ask",
         "agent_list",
         "agent_invoke",
     ),

@@ -30,7 +30,7 @@ CONTRACT = {
     "minimal": "search_knowledge doc_view store_knowledge supersede_knowledge",
     "notes": "knowledge_search knowledge_read knowledge_write knowledge_list search_knowledge",
     "weknora": "kb_list kb_view doc_list doc_view doc_download chunk_list search_chunks chat "
-    "agent_list agent_invoke",
+    "session_ask agent_list agent_invoke",
 }
 
 
