@@ -48,6 +48,7 @@ export class Client {
   #seq = 0;
   #ids = 0;
   #failures = 0;
+  #starts = 0;
   #looking = 0;
   readonly #inFlight = new Map<number, Asked>();
   readonly #queue: Asked[] = [];
@@ -61,6 +62,11 @@ export class Client {
   /** Of the process that runs now. */
   get pid(): number | undefined {
     return this.#server?.pid;
+  }
+
+  /** How often a server that had ended was started again. */
+  get restarts(): number {
+    return Math.max(0, this.#starts - 1);
   }
 
   /** What the server said first: its version, store, scopes and capabilities. */
@@ -87,7 +93,7 @@ export class Client {
     params: Params<Name> = {} as Params<Name>,
     options: Options = {},
   ): Call<Name> {
-    if (!Object.hasOwn(METHODS, method)) throw unknownMethod(method);
+    if (!Object.hasOwn(METHODS, method)) throw unknownMethod(method, Object.keys(METHODS));
     const timeoutMs = options.timeoutMs ?? this.#settings.timeoutMs;
     const timed = timeoutMs === undefined ? options : { timeoutMs, ...options };
     const asked = new Asked(++this.#ids, method, params, timed, {
@@ -255,6 +261,7 @@ export class Client {
       (end) => this.#ended(server, end),
     );
     this.#server = server;
+    this.#starts++;
     this.#hold();
   }
 

@@ -28,9 +28,7 @@ export class KbprocError extends Error {
   readonly docUrl: string | undefined;
 
   constructor(told: Told, options?: ErrorOptions) {
-    const valid = told.valid_values?.length ? ` Valid: ${told.valid_values.slice(0, 10).join(", ")}.` : "";
-    const said = /[.!?…]$/.test(told.message) ? told.message : `${told.message}.`;
-    super(`${told.type}: ${said}${valid}${told.hint ? ` ${told.hint}` : ""}`, options);
+    super(told.message, options);
     this.name = new.target.name;
     this.type = told.type;
     this.hint = told.hint ?? "";
@@ -43,6 +41,13 @@ export class KbprocError extends Error {
     this.retryAfterMs = told.retry_after_ms;
     this.plan = told.plan;
     this.docUrl = told.doc_url;
+  }
+
+  /** The type, the message, the nearest valid values and the hint, on one line. */
+  override toString(): string {
+    const message = /[.!?…]$/.test(this.message) ? this.message : `${this.message}.`;
+    const valid = this.validValues?.length ? ` Valid: ${this.validValues.slice(0, 10).join(", ")}.` : "";
+    return `${this.type}: ${message}${valid}${this.hint ? ` ${this.hint}` : ""}`;
   }
 }
 
@@ -143,14 +148,41 @@ export function tooLong(method: string, bytes: number, most: number): BadRequest
   });
 }
 
-export function unknownMethod(method: string): BadRequest {
+export function unknownMethod(method: string, known: readonly string[]): BadRequest {
+  const near = nearest(method, known);
+  const first = near[0] === undefined ? "" : `Did you mean ${near[0]}? `;
   return new BadRequest({
     type: "input.unknown_method",
     message: `There is no method ${method}.`,
-    hint: "`await kb.describe()` lists all of them.",
+    hint: `${first}\`await kb.describe()\` lists all of them.`,
     exit_code: 1,
     retryable: false,
+    ...(near.length ? { valid_values: near } : {}),
   });
+}
+
+/** The names that differ in a third of their letters at most, the nearest first. */
+function nearest(name: string, known: readonly string[]): string[] {
+  return known
+    .map((other) => ({ other, steps: distance(name.toLowerCase(), other) }))
+    .filter(({ other, steps }) => steps <= Math.max(2, Math.floor(other.length / 3)))
+    .sort((one, two) => one.steps - two.steps)
+    .slice(0, 3)
+    .map(({ other }) => other);
+}
+
+/** How many letters must be put in, taken out or replaced; two that changed places count as two. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, n) => n);
+  for (let i = 1; i <= one.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (one[i - 1] === other[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[other.length] ?? 0;
 }
 
 export function unread(method: string, most: number): LimitReached {

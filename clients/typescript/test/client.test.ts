@@ -116,7 +116,8 @@ test("errors are of a class of their own, and say what to do", async (t) => {
   const missing = await failure(kb.kb.get({ slug: "dcos" }));
   assert.ok(missing instanceof NotFound);
   assert.deepEqual([missing.retry, missing.validValues, missing.hint], [retry, ["docs"], "H."]);
-  assert.equal(missing.message, "resource.not_found: No. Valid: docs. H.");
+  assert.equal(missing.message, "No.");
+  assert.equal(`${missing}`, "resource.not_found: No. Valid: docs. H.");
   assert.match(missing.stack ?? "", /client\.test/, "the stack leads to the caller");
   const asked = await failure(kb.doc.delete({ ids: [1] }));
   assert.ok(asked instanceof NeedsPerson);
@@ -197,7 +198,8 @@ test("time is kept on this side, where the server keeps none", async (t) => {
   const { kb, heard } = scripted(t, [{}], { timeoutMs: 1 });
   const error = await failure(kb.doc.create({ title: "A", text: "B", client_token: "t1" }));
   assert.ok(error instanceof Timeout);
-  assert.match(error.message, /doc\.create was not answered within 1 ms.*client_token, t1/);
+  assert.match(error.message, /^doc\.create was not answered within 1 ms\.$/);
+  assert.match(error.hint, /client_token, t1/);
   assert.equal(heard()[0]?.params["timeout_ms"], 1);
 });
 
@@ -389,6 +391,23 @@ test("one that answers now and then is not given up", async (t) => {
   const { kb, starts } = scripted(t, [{ on: { ping: [[result({ seq: 1 })], [{ die: true }]] } }], { restarts: 1 });
   for (let count = 0; count < 5; count++) assert.equal((await kb.ping()).data.seq, 1);
   assert.equal(starts(), 5);
+  assert.equal(kb.restarts, 4);
+});
+
+test("a method that is none is refused with those that were probably meant", async (t) => {
+  const { kb } = scripted(t, [{}]);
+  for (const [name, near] of [
+    ["doc.craete", "doc.create"],
+    ["Doc.Create", "doc.create"],
+    ["serach", "search"],
+    ["knowledge.serch", "knowledge.search"],
+  ] as const) {
+    const refused = await failure(Promise.resolve().then(() => kb.call(name as "ping")));
+    assert.ok(refused instanceof BadRequest && refused.validValues?.[0] === near, `${refused}`);
+    assert.match(refused.hint, new RegExp(`^Did you mean ${near}\\?`));
+  }
+  const far = await failure(Promise.resolve().then(() => kb.call("weather.forecast" as "ping")));
+  assert.deepEqual([far.validValues, far.hint.startsWith("`await")], [undefined, true]);
 });
 
 test("one that does not begin is not tried again", async (t) => {
@@ -401,7 +420,7 @@ test("one that does not begin is not tried again", async (t) => {
     [{ cwd: "/nowhere" }, /There is no folder \/nowhere/],
   ] as const) {
     const missing = start(settings);
-    assert.match((await failure(missing.ready())).message, said);
+    assert.match(`${await failure(missing.ready())}`, said);
     await missing.close();
   }
 });
@@ -458,14 +477,14 @@ test("a long line is shown by its beginning, and an answer that comes late is ri
   const { kb } = scripted(t, [{ on: { ping: [[result({ seq: 1 })], [late, result({ seq: 2 })], [{ raw: `"${"x".repeat(500)}"\n` }]] } }]);
   await kb.ping();
   assert.equal((await kb.ping()).data.seq, 2);
-  assert.match((await failure(kb.ping())).message, /: “"x{99}…”\. `command` must/);
+  assert.match(`${await failure(kb.ping())}`, /: “"x{99}…”\. `command` must/);
 });
 
 test("a store that can't be opened rejects ready, and requests say why", async (t) => {
   const data = { type: "store.corrupt", message: "Cut off.", exit_code: 2, hint: "kbproc doctor" };
   const failed = { jsonrpc: "2.0", method: "event", params: { type: "error", error: data } };
   const { kb } = scripted(t, [{ begin: [INIT, failed], on: { ping: [[refusal("store.corrupt", 2)]] } }]);
-  assert.match((await failure(kb.ready())).message, /store\.corrupt: Cut off\. kbproc doctor/);
+  assert.match(`${await failure(kb.ready())}`, /store\.corrupt: Cut off\. kbproc doctor/);
   assert.equal((await failure(kb.ping())).type, "store.corrupt");
 });
 
