@@ -169,10 +169,12 @@ def build(source: Path, to: Path, target: str) -> None:
     subprocess.run(hatch, cwd=source, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("packed", ["checkout", "sdist"])
+@pytest.mark.parametrize("packed", ["checkout", "copy", "sdist"])
 def test_by_itself(tmp_path: Path, packed: str) -> None:
     """The same files under another name, where there is no kbproc."""
     source = EXAMPLES.parent
+    if packed == "copy":
+        source = shutil.copytree(source, tmp_path / "python")
     if packed == "sdist":
         build(source, tmp_path, "sdist")
         (path,) = tmp_path.glob("*.tar.gz")
