@@ -563,7 +563,14 @@ class Session(Noun[Mode]):
         **more: Unpack[data.Write],
     ) -> data.Session: ...
     @method
-    def list(self, **more: Unpack[data.PastList]) -> List[data.Session]: ...
+    def list(
+        self,
+        *,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        updated_after: str | None = None,
+        **more: Unpack[data.PastList],
+    ) -> List[data.Session]: ...
     @method
     def get(
         self,

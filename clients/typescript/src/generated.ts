@@ -2516,6 +2516,12 @@ export interface SessionListParams {
   cursor?: string | null;
   /** what it would have answered then: a log position or an RFC 3339 time */
   as_of?: number | string | null;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+  /** only what was made or changed later; RFC 3339 */
+  updated_after?: string | null;
 }
 
 /** How the answer to a question came out; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */

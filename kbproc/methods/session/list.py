@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from kbproc.base.params import PastListParams
+from kbproc.base.values import instant
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.pages import Page
 from kbproc.calls.reply import Reply
+from kbproc.documents.selection import CreatedAfter, CreatedBefore, UpdatedAfter
 from kbproc.sessions.session import Session, session_of
 
 
 class ListSessions(PastListParams, kw_only=True, frozen=True):
-    pass
+    created_after: CreatedAfter | None = None
+    created_before: CreatedBefore | None = None
+    updated_after: UpdatedAfter | None = None
+
+
+def _moment(given: str | None, name: str) -> str | None:
+    """The moment as the log writes it. Raises input.invalid_params."""
+    return None if given is None else instant(given, field=f"$.params.{name}")
 
 
 @method(
@@ -22,13 +31,22 @@ class ListSessions(PastListParams, kw_only=True, frozen=True):
     summary="List the conversations by id.",
     when_to_use="To find one that was begun before. A process that is bound to an agent sees its "
     "own.",
-    examples=[Example(params={"limit": 5}, what="the first five")],
+    examples=[
+        Example(params={"limit": 5}, what="the first five"),
+        Example(params={"updated_after": "2026-01-31"}, what="those that went on since then"),
+    ],
 )
 def list_sessions(call: Call, params: ListSessions) -> Reply:
     page = Page(params, int)
     with call.state(params) as state, state.reading() as snapshot:
         return page.reply(
-            snapshot.queries.sessions(after=page.after, limit=page.wanted),
+            snapshot.queries.sessions(
+                created_after=_moment(params.created_after, "created_after"),
+                created_before=_moment(params.created_before, "created_before"),
+                updated_after=_moment(params.updated_after, "updated_after"),
+                after=page.after,
+                limit=page.wanted,
+            ),
             session_of,
             key=lambda row: row.id,
             seq=snapshot.seq,

@@ -21,10 +21,25 @@ _SESSION = (
 
 
 class SessionQueries(Reader):
-    def sessions(self, *, after: int = 0, limit: int = 1_000_000) -> list[SessionRow]:
-        """The live ones by id, from the one after `after`."""
-        sql = f"{_SESSION}s.id > ? and s.deleted_at is null order by s.id limit ?"
-        return [SessionRow(*row) for row in self._rows(sql, [after, limit])]
+    def sessions(
+        self,
+        *,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        updated_after: str | None = None,
+        after: int = 0,
+        limit: int = 1_000_000,
+    ) -> list[SessionRow]:
+        """The live ones by id, from the one after `after`, within these moments."""
+        bounds = {
+            "s.created_at > ?": created_after,
+            "s.created_at < ?": created_before,
+            "s.updated_at > ?": updated_after,
+        }
+        chosen = {bound: moment for bound, moment in bounds.items() if moment is not None}
+        which = " and ".join(["s.id > ?", "s.deleted_at is null", *chosen])
+        sql = f"{_SESSION}{which} order by s.id limit ?"
+        return [SessionRow(*row) for row in self._rows(sql, [after, *chosen.values(), limit])]
 
     def session(self, id: int) -> SessionRow | None:
         """A deleted one too."""
