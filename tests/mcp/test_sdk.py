@@ -42,7 +42,7 @@ CALLS: dict[str, dict[str, Any]] = {
 def server(folder: Path, *flags: str) -> Any:
     given = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "kbproc", "mcp", *flags],
+        args=["-m", "kbproc", "mcp", "--root", str(folder), *flags],  # it is the home, too
         env={**environment(folder), "PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
         cwd=folder,
     )
@@ -82,6 +82,7 @@ OF_SETS: dict[str, dict[str, Any]] = {
     "chunk_list": {"document_id": 1},
     "search_chunks": {"query": "install git", "mode": "fts"},
     "chat": {"question": "How is git installed?"},
+    "session_ask": {"session_id": 1, "question": "And with apt?"},
     "agent_list": {},
     "agent_invoke": {"slug": "gitea", "question": "How are hooks signed?"},
     "knowledge_search": {"query": "hooks"},

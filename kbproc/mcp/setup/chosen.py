@@ -54,7 +54,7 @@ def chosen(config: Config, flags: Given, places: Places, *, is_project: bool) ->
     notes = []
     program = _program(portable=is_project)
     if is_project and len(program) > 1:
-        notes.append("The program kbproc is not on the PATH: the command works on this machine.")
+        notes.append("kbproc is not on the PATH, so that the command works on this machine only.")
     words = [part for name, value in _flags_of(flags) for part in _words(name, value, project)]
     passed = []
     for setting in _settings(config, places.variables):

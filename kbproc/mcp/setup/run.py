@@ -67,7 +67,7 @@ def _configure(
     program, places = clients.find(client), _places()
     if verb == "uninstall":
         change = clients.removed(client, places)
-        return _write(change, words, show, done="does not have it", agreed=agreed)
+        return _write(change, show, done="does not have it", agreed=agreed)
     _check(config, flags)
     plan = chosen(config, flags, places, is_project=program.is_project)
     if verb == "print":
@@ -75,7 +75,7 @@ def _configure(
         sys.stderr.write("".join(f"{note}\n" for note in plan.notes))
         return 0
     change = clients.installed(client, plan.server, places)
-    code = _write(change, words, show, done="has it already", agreed=agreed, notes=plan.notes)
+    code = _write(change, show, done="has it already", agreed=agreed, notes=plan.notes)
     if program.next_step is not None:
         show(f"{program.next_step}\n")
     return code
@@ -111,7 +111,6 @@ def _places() -> Places:
 
 def _write(
     change: Change,
-    words: Sequence[str],
     show: Show,
     *,
     done: str,
@@ -127,7 +126,7 @@ def _write(
         raise KbprocError(
             "input.confirmation_required",
             f"Nothing was written to {change.path}.",
-            hint=f"To write what is shown: kbproc mcp {' '.join(words)} --yes, with the same flags",
+            hint="To write what is shown, add --yes to the same command.",
         )
     change.write()
     show(f"Written: {change.path}\n")
