@@ -241,6 +241,9 @@ class ModelShown(TypedDict):
     max_tokens: int | None
     status: str
     current: bool
+    size_bytes: int | None
+    texts_per_second: float | None
+    ndcg_at_10: dict[str, float] | None
 
 class Used(TypedDict):
     name: str
@@ -681,6 +684,7 @@ class Answered(TypedDict):
     status: str
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
 
 class Session(TypedDict):
@@ -707,6 +711,7 @@ class Message(TypedDict):
     status: str | None
     text: str
     references: list[Reference]
+    see_also: list[Reference]
     usage: Usage | None
     hint: str | None
     failure: Failure | None
