@@ -411,6 +411,7 @@ class Knowledge(Noun[Mode]):
         explain: bool | None = None,
         highlight: bool | None = None,
         text: bool | None = None,
+        text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.Results: ...
@@ -670,6 +671,7 @@ class Methods(Noun[Mode]):
         explain: bool | None = None,
         highlight: bool | None = None,
         text: bool | None = None,
+        text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.Results: ...

@@ -41,6 +41,21 @@ class Tool(Struct, frozen=True, kw_only=True):
     instead: dict[str, str] = {}
 
 
+# A model needs these members of a hit; five such hits cost it at most 1,000 tokens.
+_HITS: dict[str, Any] = {
+    "fields": [
+        "score",
+        "text",
+        "source.document_id",
+        "source.path",
+        "source.cite",
+        "superseded_by",
+        "head",
+        "explain",
+    ],
+    "text_chars": 480,
+}
+_NOTE_HITS = {"fields": ["slug", "title", "score", "snippet", "section"]}
 _FINDS = ("kb", "limit", "mode", "tags")
 TOOLS = (
     Tool(
@@ -50,7 +65,7 @@ TOOLS = (
         "it first for whatever they may answer, and cite source.cite. confidence none: the store "
         "does not know. To read on: doc_view; for a finished answer: chat.",
         shows=("query!", *_FINDS, "minScore", "efSearch", "includeSuperseded", "includeExpired"),
-        preset={"limit": 5, "highlight": False},
+        preset={"limit": 5, "highlight": False, **_HITS},
     ),
     Tool(
         name="doc_view",
@@ -161,7 +176,7 @@ TOOLS = (
         what="Finds passages by words and meaning; cite source.cite. Use it for passages; for a "
         "finished answer: chat.",
         shows=("query!", *_FINDS, "minScore"),
-        preset={"highlight": False},
+        preset={"highlight": False, **_HITS},
     ),
     Tool(
         name="agent_list",
@@ -182,6 +197,7 @@ TOOLS = (
         what="Finds your notes by words and meaning. Use it before you write one; for documents, "
         "too: search_knowledge.",
         shows=("query!", "limit", "agent"),
+        preset=_NOTE_HITS,
     ),
     Tool(
         name="knowledge_read",

@@ -13,15 +13,37 @@ import msgspec
 
 from kbproc.mcp.toolbox import Tool
 
-ERROR = "kbproc/error"  # in _meta: the error as the wire has it
+ERROR = "kbproc/error"  # in _meta
+# Members of an error in _meta: few, because some clients show a model _meta beside the text.
+_BRIEF = ("type", "field", "retryable", "retry_after_ms")
 _PARAMS = re.compile(r"\$\.params\.(\w+)")
 _MOST_VALUES = 20
 
 
+# Members that a model does not need.
+_OWN_META = frozenset({"schema", "seq", "count", "total", "took_ms", "lean"})
+_OWN_DATA = frozenset({"query", "returned"})
+
+
 def result(found: dict[str, Any]) -> dict[str, Any]:
-    """`found`: `data` and `meta`."""
+    """`found`: `data` and `meta`. The text is the same: clients show a model one of the two."""
+    found = _without_own(found) if found["meta"].get("lean") else found
     text = msgspec.json.encode(found).decode()
     return {"content": _text(text), "structuredContent": found, "isError": False}
+
+
+def _without_own(found: dict[str, Any]) -> dict[str, Any]:
+    """A lean answer without what says how the answer came about."""
+    data, meta = found["data"], _without(found["meta"], _OWN_META)
+    if not meta.get("freshness", {}).get("pending_embeddings"):
+        meta.pop("freshness", None)
+    if isinstance(data, dict) and "results" in data:
+        data = _without(data, _OWN_DATA)
+    return {"data": data, "meta": meta}
+
+
+def _without(members: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: member for name, member in members.items() if name not in names}
 
 
 def mistake(said: str) -> dict[str, Any]:
@@ -41,14 +63,18 @@ def error(data: dict[str, Any], tool: Tool) -> dict[str, Any]:
         lines.append(f"Try: {params}")
     elif data["retryable"]:
         lines.append("The same call may succeed later.")
-    return {**mistake("\n".join(lines)), "_meta": {ERROR: data}}
+    return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
 
 
 def refused_plan(data: dict[str, Any], why: str, tool: Tool) -> dict[str, Any]:
     """A plan that nobody here can approve, or nobody has."""
     plan = data["plan"]
     lines = [why, f"{plan['action']} would:", *(f"- {change}" for change in plan["changes"][:20])]
-    return {**mistake("\n".join(lines)), "_meta": {ERROR: data}}
+    return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
+
+
+def _brief(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in _BRIEF if name in data}
 
 
 def _named(said: str, tool: Tool) -> str:

@@ -61,6 +61,14 @@ Distinct = Annotated[
     bool, Meta(description="leave out hits that say nearly the same as a better one")
 ]
 Text = Annotated[bool, Meta(description="the whole text of each hit, beside its snippet")]
+TextChars = Annotated[
+    int,
+    Meta(
+        ge=20,
+        le=20_000,
+        description="length of a text on average; a longer one is cut around its best passage",
+    ),
+]
 
 
 def without_text(text: bool) -> frozenset[str]:
@@ -103,6 +111,7 @@ class Search(PastParams, kw_only=True, frozen=True):
     explain: Explain = False
     highlight: Highlight = True
     text: Text = True
+    text_chars: TextChars | None = None
     budget_tokens: BudgetTokens | None = None
 
     def left_out(self) -> frozenset[str]:

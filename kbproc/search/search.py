@@ -41,7 +41,7 @@ from kbproc.store.snapshot import Moved, Snapshot
 from kbproc.store.state import Freshness, Model, State
 from kbproc.text.likeness import unlike
 from kbproc.text.query import parse_query
-from kbproc.text.snippet import BEST_CHARS, Centre, snippet
+from kbproc.text.snippet import BEST_CHARS, Centre, extract, snippet
 from kbproc.views.catalog.filters import DocumentFilter
 from kbproc.views.catalog.rows import IndexRow
 from kbproc.views.restriction import Restriction
@@ -160,10 +160,11 @@ class _Searching:
         page, rows = self._page(ranked, pool)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
+        support = self._support_of_best(pool, hits) if supported else None
         best = self._evidence(pool, ranked, mode)
         results = Results(
             query=self.params.query,
-            results=hits,
+            results=self._extracts(hits),
             total_matches=len(ranked) if self.params.narrows else pool.total,
             total_is_exact=pool.exact,
             returned=len(hits),
@@ -174,7 +175,7 @@ class _Searching:
         return Answer(
             results=results,
             evidence=best,
-            support=self._support_of_best(pool, hits) if supported else None,
+            support=support,
             has_more=len(ranked) > self.wanted,
             hint=hint,
             notice=self.notice,
@@ -449,6 +450,24 @@ class _Searching:
             else msgspec.UNSET,
         )
 
+    def _extracts(self, hits: list[Hit]) -> list[Hit]:
+        """The hits with texts that have `text_chars` characters on average, or fewer."""
+        chars = self.params.text_chars
+        if chars is None:
+            return hits
+        most = _fair_share([len(hit.text) for hit in hits], chars * len(hits))
+        return [
+            msgspec.structs.replace(hit, text=self._extract(hit, most))
+            if len(hit.text) > most
+            else hit
+            for hit in hits
+        ]
+
+    def _extract(self, hit: Hit, chars: int) -> str:
+        marked, in_parts = self.query.marked, self.query.in_parts
+        best = snippet(hit.text, marked, BEST_CHARS, centre=self.centre, in_parts=in_parts).best
+        return extract(hit.text, best, chars)
+
     def _support_of_best(self, pool: Pool, hits: list[Hit]) -> Support | None:
         if not hits or self.params.offset:
             return None
@@ -501,3 +520,14 @@ def _at_most_each(
         seen[owner] = seen.get(owner, 0) + 1
         if seen[owner] <= most:
             yield id, fused
+
+
+def _fair_share(lengths: list[int], total: int) -> int:
+    """The greatest length to which all can be cut so that they have `total` together."""
+    remaining = total
+    for place, length in enumerate(sorted(lengths)):
+        share = remaining // (len(lengths) - place)
+        if length > share:
+            return share
+        remaining -= length
+    return max(lengths, default=0)

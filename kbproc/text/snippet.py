@@ -76,6 +76,19 @@ def snippet(
     return Snippet(head + body + tail, _merge(inside), _tight(matches, best) if matches else None)
 
 
+def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:
+    """At most `chars` characters of `text` around `best`, which `snippet` returns.
+
+    Unlike a snippet it keeps its line breaks. Without `best` it is the beginning.
+    """
+    if len(text) <= chars:
+        return text
+    first, last = best or (0, 0)
+    start, end = _around(text, first, last, max(1, chars - 2 * len(ELLIPSIS)))
+    head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
+    return head + text[start:end] + tail
+
+
 # Every ASCII character stands in it: one that is looked up in vain takes ten times as long.
 _BLANKS = {code: chr(code) if 32 <= code < 127 else " " for code in range(128)}
 
@@ -192,6 +205,11 @@ def _window(
         first, last = best
     else:
         first, last = _densest(found, room)
+    return _around(text, first, last, room)
+
+
+def _around(text: str, first: int, last: int, room: int) -> tuple[int, int]:
+    """The borders of words between which `first` to `last` stands in the middle of `room`."""
     start = max(0, min(first, (first + last - room) // 2, len(text) - room))
     end = min(len(text), start + room)
     return _start(text, start, first), _end(text, end, min(last, end))

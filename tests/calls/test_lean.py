@@ -50,6 +50,22 @@ def test_hits_without_their_text(filled: Session) -> None:
     assert entry["confidence"] == 80 and "expires_at" not in entry
 
 
+def test_texts_share_their_room(filled: Session) -> None:
+    long = "Nothing of it. " * 60
+    filled.data("doc.create", title="Long", text=f"{long}The zebra sleeps at noon. {long}")
+    filled.data("doc.create", title="Short", text="A zebra.")
+    asked = {"query": "zebra noon", "mode": "fts", "snippet_chars": 20}
+    whole = filled.data("search", **asked)["results"]
+    cut = filled.data("search", **asked, text_chars=100)["results"]
+    assert [hit["chunk_id"] for hit in cut] == [hit["chunk_id"] for hit in whole]
+    texts = {hit["source"]["title"]: hit["text"] for hit in cut}
+    assert texts["Short"] == "A zebra.", "what is short stays whole"
+    assert "The zebra sleeps at noon." in texts["Long"]
+    assert 150 < len(texts["Long"]) <= 192, "it has the room that the short one leaves"
+    assert [hit["snippet"] for hit in cut] == [hit["snippet"] for hit in whole]
+    assert filled.data("search", **asked, text_chars=20_000)["results"] == whole
+
+
 def test_lists_and_single_things(filled: Session) -> None:
     data, meta = meta_of(filled, "doc.list", fields=["id", "title"], limit=2)
     assert [set(item) for item in data] == [{"id", "title"}] * 2

@@ -44,7 +44,7 @@ def test_the_default_tools_do_what_they_say(found: Client, tmp_path: Path) -> No
     files = found.data("doc_add", paths=["guide.md"])
     assert files["added"] == 1
     hits = found.data("search_knowledge", query="install git", mode="fts")["results"]
-    assert {hit["source"]["type"] for hit in hits} == {"text", "markdown"}
+    assert {hit["source"]["cite"] for hit in hits} == {"Notes", "Install, line 3"}
     all_hits = found.data("search_knowledge", query="cache", mode="fts", includeSuperseded=True)
     assert all_hits["total_matches"] == 2
     assert found.data("doc_view", id=text["id"])["text"] == "git is installed with apt"

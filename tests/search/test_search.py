@@ -394,6 +394,7 @@ def test_queries_out_of_range(session: Session) -> None:
         ({"query": "a", "tags": ["?"]}, "tags[0]"),
         ({"query": "a", "limit": 1.5}, "limit"),
         ({"query": "a", "snippet_chars": 5}, "snippet_chars"),
+        ({"query": "a", "text_chars": 5}, "text_chars"),
         ({"query": "a", "q": 1}, "q"),
     ):
         error = session.error("search", **params)

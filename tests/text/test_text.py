@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kbproc.text.analysis import STOP_WORDS, analyse, words
 from kbproc.text.names import names, wholes
 from kbproc.text.query import parse_query
-from kbproc.text.snippet import ELLIPSIS, Centre, snippet
+from kbproc.text.snippet import ELLIPSIS, Centre, extract, snippet
 from kbproc.text.stems import stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
@@ -300,6 +300,16 @@ def test_without_a_match_a_snippet_is_the_beginning() -> None:
 
 def test_a_short_text_is_its_own_snippet_on_one_line() -> None:
     assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)], (4, 7))
+
+
+def test_an_extract_stands_around_the_best_passage_and_keeps_its_lines() -> None:
+    text = f"{LONG}\ninstall git\nfrom source\n{LONG}"
+    best = snippet(text, ["install", "git"]).best
+    cut = extract(text, best, 100)
+    assert len(cut) <= 100 and "\ninstall git\nfrom source\n" in cut
+    assert cut.startswith(ELLIPSIS) and cut.endswith(ELLIPSIS) and cut[1:-1] in text
+    assert text.startswith(extract(text, None, 100).removesuffix(ELLIPSIS))
+    assert extract(text, best, len(text)) == text
 
 
 @pytest.mark.parametrize("chars", [20, 240, 2000])

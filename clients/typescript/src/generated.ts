@@ -1694,6 +1694,8 @@ export interface KnowledgeSearchParams {
   highlight?: boolean;
   /** the whole text of each hit, beside its snippet */
   text?: boolean;
+  /** length of a text on average; a longer one is cut around its best passage */
+  text_chars?: number | null;
   /** about so many tokens at most, the rest on a next page */
   budget_tokens?: number | null;
 }
@@ -2351,6 +2353,8 @@ export interface SearchParams {
   highlight?: boolean;
   /** the whole text of each hit, beside its snippet */
   text?: boolean;
+  /** length of a text on average; a longer one is cut around its best passage */
+  text_chars?: number | null;
   /** about so many tokens at most, the rest on a next page */
   budget_tokens?: number | null;
 }

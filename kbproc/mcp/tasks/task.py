@@ -185,7 +185,7 @@ class Found(Task):
     def end(self, result: Message) -> None:
         error = result.get("_meta", {}).get(told.ERROR, {})
         if not self.is_known and str(error.get("type")).startswith("store."):
-            self.lost = error["message"]
+            self.lost = result["content"][0]["text"]
             self.settle()
         else:
             super().end(result)

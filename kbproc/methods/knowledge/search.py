@@ -42,6 +42,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     explain: asked.Explain = False
     highlight: asked.Highlight = True
     text: asked.Text = True
+    text_chars: asked.TextChars | None = None
     budget_tokens: BudgetTokens | None = None
 
     def left_out(self) -> frozenset[str]:
