@@ -41,6 +41,9 @@ BudgetTokens = Annotated[
 ]
 
 
+TextOffset = Annotated[int, Meta(ge=0, description="first character of the text")]
+
+
 class LeanParams(ReadParams, kw_only=True, frozen=True):
     """Of a read whose answer may be shortened."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.params import LeanParams, structs_in, type_at
+from kbproc.base.params import LeanParams, Params, structs_in, type_at
 from kbproc.base.suggest import nearest
 
 # JSON of prose takes some four bytes a token, JSON of numbers and names fewer.
@@ -82,13 +82,13 @@ def _kept(value: Any, tree: Tree | None, left_out: frozenset[str]) -> Any:
     }
 
 
-def fitting(params: LeanParams, budget: int | None, items: Sequence[Any]) -> int:
+def fitting(params: Params, budget: int | None, items: Sequence[Any]) -> int:
     """How many of `items` a budget of tokens holds: the first one in any case."""
     if budget is None:
         return len(items)
     room = budget * BYTES_PER_TOKEN
     for count, item in enumerate(items):
-        shown = lean(params, item) if is_lean(params) else item
+        shown = lean(params, item) if isinstance(params, LeanParams) and is_lean(params) else item
         room -= len(msgspec.json.encode(shown)) + 1
         if room < 0 and count:
             return count

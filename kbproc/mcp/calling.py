@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kbproc.mcp import approval, told
+from kbproc.mcp import approval, pages, told
 from kbproc.mcp.inside import Inside, Message
 from kbproc.mcp.once import Once, Ticket
 from kbproc.mcp.session import Request
@@ -60,7 +60,7 @@ class Calls:
     ) -> None:
         """`asker_of`: who it is made for instead of the caller."""
         try:
-            wanted = tool.wanted(arguments)
+            wanted = pages.sized(tool.wanted(arguments))
         except Mistake as mistake:
             request.reply(told.mistake(str(mistake)))
             return
@@ -211,7 +211,7 @@ class _Call:
 
     def _answer(self, response: Message) -> None:
         if "result" in response:
-            self._asker.end(told.result(response["result"]))
+            self._asker.end(told.result(pages.fitted(response["result"], self._wanted)))
             return
         data = response["error"]["data"]
         if data["type"] == "input.confirmation_required" and "plan" in data:

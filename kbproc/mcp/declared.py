@@ -70,10 +70,10 @@ TOOLS = (
     Tool(
         name="doc_view",
         method="doc.get",
-        what="Reads a document, entry or note by id. While has_more, go on with offset. To find "
-        "something, use search_knowledge.",
+        what="Reads a document, entry or note by id. While has_more, go on with offset: "
+        "next_offset. To find something, use search_knowledge.",
         shows=("id!", "offset", "length"),
-        preset={"text": True, "length": 20_000},
+        preset={"text": True},
     ),
     Tool(
         name="store_knowledge",
@@ -157,10 +157,9 @@ TOOLS = (
     Tool(
         name="doc_download",
         method="doc.download",
-        what="Returns a document's source bytes as base64, 1 MiB at a time: go on with offset "
-        "while has_more. For its text: doc_view.",
+        what="Returns a document's source bytes as base64, 6,000 at a time: while has_more, go on "
+        "with offset: next_offset. For its text: doc_view.",
         shows=("id!", "offset", "length"),
-        preset={"length": 1 << 20},
     ),
     Tool(
         name="chunk_list",
@@ -202,8 +201,9 @@ TOOLS = (
     Tool(
         name="knowledge_read",
         method="note.get",
-        what="Reads one of your notes whole, by slug. To find it: knowledge_search.",
-        shows=("slug!", "agent"),
+        what="Reads one of your notes by slug. While has_more, go on with offset: next_offset. To "
+        "find it: knowledge_search.",
+        shows=("slug!", "offset", "agent"),
     ),
     Tool(
         name="knowledge_write",

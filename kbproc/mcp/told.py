@@ -18,6 +18,8 @@ ERROR = "kbproc/error"  # in _meta
 _BRIEF = ("type", "field", "retryable", "retry_after_ms")
 _PARAMS = re.compile(r"\$\.params\.(\w+)")
 _MOST_VALUES = 20
+_MOST_RETRY = 2_000  # characters: a model need not read again the long text that it sent
+_MOST_CHANGE = 300  # characters of a plan's change
 
 
 # Members that a model does not need.
@@ -60,7 +62,8 @@ def error(data: dict[str, Any], tool: Tool) -> dict[str, Any]:
         lines.append(f"Valid: {values}.")
     if "retry" in data:
         params = msgspec.json.encode(_as_arguments(data["retry"], tool)).decode()
-        lines.append(f"Try: {params}")
+        if len(params) <= _MOST_RETRY:
+            lines.append(f"Try: {params}")
     elif data["retryable"]:
         lines.append("The same call may succeed later.")
     return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
@@ -69,8 +72,12 @@ def error(data: dict[str, Any], tool: Tool) -> dict[str, Any]:
 def refused_plan(data: dict[str, Any], why: str, tool: Tool) -> dict[str, Any]:
     """A plan that nobody here can approve, or nobody has."""
     plan = data["plan"]
-    lines = [why, f"{plan['action']} would:", *(f"- {change}" for change in plan["changes"][:20])]
+    lines = [why, f"{plan['action']} would:", *_changes(plan)]
     return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
+
+
+def _changes(plan: dict[str, Any]) -> list[str]:
+    return [f"- {change[:_MOST_CHANGE]}" for change in plan["changes"][:20]]
 
 
 def _brief(data: dict[str, Any]) -> dict[str, Any]:

@@ -1588,6 +1588,8 @@ export interface KnowledgeGetParams {
   as_of?: number | string | null;
   /** knowledge entry, by id */
   id: number;
+  /** first character of the text */
+  offset?: number;
   /** about so many tokens at most, the rest on a next page */
   budget_tokens?: number | null;
 }
@@ -1992,6 +1994,8 @@ export interface NoteGetParams {
   agent?: string | null;
   /** note: its file's name without .md */
   slug: string;
+  /** first character of the text */
+  offset?: number;
   /** about so many tokens at most, the rest on a next page */
   budget_tokens?: number | null;
 }
@@ -2501,6 +2505,8 @@ export interface SessionGetParams {
   limit?: number;
   /** only messages before this one */
   before?: number | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
 }
 
 export type SessionListData = Session[];
@@ -2644,6 +2650,8 @@ export interface SqlQueryParams {
   params?: (string | number | boolean | null)[] | Record<string, string | number | boolean | null>;
   /** most rows to return */
   limit?: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
 }
 
 /** A document whose file has changed or is gone. */

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base.params import BudgetTokens, PastParams
+from kbproc.base.params import BudgetTokens, PastParams, TextOffset
 from kbproc.base.values import DocumentId
 from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
@@ -20,7 +20,7 @@ from kbproc.sources.blobs import forgotten
 class Get(PastParams, kw_only=True, frozen=True):
     id: DocumentId
     text: Annotated[bool, Meta(description="the whole text as well")] = False
-    offset: Annotated[int, Meta(ge=0, description="first character of the text")] = 0
+    offset: TextOffset = 0
     length: Annotated[int, Meta(ge=1, le=8 << 20, description="most characters of the text")] = (
         1 << 20
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kbproc.base.params import BudgetTokens, PastParams
+from kbproc.base.params import BudgetTokens, PastParams, TextOffset
 from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
@@ -17,6 +17,7 @@ from kbproc.views.catalog.rows import EntryRow
 
 class GetEntry(PastParams, kw_only=True, frozen=True):
     id: EntryId
+    offset: TextOffset = 0
     budget_tokens: BudgetTokens | None = None
 
 
@@ -43,7 +44,7 @@ def get(call: Call, params: GetEntry) -> Reply:
             before = snapshot.queries.superseded_by([row.id])
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
         body = call.store.blobs.get(row.sha256).decode()
-        part = cut(body, params.budget_tokens)
+        part = cut(body[params.offset :], params.budget_tokens)
         data = EntryText(**entry, body=part, supersedes=[one.id for one in before[:100]])
-        more = True if len(part) < len(body) else None
+        more = True if params.offset + len(part) < len(body) else None
         return Reply(data=data, seq=snapshot.seq, has_more=more)

@@ -6,7 +6,7 @@ import msgspec
 
 from kbproc.agents.notes import note as notes
 from kbproc.agents.notes.note import AgentSlug, Note, NoteSlug
-from kbproc.base.params import BudgetTokens, PastParams
+from kbproc.base.params import BudgetTokens, PastParams, TextOffset
 from kbproc.calls.call import Call
 from kbproc.calls.lean import cut
 from kbproc.calls.method import Example, method
@@ -18,6 +18,7 @@ from kbproc.views.catalog.reader import NOTES
 class GetNote(PastParams, kw_only=True, frozen=True):
     agent: AgentSlug | None = None
     slug: NoteSlug
+    offset: TextOffset = 0
     budget_tokens: BudgetTokens | None = None
 
 
@@ -55,7 +56,7 @@ def _got(call: Call, params: GetNote) -> Reply:
         data = call.store.blobs.get(row.sha256)
         note = notes.whole(row, agent.slug, data)
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
-        part = cut(note.text, params.budget_tokens)
-        more = True if len(part) < len(note.text) else None
+        part = cut(note.text[params.offset :], params.budget_tokens)
+        more = True if params.offset + len(part) < len(note.text) else None
         note = msgspec.structs.replace(note, text=part)
         return Reply(data=note, seq=snapshot.seq, has_more=more, notice=warnings)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from kbproc.base.layout import Lines
-from kbproc.base.params import PastParams
+from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.calls.call import Call
+from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.sessions import session
@@ -19,6 +21,7 @@ class GetSession(PastParams, kw_only=True, frozen=True):
     session_id: SessionId
     limit: Annotated[int, Meta(ge=1, le=1000, description="most messages, the last ones")] = 50
     before: Annotated[MessageId, Meta(description="only messages before this one")] | None = None
+    budget_tokens: BudgetTokens | None = None
 
 
 def as_talk(data: dict[str, Any], params: dict[str, Any]) -> Lines:
@@ -48,8 +51,11 @@ def get(call: Call, params: GetSession) -> Reply:
         row = session.require(snapshot.queries, params.session_id)
         before = 2**53 + 1 if params.before is None else params.before
         found = snapshot.queries.messages(row.id, before=before, limit=params.limit + 1)
+        data = session.with_messages(row, found[-params.limit :])
+        count = fitting(params, params.budget_tokens, data.messages[::-1])
+        last = data.messages[len(data.messages) - count :]
         return Reply(
-            data=session.with_messages(row, found[-params.limit :]),
+            data=msgspec.structs.replace(data, messages=last),
             seq=snapshot.seq,
-            has_more=len(found) > params.limit,
+            has_more=count < len(found),
         )

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from kbproc.base.layout import Table
-from kbproc.base.params import ReadParams
+from kbproc.base.params import BudgetTokens, ReadParams
 from kbproc.base.values import Scalar
 from kbproc.calls.call import Call
+from kbproc.calls.lean import fitting
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
 from kbproc.store.sql import query as sqlquery
@@ -36,6 +37,7 @@ class SqlQuery(ReadParams, kw_only=True, frozen=True):
         Meta(description="values for ? and $1 as a list, for $name as an object"),
     ] = []
     limit: Annotated[int, Meta(ge=1, le=1000, description="most rows to return")] = 100
+    budget_tokens: BudgetTokens | None = None
     timeout_ms: Annotated[
         int, Meta(ge=1, le=60_000, description="give up after this many milliseconds")
     ] = 10_000
@@ -93,9 +95,10 @@ def query(call: Call, params: SqlQuery) -> Reply:
         cancelled=call.cancelled,
         most_bytes=min(sqlquery.MOST_BYTES, call.max_line_bytes // 2),
     )
+    count = fitting(params, params.budget_tokens, found.rows)
     return Reply(
-        data=SqlRows(columns=found.columns, rows=found.rows),
+        data=SqlRows(columns=found.columns, rows=found.rows[:count]),
         seq=found.seq,
-        count=len(found.rows),
-        has_more=found.has_more,
+        count=count,
+        has_more=found.has_more or count < len(found.rows),
     )
