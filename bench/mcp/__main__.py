@@ -161,6 +161,7 @@ _ARGUMENTS = {
     "chat": ["question=What is one?"],
     "session_ask": ["session_id=1", "question=And two?"],
     "kb_describe": [],
+    "kb_read": ["method=tag.list"],
     "kb_call": ["method=tag.list"],
     "kb_view": ["slug=default"],
     "doc_download": ["id=3"],

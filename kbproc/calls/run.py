@@ -106,16 +106,21 @@ def _check_scope(call: Call, method: Method, *, own: bool) -> None:
         raise KbprocError(
             "auth.insufficient_scope",
             f"{method.name} needs the scope {method.scope}.",
-            hint=_who_gives(call, method.scope),
+            hint=who_gives(call, method.scope),
             detail={"needed": method.scope, "scopes": sorted(call.scopes)},
         )
 
 
-def _who_gives(call: Call, scope: str) -> str | None:
-    """None: the usual hint, that the process was started without it."""
-    if call.agent is None or scope not in call.peer.scopes:
-        return None
-    return f"Agent {call.agent.slug} lacks it; whoever looks after it can give it: agent.update."
+def who_gives(call: Call, scope: str) -> str | None:
+    """How a person gives the caller a scope; None: the usual hint of the error."""
+    if call.agent is not None and scope in call.peer.scopes:
+        slug = call.agent.slug
+        return f"Agent {slug} lacks it; whoever looks after it can give it: agent.update."
+    if call.peer.surface == "mcp":
+        return f"A person can add it where kbproc mcp is started: kbproc mcp --scopes +{scope}."
+    if call.peer.surface == "serve":
+        return f"Whoever starts kbproc serve can add {scope} to its --scopes."
+    return None
 
 
 def _once_reached(call: Call, method: Method, params: ReadParams, wanted: int) -> Answer | Parked:

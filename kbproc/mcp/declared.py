@@ -30,7 +30,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     """A tool. `shows`: its arguments, those that must be given first and marked with `!`.
 
     `preset`: params that it gives unless the caller does. `instead`: an argument → the method
-    that is called where it is given.
+    that is called where it is given. `reads_only`: of a tool for any method, those that read.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     shows: tuple[str, ...]
     preset: dict[str, Any] = {}
     instead: dict[str, str] = {}
+    reads_only: bool = False
 
 
 # A model needs these members of a hit; five such hits cost it at most 1,000 tokens.
@@ -138,14 +139,22 @@ TOOLS = (
         name="kb_describe",
         method="describe",
         what="Tells of all methods in an index or, with name, of the params and examples of one. "
-        "Use it before kb_call.",
+        "Use it before kb_read and kb_call.",
         shows=("name",),
+    ),
+    Tool(
+        name="kb_read",
+        method="",
+        what="Calls any method that reads. Use it when no other tool fits; to change something: "
+        "kb_call.",
+        shows=("method!", "params"),
+        reads_only=True,
     ),
     Tool(
         name="kb_call",
         method="",
-        what="Calls any method that kb_describe tells of. Use it when no other tool fits. A person "
-        "is asked before anything is destroyed.",
+        what="Calls any method that kb_describe tells of. Use it when no other tool fits; to read: "
+        "kb_read. A person is asked before anything is destroyed.",
         shows=("method!", "params"),
     ),
     Tool(
@@ -230,6 +239,7 @@ SETS = {
         "chat",
         "session_ask",
         "kb_describe",
+        "kb_read",
         "kb_call",
     ),
     "minimal": _MINIMAL,
@@ -258,8 +268,8 @@ SETS = {
 # Arguments that are no params of the method.
 _OWN_ARGUMENTS: dict[tuple[str, str], tuple[str, Schema]] = {
     ("kb_describe", "name"): ("method", {"type": "string"}),
-    ("kb_call", "method"): ("method", {"type": "string"}),
-    ("kb_call", "params"): ("params", {"type": "object"}),
+    **{(tool, "method"): ("method", {"type": "string"}) for tool in ("kb_read", "kb_call")},
+    **{(tool, "params"): ("params", {"type": "object"}) for tool in ("kb_read", "kb_call")},
 }
 # Of every result; a model reads what it gets, and need not be told beforehand.
 _SHAPE: Schema = {"type": "object", "required": ["data", "meta"]}
@@ -333,11 +343,34 @@ def _declared(registry: Registry, tool: Tool) -> dict[str, Any]:
         "description": tool.what,
         "inputSchema": schema,
         "outputSchema": _SHAPE,
-        "annotations": _ANY if method is None else hints(method),
+        "annotations": _hints_of(tool, method),
     }
     renamed = {name: param for name, param in arguments.items() if param != name}
     entry = _entry(tool.method, told, method, arguments=renamed)
-    return {**entry, "preset": tool.preset, "instead": tool.instead}
+    entry |= {"preset": tool.preset, "instead": tool.instead}
+    if method is not None:
+        return entry
+    return {**entry, "reads_only": tool.reads_only, "reach": _reach(registry, tool)}
+
+
+def _hints_of(tool: Tool, method: Method | None) -> dict[str, bool]:
+    if method is not None:
+        return hints(method)
+    return _READ if tool.reads_only else _ANY
+
+
+def _reach(registry: Registry, tool: Tool) -> dict[str, list[str]]:
+    """What a tool for any method can do, with the scopes of which one is needed for that."""
+    if tool.reads_only:
+        return {}
+    every = registry.methods.values()
+    scopes = {
+        "writes": {one.own_scope or one.scope for one in every if one.kind != "read"},
+        "destroys": {one.scope for one in every if one.kind == "destructive"},
+        "destroys_own": {one.own_scope for one in every if one.kind == "destructive"} - {None},
+        "goes_outside": {registry.methods[name].scope for name in _NOT_A_WORLD},
+    }
+    return {name: sorted(filter(None, some)) for name, some in scopes.items()}
 
 
 def _argument(tool: Tool, name: str, of: list[Method]) -> tuple[str, Schema]:
@@ -439,6 +472,13 @@ def hints(method: Method) -> dict[str, bool]:
     }
 
 
+_READ = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+# Where all scopes are given; the toolbox tells what fewer come to.
 _ANY = {
     "readOnlyHint": False,
     "destructiveHint": True,

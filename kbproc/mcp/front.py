@@ -118,9 +118,12 @@ class Front:
         if request.params.get("cursor") is not None:
             raise Refusal(protocol.INVALID_PARAMS, "There is one page only: leave out the cursor.")
         cache = PUBLIC if self._scopes is not None else PRIVATE
-        self._with_scopes(
-            lambda scopes: request.reply({"tools": self._toolbox.within(scopes)}, cache=cache)
-        )
+        own = self._scopes is None
+
+        def reply(scopes: frozenset[str]) -> None:
+            request.reply({"tools": self._toolbox.within(scopes, own=own)}, cache=cache)
+
+        self._with_scopes(reply)
 
     def _call_tool(self, request: Request) -> None:
         arguments = request.params.get("arguments")

@@ -10,6 +10,7 @@ Light: what a client asks first is answered before the store is looked for.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from pathlib import Path
@@ -30,8 +31,10 @@ from kbproc.mcp.tasks.handle import Handles
 from kbproc.mcp.toolbox import Toolbox
 from kbproc.settings.config import MAX_LINE_BYTES, SCOPES, Config
 from kbproc.wire.lines import Lines, Signals
+from kbproc.wire.logs import log_to_stderr
 from kbproc.wire.outbox import Outbox
 
+_logger = logging.getLogger(__name__)
 # Only who names them has them: what destroys is for a person to allow.
 WITHHELD = frozenset({"admin", "knowledge:write_others"})
 _END_SECONDS = 2.0
@@ -70,10 +73,13 @@ class Offering(Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> str | None:
-        """The scopes for `serve`; None leaves them to the agent."""
+        """The scopes for `serve`; None leaves them to the agent. Raises input.invalid_params."""
+        from kbproc.sharing.serving import with_more
+
+        usual = sorted(set(SCOPES) - WITHHELD)
         if self.scopes is not None or self.is_bound:
-            return self.scopes
-        return ",".join(sorted(set(SCOPES) - WITHHELD))
+            return with_more(self.scopes, usual)
+        return ",".join(usual)
 
 
 def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None) -> int:
@@ -100,6 +106,7 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
         version=host.versions({"kbproc": __version__})["kbproc"],
         introduction=introduction,
     )
+    _warn(toolbox, offering, host)
     signals = Signals()
     signals.install()  # before the first answer: who has it may end this process
     lines = Lines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
@@ -123,6 +130,20 @@ def _scopes(offering: Offering) -> frozenset[str] | None:
     from kbproc.sharing.serving import parse_scopes
 
     return None if offering.is_bound else parse_scopes(offering.given)
+
+
+def _warn(toolbox: Toolbox, offering: Offering, host: Host) -> None:
+    """A person who adds a scope may take all others away by that."""
+    scopes = _scopes(offering)
+    lacking = None if scopes is None else toolbox.lacks_search(scopes)
+    if lacking is not None:
+        log_to_stderr(offering.config.log_level, host)
+        _logger.warning(
+            "No search is offered: --scopes %s lacks %s. To add scopes to the usual ones, write a "
+            "+ before each, such as --scopes +admin.",
+            offering.scopes,
+            lacking,
+        )
 
 
 def _kept(offering: Offering, introduction: Introduction, parent: int) -> tuple[Once, Handles]:

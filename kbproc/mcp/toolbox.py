@@ -21,6 +21,7 @@ from kbproc.base.values import decoder
 from kbproc.mcp.coercion import coerced, snake, takes_null, text_as_object
 
 _FOLDER = Path(__file__).parent
+_SEARCHES = ("search", "note.search")
 _MOST_SHOWN = 100  # characters of what a client sent
 ALL = "all"
 
@@ -37,7 +38,11 @@ class Wanted(Struct, frozen=True):
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """One tool, as it was kept; `tool` is what a client gets to see. See declared.py."""
+    """One tool, as it was kept; `tool` is what a client gets to see. See declared.py.
+
+    `reads_only` and `reach`: of a tool for any method. `reach`: what it can do → scopes of which
+    one is needed for that.
+    """
 
     method: str
     scope: str | None
@@ -46,6 +51,22 @@ class Tool(Struct, frozen=True, kw_only=True):
     tool: dict[str, Any]
     preset: dict[str, Any] = {}
     instead: dict[str, str] = {}
+    reads_only: bool = False
+    reach: dict[str, list[str]] = {}
+
+    def published(self, scopes: frozenset[str], *, own: bool) -> dict[str, Any]:
+        """What a client with these scopes gets to see. `own`: an agent has things of its own."""
+        if not self.reach:
+            return self.tool
+        can = {name for name, some in self.reach.items() if not scopes.isdisjoint(some)}
+        destroys = {"destroys", "destroys_own"} if own else {"destroys"}
+        hints = {
+            "readOnlyHint": "writes" not in can,
+            "destructiveHint": not can.isdisjoint(destroys),
+            "idempotentHint": "writes" not in can,
+            "openWorldHint": "goes_outside" in can,
+        }
+        return {**self.tool, "annotations": hints}
 
     def is_within(self, scopes: frozenset[str]) -> bool:
         return self.scope is None or self.scope in scopes
@@ -53,7 +74,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     def wanted(self, arguments: dict[str, Any]) -> Wanted:
         """Raises Mistake."""
         if not self.method:
-            return _any(arguments)
+            return _any(arguments, reads_only=self.reads_only)
         present = {
             name: value
             for name, value in arguments.items()
@@ -102,7 +123,11 @@ def _is_nothing(value: Any) -> bool:
 _NO_CONFIRM = "Only a person approves a plan: leave confirm out, and the client asks."
 
 
-def _any(arguments: dict[str, Any]) -> Wanted:
+# Params by which a method that reads changes something beside the store.
+_CHANGE_FILES = ("path", "repair")
+
+
+def _any(arguments: dict[str, Any], *, reads_only: bool) -> Wanted:
     method, params = arguments.get("method"), text_as_object(arguments.get("params"))
     params = {} if params in (None, "") else params
     if not isinstance(method, str):
@@ -111,6 +136,8 @@ def _any(arguments: dict[str, Any]) -> Wanted:
         raise Mistake("params must be an object with the params of that method.")
     if unknown := sorted(arguments.keys() - {"method", "params"}):
         raise Mistake(f"{unknown[0]} belongs into params: only method and params stand outside.")
+    if reads_only and (method in writes() or any(params.get(name) for name in _CHANGE_FILES)):
+        raise Mistake(f"kb_read only reads, and this {method} changes something: use kb_call.")
     return Wanted(method, _as_asked(method, params))
 
 
@@ -174,9 +201,15 @@ class Toolbox:
             for tool in _named(name):
                 self._tools.setdefault(tool.tool["name"], tool)
 
-    def within(self, scopes: frozenset[str]) -> list[dict[str, Any]]:
-        """What a client with these scopes gets to see."""
-        return [tool.tool for tool in self._tools.values() if tool.is_within(scopes)]
+    def within(self, scopes: frozenset[str], *, own: bool = False) -> list[dict[str, Any]]:
+        """What a client with these scopes gets to see. `own`: it is an agent."""
+        tools = [tool for tool in self._tools.values() if tool.is_within(scopes)]
+        return [tool.published(scopes, own=own) for tool in tools]
+
+    def lacks_search(self, scopes: frozenset[str]) -> str | None:
+        """The scope for the searches that were asked for, if these scopes allow none of them."""
+        needed = [tool.scope for tool in self._tools.values() if tool.method in _SEARCHES]
+        return needed[0] if needed and scopes.isdisjoint(needed) else None
 
     def find(self, name: Any, scopes: frozenset[str]) -> Tool | None:
         tool = self._tools.get(name) if isinstance(name, str) else None

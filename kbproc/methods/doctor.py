@@ -12,6 +12,7 @@ from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.calls.run import who_gives
 
 
 class Doctor(ReadParams, kw_only=True, frozen=True):
@@ -90,6 +91,7 @@ def _may_repair(call: Call) -> None:
             "auth.insufficient_scope",
             "doctor with repair needs the scope admin.",
             field="$.params.repair",
+            hint=who_gives(call, "admin"),
             detail={"needed": "admin", "scopes": sorted(call.scopes)},
         )
     if call.folder is None or call.peer.surface == "serve":

@@ -77,9 +77,29 @@ class Serving(Struct, frozen=True, kw_only=True):
         )
 
 
+def with_more(text: str | None, usual: Iterable[str]) -> str | None:
+    """The scopes that are named, or `usual` and those behind a +: +admin adds one to them.
+
+    Raises input.invalid_params where only some have a +.
+    """
+    names = [part.strip() for part in (text or "").split(",") if part.strip()]
+    more = [name.removeprefix("+") for name in names if name.startswith("+")]
+    if not more:
+        return text
+    if len(more) < len(names):
+        raise KbprocError(
+            "input.invalid_params",
+            "--scopes names scopes, or adds some to the usual ones, not both.",
+            field="--scopes",
+            hint=f"Write a + before each: {','.join('+' + name.lstrip('+') for name in names)}.",
+        )
+    return ",".join(sorted({*usual, *more}))
+
+
 def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[str]:
     """All if `text` is None; raises input.invalid_params for scopes that don't exist."""
     known = tuple(valid)
+    text = with_more(text, known)
     if text is None:
         return frozenset(known)
     wanted = {scope.strip() for scope in text.split(",") if scope.strip()}

@@ -104,7 +104,8 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--scopes",
         type="string",
-        help="what the client may do; all but admin and knowledge:write_others if left out",
+        help="what the client may do; all but admin and knowledge:write_others if left out; "
+        "+admin adds to these",
     ),
     Flag(
         name="--print-config",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.mcp import MODERN, Client, client
+from tests.kit.mcp import MODERN, Client, client, served
 
 ERAS = (MODERN, "2025-11-25")
 
@@ -56,6 +56,8 @@ def test_the_default_tools_do_what_they_say(found: Client, tmp_path: Path) -> No
     assert found.data("kb_describe", name="tag.list")["name"] == "tag.list"
     assert "tag.list" in {line["name"] for line in found.data("kb_describe")["methods"]}
     assert found.data("kb_call", method="tag.list") == []
+    assert found.data("kb_read", method="tag.list") == []
+    assert "kb_call" in told(found.call("kb_read", method="kb.create", params={"slug": "new"}))
 
 
 def test_a_wrong_argument_is_told_by_the_name_that_the_caller_gave(found: Client) -> None:
@@ -92,11 +94,44 @@ def test_nobody_confirms_a_plan_by_an_argument(found: Client) -> None:
     assert "person" in told(found.call("doc_add", paths=["."], prune=True, confirm="x"))
 
 
-def test_what_is_not_allowed_is_not_done(found: Client) -> None:
+def test_what_is_not_allowed_is_not_done(found: Client, tmp_path: Path) -> None:
     found.data("doc_add", title="a", text="b")
     said = told(found.call("kb_call", method="doc.delete", params={"ids": [1]}))
-    assert said.startswith("auth.insufficient_scope")
+    assert said.startswith("auth.insufficient_scope") and "kbproc mcp --scopes +admin" in said
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "gone.md").write_text("# Gone\n")
+    found.data("doc_add", paths=["docs"])
+    (folder / "gone.md").unlink()
+    said = told(found.call("doc_add", paths=["docs"], prune=True))
+    assert said.startswith("auth.insufficient_scope") and "--scopes +admin" in said
     assert found.data("doc_view", id=1)["title"] == "a"
+
+
+def test_a_scope_is_added_to_the_usual_ones(tmp_path: Path) -> None:
+    with client(tmp_path) as one:
+        usual = [tool["name"] for tool in one.ask("tools/list")["result"]["tools"]]
+    with client(tmp_path, scopes="+admin") as one:
+        tools = {tool["name"]: tool for tool in one.ask("tools/list")["result"]["tools"]}
+        assert list(tools) == usual
+        assert tools["kb_call"]["annotations"]["destructiveHint"]
+        added = one.data("doc_add", title="a", text="b")
+        plan = {"ids": [added["id"]], "dry_run": True}
+        assert one.call("kb_call", method="doc.delete", params=plan)["isError"] is False
+        sees = {"sql": "select count(*) from documents"}
+        assert one.data("kb_read", method="sql.query", params=sees)["rows"] == [[1]]
+
+
+def test_a_scope_that_takes_the_others_away_is_remarked(tmp_path: Path) -> None:
+    with served(tmp_path, scopes="admin") as process:
+        one = Client(process)
+        assert [tool["name"] for tool in one.ask("tools/list")["result"]["tools"]] == [
+            *("kb_read", "kb_call")
+        ]
+        assert "--scopes admin lacks doc:read" in process.told()
+    with served(tmp_path, scopes="+admin") as process:
+        Client(process).ask("tools/list")
+        assert "lacks" not in process.told()
 
 
 def test_an_agent_is_served_its_notes(tmp_path: Path) -> None:

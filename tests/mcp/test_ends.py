@@ -147,7 +147,13 @@ def test_two_clients_share_one_store(tmp_path: Path) -> None:
 
 
 def test_a_wrong_flag_is_told_before_anything_is_served(tmp_path: Path) -> None:
-    for flags in (["--tools", "nope"], ["--scopes", "nope"], ["--nope"]):
+    for flags in (
+        ["--tools", "nope"],
+        ["--scopes", "nope"],
+        ["--scopes", "+nope"],
+        ["--scopes", "doc:read,+admin"],
+        ["--nope"],
+    ):
         process = start(tmp_path, [*COMMAND, *flags], stderr=subprocess.PIPE)
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out) == (1, b"")

@@ -35,6 +35,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "chat": {"question": "How is git installed?"},
     "session_ask": {"session_id": 1, "question": "And with apt?"},
     "kb_describe": {"name": "tag.list"},
+    "kb_read": {"method": "tag.list"},
     "kb_call": {"method": "tag.list"},
 }
 

@@ -92,6 +92,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "doc_wait": {"timeout_ms": 1},
     "doc_list": {"limit": 1000},
     "kb_call": {"method": "events.read", "params": {"limit": 1000, "full": True}},
+    "kb_read": {"method": "chunk.list", "params": {"document_id": LONG_DOCUMENT, "limit": 1000}},
     "kb_describe": {"full": True},
     "describe": {"method": "doc.ingest", "full": True},
     "chat": {"question": "kettle?", "references": "full"},

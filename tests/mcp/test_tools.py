@@ -15,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.mcp import declared
 from kbproc.mcp.front import INSTRUCTIONS
 from kbproc.mcp.serve import WITHHELD
-from kbproc.mcp.toolbox import Toolbox, writes
+from kbproc.mcp.toolbox import Mistake, Toolbox, writes
 from kbproc.methods.all import registry
 from kbproc.settings.config import SCOPES
 from tests.kit.patience import LONG
@@ -26,7 +26,7 @@ USUAL = frozenset(SCOPES) - WITHHELD
 SETS = (*declared.SETS, "all")
 CONTRACT = {
     "default": "search_knowledge doc_view store_knowledge supersede_knowledge doc_add doc_list "
-    "kb_list chat session_ask kb_describe kb_call",
+    "kb_list chat session_ask kb_describe kb_read kb_call",
     "minimal": "search_knowledge doc_view store_knowledge supersede_knowledge",
     "notes": "knowledge_search knowledge_read knowledge_write knowledge_list search_knowledge",
     "weknora": "kb_list kb_view doc_list doc_view doc_download chunk_list search_chunks chat "
@@ -98,6 +98,63 @@ def test_a_tool_is_offered_to_those_who_may_use_it() -> None:
     offered = names("default", reads)
     assert "search_knowledge" in offered and "kb_call" in offered
     assert not {"store_knowledge", "doc_add", "chat"} & set(offered)
+
+
+def annotations(name: str, scopes: frozenset[str], *, own: bool = False) -> dict[str, bool]:
+    (tool,) = [one for one in Toolbox(name).within(scopes, own=own) if one["name"] == name]
+    return tool["annotations"]  # type: ignore[no-any-return]
+
+
+def test_a_tool_for_any_method_promises_what_its_scopes_allow() -> None:
+    reads = frozenset({"doc:read", "store:read"})
+    assert annotations("kb_call", reads)["readOnlyHint"]
+    for scopes in (USUAL, frozenset({"doc:read", "doc:write"})):
+        hints = annotations("kb_call", scopes)
+        assert not hints["readOnlyHint"] and not hints["destructiveHint"]
+        assert hints["openWorldHint"], "doc.fetch"
+    assert annotations("kb_call", USUAL | {"admin"})["destructiveHint"]
+    assert annotations("kb_call", USUAL, own=True)["destructiveHint"], "an agent's own notes"
+    assert not annotations("kb_call", frozenset({"kb:write"}))["openWorldHint"]
+    for scopes in (reads, USUAL, frozenset(SCOPES)):
+        assert annotations("kb_read", scopes) == {
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_tool_that_reads_calls_what_reads(method: str) -> None:
+    tool = Toolbox("kb_read").find("kb_read", USUAL)
+    assert tool is not None
+    if METHODS[method].kind == "read":
+        assert tool.wanted({"method": method}).method == method
+    else:
+        with pytest.raises(Mistake, match="kb_call"):
+            tool.wanted({"method": method})
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("store.export", {"path": "all.ndjson"}),
+        ("doc.download", {"id": 1, "path": "copy.md"}),
+        ("doctor", {"repair": True}),
+    ],
+)
+def test_a_tool_that_reads_writes_no_files(method: str, params: dict[str, Any]) -> None:
+    tool = Toolbox("kb_read").find("kb_read", frozenset(SCOPES))
+    assert tool is not None
+    with pytest.raises(Mistake, match="kb_call"):
+        tool.wanted({"method": method, "params": params})
+
+
+def test_a_box_whose_scopes_allow_no_search_says_which_they_lack() -> None:
+    admin = frozenset({"admin"})
+    assert Toolbox("default").lacks_search(admin) == "doc:read"
+    assert Toolbox("default").lacks_search(USUAL) is None
+    assert Toolbox("kb_list").lacks_search(admin) is None, "nobody asked for a search"
 
 
 def test_sets_and_names_are_joined() -> None:

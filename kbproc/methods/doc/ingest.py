@@ -17,7 +17,7 @@ from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
-from kbproc.calls.run import reply_of
+from kbproc.calls.run import reply_of, who_gives
 from kbproc.documents import ingest, lookup
 from kbproc.documents.ingest import IngestResult
 from kbproc.documents.selection import ToKb
@@ -76,6 +76,7 @@ def plan(call: Call, params: Ingest) -> Decide:
                 "auth.insufficient_scope",
                 "prune would remove documents and needs the scope admin.",
                 field="$.params.prune",
+                hint=who_gives(call, "admin"),
                 detail={"needed": "admin"},
             )
         return ingest.removal(here, work.kb, rows)

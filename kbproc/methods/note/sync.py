@@ -18,6 +18,7 @@ from kbproc.base.values import SLUG
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
 from kbproc.calls.reply import Reply
+from kbproc.calls.run import who_gives
 from kbproc.store.decision import Decide, Decision
 from kbproc.store.pipeline import LongWrite
 
@@ -43,17 +44,18 @@ def plan(call: Call, params: SyncNotes) -> Decide:
         changes = [*asked.changes, *preview(books, restore=params.restore)]
         asked = msgspec.structs.replace(asked, changes=changes)
     elif asked.events and "admin" not in call.scopes:
-        asked = _left_as_they_are(params)
+        asked = _left_as_they_are(call, params)
     return lambda here: asked
 
 
-def _left_as_they_are(params: SyncNotes) -> Decision:
+def _left_as_they_are(call: Call, params: SyncNotes) -> Decision:
     """For whoever can't be given the approval. Raises auth.insufficient_scope."""
     if params.confirm is not None:
         raise KbprocError(
             "auth.insufficient_scope",
             "Removing more than half needs the scope admin.",
             field="$.params.confirm",
+            hint=who_gives(call, "admin"),
             detail={"needed": "admin"},
         )
     return Decision(events=[], data=None)
