@@ -360,17 +360,17 @@ def _hints_of(tool: Tool, method: Method | None) -> dict[str, bool]:
 
 
 def _reach(registry: Registry, tool: Tool) -> dict[str, list[str]]:
-    """What a tool for any method can do, with the scopes of which one is needed for that."""
+    """Returns what a tool for any method can do → the scopes of which that takes one."""
     if tool.reads_only:
         return {}
     every = registry.methods.values()
-    scopes = {
+    scopes: dict[str, set[str | None]] = {
         "writes": {one.own_scope or one.scope for one in every if one.kind != "read"},
         "destroys": {one.scope for one in every if one.kind == "destructive"},
-        "destroys_own": {one.own_scope for one in every if one.kind == "destructive"} - {None},
+        "destroys_own": {one.own_scope for one in every if one.kind == "destructive"},
         "goes_outside": {registry.methods[name].scope for name in _NOT_A_WORLD},
     }
-    return {name: sorted(filter(None, some)) for name, some in scopes.items()}
+    return {name: sorted(one for one in some if one) for name, some in scopes.items()}
 
 
 def _argument(tool: Tool, name: str, of: list[Method]) -> tuple[str, Schema]:
@@ -478,7 +478,7 @@ _READ = {
     "idempotentHint": True,
     "openWorldHint": False,
 }
-# Where all scopes are given; the toolbox tells what fewer come to.
+# These hold where all scopes are given; `Tool.published` computes what fewer come to.
 _ANY = {
     "readOnlyHint": False,
     "destructiveHint": True,

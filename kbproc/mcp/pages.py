@@ -1,4 +1,4 @@
-"""Answers that fit a client: how much of a long one is asked for, and what is left out of it.
+"""Bounds the answers of tools to what clients show a model.
 
 Owns: the size of an answer, where the next part of it begins, and cutting what has no next part.
 Refuses to know: which tools there are, and how a result is worded (told.py).
@@ -14,8 +14,8 @@ import msgspec
 
 from kbproc.mcp.toolbox import Wanted, params_schema, writes
 
-MOST_BYTES = 11_300  # of a result as JSON, in UTF-8, without what meta.left_out says
-_BUDGET_TOKENS = 3_300  # of three bytes each: the rest is for what stands around the items
+MOST_BYTES = 11_300  # a result as JSON in UTF-8, without meta.left_out
+_BUDGET_TOKENS = 3_300  # each has three bytes; the rest is for the members around the items
 _OF_META = 1_300  # bytes of what stands beside a list, whose own size is in the budget
 _OF_PLAN = 6_000
 _LEAST_TEXT = 40  # bytes of a text that is cut
@@ -27,62 +27,62 @@ _TEXTS = {"doc.get": "text", "note.get": "text", "knowledge.get": "body"}
 _MOST_LISTED = {"doc.ingest": 10}
 _MOST_NAMED = 5
 _MOST_OF_NAME = 80  # characters
-_MOST_DEPTH = 2  # of objects within objects: a part of a deeper one, of a schema, means nothing
+_MOST_DEPTH = 2  # objects in objects: half of a deeper one, such as a schema, means nothing
 
 Members = dict[str, Any]
 
 
-def sized(wanted: Wanted) -> Wanted:
-    """The request for as much as fits, unless the caller names a size."""
-    if wanted.method in writes() or _names_size(wanted.params):
-        return wanted
+def sized(request: Wanted) -> Wanted:
+    """Returns a request for as much as fits, unless the caller names a size."""
+    if request.method in writes() or _names_size(request.params):
+        return request
     sizes: dict[str, int] = {}
-    if (length := _LENGTHS.get(wanted.method)) is not None:
+    if (length := _LENGTHS.get(request.method)) is not None:
         sizes["length"] = length
-    if "budget_tokens" in params_schema(wanted.method).get("properties", {}):
+    if "budget_tokens" in params_schema(request.method).get("properties", {}):
         sizes["budget_tokens"] = _BUDGET_TOKENS
-    return Wanted(wanted.method, {**wanted.params, **sizes})
+    return Wanted(request.method, {**request.params, **sizes})
 
 
 def _names_size(params: Members) -> bool:
     return any(params.get(name) is not None for name in _SIZES)
 
 
-def fitted(found: Members, wanted: Wanted) -> Members:
-    """The result with as much as fits; `meta` says what is missing and where the next part begins.
+def fitted(result: Members, request: Wanted) -> Members:
+    """Returns as much of a result as fits; `meta` says what is missing and where the rest begins.
 
     A caller who names a size larger than usual gets what it asks for.
     """
     cut = _Cut()
-    data, meta = found["data"], found["meta"]
-    if (most := _MOST_LISTED.get(wanted.method)) is not None and isinstance(data, dict):
+    data, meta = result["data"], result["meta"]
+    if (most := _MOST_LISTED.get(request.method)) is not None and isinstance(data, dict):
         data = {name: cut.first(member, most, name) for name, member in data.items()}
-    if not _is_large_on_purpose(wanted):
+    if not _is_large_on_purpose(request):
         meta = cut.fit(meta, _OF_PLAN if "plan" in meta else _OF_META, "meta")
         data = cut.fit(data, MOST_BYTES - _size(meta), "")
-    meta = {**meta, **_next(data, found["data"], meta.get("has_more"), wanted)}
+    meta = {**meta, **_next(data, result["data"], meta.get("has_more"), request)}
     if cut.missing:
         meta["left_out"] = cut.missing[:_MOST_NAMED]
     return {"data": data, "meta": meta}
 
 
-def _is_large_on_purpose(wanted: Wanted) -> bool:
-    if wanted.method in writes():
+def _is_large_on_purpose(request: Wanted) -> bool:
+    if request.method in writes():
         return False
-    usual = {"length": _LENGTHS.get(wanted.method, 0), "budget_tokens": _BUDGET_TOKENS}
-    return any((wanted.params.get(name) or 0) > usual[name] for name in _SIZES)
+    usual = {"length": _LENGTHS.get(request.method, 0), "budget_tokens": _BUDGET_TOKENS}
+    return any((request.params.get(name) or 0) > usual[name] for name in _SIZES)
 
 
-def _next(data: Any, whole: Any, has_more: bool | None, wanted: Wanted) -> Members:
-    """Where the part after this one begins; nothing for what has a cursor or no parts."""
-    length, whole_length = _length(data, wanted.method), _length(whole, wanted.method)
+def _next(data: Any, whole: Any, has_more: bool | None, request: Wanted) -> Members:
+    """Returns where the next part begins; nothing for an answer with a cursor or without parts."""
+    length, whole_length = _length(data, request.method), _length(whole, request.method)
     if length is None or not (has_more or length != whole_length):
         return {}
-    return {"has_more": True, "next_offset": (wanted.params.get("offset") or 0) + length}
+    return {"has_more": True, "next_offset": (request.params.get("offset") or 0) + length}
 
 
 def _length(data: Any, method: str) -> int | None:
-    """How long a part is, in what the method's offset counts."""
+    """Returns how long a part is, in what the method's offset counts."""
     if not isinstance(data, dict):
         return None
     if method == "doc.download":
@@ -98,7 +98,7 @@ class _Cut:
         self.missing: list[str] = []
 
     def first(self, value: Any, most: int, path: str) -> Any:
-        """The first items of a list; any other value as it is."""
+        """Returns the first items of a list, and any other value as it is."""
         if not isinstance(value, list) or len(value) <= most:
             return value
         self._note(path, len(value) - most, len(value))
@@ -108,7 +108,7 @@ class _Cut:
         self.missing.append(f"{path[-_MOST_OF_NAME:] or 'data'}: {missing} of {of}{what}")
 
     def fit(self, value: Any, room: int, path: str, depth: int = 0) -> Any:
-        """As much of a value as has at most `room` bytes as JSON."""
+        """Returns as much of a value as has at most `room` bytes as JSON."""
         if _size(value) <= room:
             return value
         if isinstance(value, str):
@@ -118,7 +118,7 @@ class _Cut:
         return self._members(value, room, path, depth) if isinstance(value, dict) else value
 
     def _text(self, text: str, room: int, path: str) -> str:
-        """Its beginning; a text of many escapes is cut more than once."""
+        """Returns the beginning of a text; one with many escapes is cut more than once."""
         part = text.encode()[: max(_LEAST_TEXT, room)].decode(errors="ignore")
         while _size(part) > room and len(part) > _LEAST_TEXT:
             part = part[: max(_LEAST_TEXT, len(part) * room // _size(part) - 1)]
@@ -126,23 +126,23 @@ class _Cut:
         return part
 
     def _list(self, items: list[Any], room: int, path: str) -> list[Any]:
-        """The first items; the very first one in any case, cut where it has to be."""
-        kept: list[Any] = []
+        """Returns the first items, and the very first one in any case, cut where it has to be."""
+        first_items: list[Any] = []
         room -= 2
         for item in items:
             size = _size(item) + 1
             if size > room:
                 break
-            kept.append(item)
+            first_items.append(item)
             room -= size
-        if not kept:
-            kept.append(self.fit(items[0], room, f"{path}[0]"))
-        if len(kept) < len(items):
-            self._note(path, len(items) - len(kept), len(items))
-        return kept
+        if not first_items:
+            first_items.append(self.fit(items[0], room, f"{path}[0]"))
+        if len(first_items) < len(items):
+            self._note(path, len(items) - len(first_items), len(items))
+        return first_items
 
     def _members(self, members: Members, room: int, path: str, depth: int) -> Members:
-        """All members; those that are longer than their share are cut."""
+        """Returns all members; those that are longer than their share are cut."""
         if depth >= _MOST_DEPTH:
             self._note(path, len(members), len(members))
             return {}

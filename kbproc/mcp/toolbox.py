@@ -55,7 +55,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     reach: dict[str, list[str]] = {}
 
     def published(self, scopes: frozenset[str], *, own: bool) -> dict[str, Any]:
-        """What a client with these scopes gets to see. `own`: an agent has things of its own."""
+        """Returns what a client with these scopes sees. `own`: it is an agent."""
         if not self.reach:
             return self.tool
         can = {name for name, some in self.reach.items() if not scopes.isdisjoint(some)}
@@ -202,7 +202,7 @@ class Toolbox:
                 self._tools.setdefault(tool.tool["name"], tool)
 
     def within(self, scopes: frozenset[str], *, own: bool = False) -> list[dict[str, Any]]:
-        """What a client with these scopes gets to see. `own`: it is an agent."""
+        """Returns what a client with these scopes sees. `own`: it is an agent."""
         tools = [tool for tool in self._tools.values() if tool.is_within(scopes)]
         return [tool.published(scopes, own=own) for tool in tools]
 
