@@ -1,29 +1,47 @@
 """A plan, put to the person at the client, and the person's answer.
 
-Owns: the question in both eras, and what counts as an approval.
+Owns: the question in both eras, which answer is an approval, a refusal or none, and the command
+with which a person decides in a shell.
 Refuses to know: how the plan is made and carried out. A plan's hash is all that goes out and comes
 back: it confirms exactly this plan, for this caller, as long as nothing of it has changed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from kbproc.mcp.session import Request
+from kbproc.mcp.toolbox import Wanted
 
 KEY = "approval"
 _MOST_SHOWN = 20
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "approve": {
-            "type": "boolean",
-            "title": "Carry this out",
-            "description": "Only what is told above is done.",
-        }
-    },
-    "required": ["approve"],
-}
+# Without members, because clients fill in forms: one highlights true, and Enter destroys.
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+_ASKS = "Accept to do exactly this; decline to leave everything as it is."
+_NOT_FOR_SHELL = frozenset({"client_token", "confirm", "dry_run", "timeout_ms"})
+
+Verdict = Literal["approved", "refused", "unanswered"]
+
+
+class Shell(Struct, frozen=True, kw_only=True):
+    """Where a person can decide. `agent`: whose things are meant where a request names none."""
+
+    store: str
+    agent: str | None = None
+
+    def command(self, request: Wanted) -> str:
+        """Returns the whole command line for a request, quoted."""
+        from kbproc.calls.typed import argv_of
+        from kbproc.methods.all import registry
+
+        method = registry().methods[request.method]
+        params = {k: v for k, v in request.params.items() if k not in _NOT_FOR_SHELL}
+        if self.agent is not None and "agent" in method.params.__struct_fields__:
+            params.setdefault("agent", self.agent)
+        return shlex.join([*argv_of(method, params), "--store", self.store])
 
 
 def can_elicit(request: Request) -> bool:
@@ -39,7 +57,7 @@ def question(plan: dict[str, Any]) -> dict[str, Any]:
     lines += [f"- {change}" for change in plan["changes"][:_MOST_SHOWN]]
     if (more := len(plan["changes"]) - _MOST_SHOWN) > 0:
         lines.append(f"- and {more} more")
-    return {"message": "\n".join(lines), "requestedSchema": _SCHEMA}
+    return {"message": "\n".join([*lines, _ASKS]), "requestedSchema": _SCHEMA}
 
 
 def required(plan: dict[str, Any]) -> dict[str, Any]:
@@ -52,20 +70,21 @@ def required(plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def given(request: Request) -> tuple[str, bool] | None:
-    """The hash of a plan and whether it was approved, where a request brings that."""
+def given(request: Request) -> tuple[str, Verdict] | None:
+    """The hash of a plan and the verdict on it, where a request brings that."""
     state = request.params.get("requestState")
     responses = request.params.get("inputResponses")
     if not request.is_modern or not isinstance(state, str) or not isinstance(responses, dict):
         return None
     answer = responses.get(KEY)
-    return None if not isinstance(answer, dict) else (state, is_approved(answer))
+    return None if not isinstance(answer, dict) else (state, verdict(answer))
 
 
-def is_approved(answer: dict[str, Any]) -> bool:
-    content = answer.get("content")
-    return (
-        answer.get("action") == "accept"
-        and isinstance(content, dict)
-        and content.get("approve") is True
-    )
+def verdict(answer: dict[str, Any]) -> Verdict:
+    """Returns what a person says. Clients that run without one send cancel, or an error."""
+    match answer.get("action"):
+        case "accept":
+            return "approved"
+        case "decline":
+            return "refused"
+    return "unanswered"

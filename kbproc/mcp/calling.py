@@ -18,10 +18,9 @@ from kbproc.mcp.once import Once, Ticket
 from kbproc.mcp.session import Request
 from kbproc.mcp.toolbox import Mistake, Tool, Wanted, writes
 
-_NO_PERSON = (
-    "A person must approve this plan, and this client cannot ask one. The person can run the "
-    "command in a shell, which shows the plan and asks: kbproc {command}."
-)
+_NO_PERSON = "A person must approve this plan, and this client cannot ask one."
+_NOBODY = "Nobody answered whether to carry out this plan, so nothing was changed."
+_IN_A_SHELL = "A person can run this in a shell, which shows the plan and asks:\n{command}"
 DECLINED = "The user did not approve the plan; nothing was changed. Do not ask again unasked."
 Again = Callable[[str], None]  # gets the hash of the plan that was approved
 
@@ -43,8 +42,11 @@ class Asker(Protocol):
 class Calls:
     """The calls of one client."""
 
-    def __init__(self, inside: Inside, once: Once, delivered: Callable[[], bool]) -> None:
+    def __init__(
+        self, inside: Inside, once: Once, delivered: Callable[[], bool], shell: approval.Shell
+    ) -> None:
         """`delivered`: whether all that was sent is in the client's pipe."""
+        self.shell = shell
         self._inside = inside
         self._once = once
         self._delivered = delivered
@@ -68,11 +70,12 @@ class Calls:
         if ticket is not None:
             token = self._once.token(ticket)
             wanted = Wanted(wanted.method, {**wanted.params, "client_token": token})
-        approved = approval.given(request)
-        if approved is not None:
-            wanted = Wanted(wanted.method, {**wanted.params, "confirm": approved[0]})
+        plan_hash, verdict = approval.given(request) or ("", None)
+        if verdict == "approved":
+            wanted = Wanted(wanted.method, {**wanted.params, "confirm": plan_hash})
         caller = Caller(self, request, tool, wanted, ticket)
-        if approved is not None and not approved[1]:
+        caller.is_unanswered = verdict == "unanswered"
+        if verdict == "refused":
             caller.end(told.mistake(DECLINED))
         else:
             request.on_cancel = self.ask(tool, wanted, asker_of(caller))
@@ -137,8 +140,14 @@ class Caller:
         self.request = request
         self.tool = tool
         self.wanted = wanted
+        self.is_unanswered = False  # the plan was put to the client before, and nobody answered
         self._calls = calls
         self._ticket = ticket
+
+    @property
+    def can_ask(self) -> bool:
+        """True if a person may be there who has not been asked yet."""
+        return approval.can_elicit(self.request) and not self.is_unanswered
 
     def begun(self) -> None:
         """It waits all the same."""
@@ -147,30 +156,43 @@ class Caller:
         self.request.progress(done, total, said)
 
     def decide(self, data: Message, again: Again) -> None:
-        if not approval.can_elicit(self.request):
-            self.end(unapproved(data, self.tool, self.wanted))
+        if not self.can_ask:
+            self.end(self.unapproved(data))
         elif self.request.is_modern:
             self._calls.put_off(self.request, approval.required(data["plan"]), self._ticket)
         else:
-            self._elicit(data["plan"], again)
+            self._elicit(data, again)
 
-    def _elicit(self, plan: dict[str, Any], again: Again) -> None:
+    def _elicit(self, data: Message, again: Again) -> None:
         def decided(answer: dict[str, Any]) -> None:
-            if approval.is_approved(answer):
-                again(plan["plan_hash"])
-            else:
-                self.end(told.mistake(DECLINED))
+            self.follow(approval.verdict(answer), data, again, self.end)
 
-        self.request.ask("elicitation/create", approval.question(plan), decided)
+        self.request.ask("elicitation/create", approval.question(data["plan"]), decided)
+
+    def follow(
+        self,
+        verdict: approval.Verdict,
+        data: Message,
+        again: Again,
+        end: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Goes on with the plan in `data`, or ends without."""
+        if verdict == "approved":
+            again(data["plan"]["plan_hash"])
+        elif verdict == "refused":
+            end(told.mistake(DECLINED))
+        else:
+            self.is_unanswered = True
+            end(self.unapproved(data))
+
+    def unapproved(self, data: Message) -> dict[str, Any]:
+        """The result for a plan that nobody at this client decides on."""
+        command = self._calls.shell.command(self.wanted)
+        why = _NOBODY if self.is_unanswered else _NO_PERSON
+        return told.refused_plan(data, why, _IN_A_SHELL.format(command=command))
 
     def end(self, result: dict[str, Any]) -> None:
         self._calls.end(self.request, result, self._ticket)
-
-
-def unapproved(data: Message, tool: Tool, wanted: Wanted) -> dict[str, Any]:
-    """What to say of a plan that nobody at this client can approve."""
-    command = wanted.method.replace(".", " ")
-    return told.refused_plan(data, _NO_PERSON.format(command=command), tool)
 
 
 class _Call:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kbproc.base.host import Host
 from kbproc.mcp import protocol
+from kbproc.mcp.approval import Shell
 from kbproc.mcp.calling import Calls
 from kbproc.mcp.changes import Changes
 from kbproc.mcp.inside import Inside
@@ -48,6 +49,7 @@ class Front:
         delivered: Callable[[], bool],
         version: str,
         introduction: Introduction,
+        shell: Shell,
     ) -> None:
         """`scopes`: what the client may do; None where the store tells, for an agent.
         `version`: of kbproc.
@@ -55,7 +57,7 @@ class Front:
         self._toolbox = toolbox
         self._inside = inside
         self._scopes = scopes
-        self._calls = Calls(inside, once, delivered)
+        self._calls = Calls(inside, once, delivered, shell)
         self._tasks = Tasks(self._calls, toolbox, handles, host)
         self._resources = Resources(inside)
         self.changes = Changes(inside, send, self._tasks.found)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from kbproc import __version__
 from kbproc.base.host import Host
 from kbproc.base.paths import NOWHERE
+from kbproc.mcp.approval import Shell
 from kbproc.mcp.front import Front
 from kbproc.mcp.inside import Inside
 from kbproc.mcp.introduction import Introduction
@@ -105,6 +106,7 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
         delivered=lambda: outbox.flush(0),
         version=host.versions({"kbproc": __version__})["kbproc"],
         introduction=introduction,
+        shell=_shell(offering),
     )
     _warn(toolbox, offering, host)
     signals = Signals()
@@ -130,6 +132,12 @@ def _scopes(offering: Offering) -> frozenset[str] | None:
     from kbproc.sharing.serving import parse_scopes
 
     return None if offering.is_bound else parse_scopes(offering.given)
+
+
+def _shell(offering: Offering) -> Shell:
+    config = offering.config
+    agent = config.actor if offering.is_bound else None
+    return Shell(store=os.path.abspath(config.store), agent=agent)  # noqa: PTH100  it follows no links
 
 
 def _warn(toolbox: Toolbox, offering: Offering, host: Host) -> None:

@@ -69,10 +69,10 @@ def error(data: dict[str, Any], tool: Tool) -> dict[str, Any]:
     return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
 
 
-def refused_plan(data: dict[str, Any], why: str, tool: Tool) -> dict[str, Any]:
-    """A plan that nobody here can approve, or nobody has."""
+def refused_plan(data: dict[str, Any], why: str, instead: str) -> dict[str, Any]:
+    """A plan that nobody here can approve, or nobody has. `instead`: what a person can do."""
     plan = data["plan"]
-    lines = [why, f"{plan['action']} would:", *_changes(plan)]
+    lines = [why, f"{plan['action']} would:", *_changes(plan), instead]
     return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
 
 

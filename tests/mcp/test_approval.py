@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbproc.mcp.approval import Shell
+from kbproc.mcp.toolbox import Wanted
 from tests.kit.mcp import ADMIN, MODERN, Client, client
 
 CAN = {"elicitation": {}}
-APPROVED = {"action": "accept", "content": {"approve": True}}
+APPROVED = {"action": "accept", "content": {}}
 DELETE = {"name": "kb_call", "arguments": {"method": "doc.delete", "params": {"ids": [1]}}}
 
 
@@ -48,6 +51,7 @@ def test_the_plan_comes_as_a_request_for_input(modern: Client) -> None:
     asked = result["inputRequests"]["approval"]
     assert asked["method"] == "elicitation/create"
     assert "doc.delete" in asked["params"]["message"] and "One" in asked["params"]["message"]
+    assert asked["params"]["requestedSchema"] == {"type": "object", "properties": {}}
     assert is_there(modern)
 
 
@@ -57,20 +61,45 @@ def test_an_approved_plan_is_carried_out(modern: Client) -> None:
     assert not is_there(modern)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"action": "decline"},
-        {"action": "cancel"},
-        {"action": "accept", "content": {"approve": False}},
-        {"action": "accept", "content": {}},
-        {"action": "accept", "content": {"approve": "yes"}},
-    ],
-)
-def test_anything_else_is_no_approval(modern: Client, answer: dict[str, Any]) -> None:
-    result = approved(modern, answer)
+def nobody_answered(one: Client, result: dict[str, Any]) -> None:
+    """It has the plan and the whole command, and the command does what it says."""
+    text = result["content"][0]["text"]
+    assert result["isError"] and text.startswith("Nobody answered") and "One" in text
+    assert result["_meta"]["kbproc/error"]["type"] == "input.confirmation_required"
+    (line,) = [line for line in text.splitlines() if line.startswith("kbproc ")]
+    words = shlex.split(line)
+    assert words[:4] == ["kbproc", "doc", "delete", "1"] and words[4] == "--store"
+    assert Path(words[5]).is_absolute() and (Path(words[5]) / "store.toml").exists()
+
+
+def test_an_empty_form_is_accepted_with_or_without_content(modern: Client) -> None:
+    assert not approved(modern, {"action": "accept"})["isError"]
+    assert not is_there(modern)
+
+
+def test_a_refusal_is_a_refusal(modern: Client) -> None:
+    result = approved(modern, {"action": "decline"})
     assert result["isError"] and "did not approve" in result["content"][0]["text"]
     assert is_there(modern)
+
+
+@pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "later"}, {}])
+def test_where_nobody_answers_a_person_can_decide_in_a_shell(
+    modern: Client, answer: dict[str, Any]
+) -> None:
+    nobody_answered(modern, approved(modern, answer))
+    assert is_there(modern)
+    assert not approved(modern, APPROVED)["isError"], "somebody may be there later"
+
+
+def test_the_command_is_quoted(tmp_path: Path) -> None:
+    shell = Shell(store="/my store", agent="scribe")
+    line = shell.command(Wanted("doc.delete", {"ids": [200, 201], "client_token": "x"}))
+    assert line == "kbproc doc delete 200 201 --store '/my store'"
+    line = shell.command(Wanted("note.delete", {"slug": "todo", "confirm": "x"}))
+    assert line == "kbproc note delete todo --agent scribe --store '/my store'"
+    line = shell.command(Wanted("doc.ingest", {"paths": ["a b"], "prune": True}))
+    assert line == "kbproc doc ingest 'a b' --prune --store '/my store'"
 
 
 def test_a_plan_that_is_stale_says_so(modern: Client) -> None:
@@ -101,12 +130,22 @@ def test_a_client_of_the_older_era_is_asked(legacy: Client) -> None:
     assert not is_there(legacy)
 
 
-@pytest.mark.parametrize("answer", [{"result": {"action": "decline"}}, {"error": {"code": -1}}])
-def test_a_client_of_the_older_era_refuses(legacy: Client, answer: dict[str, Any]) -> None:
-    id = legacy.send("tools/call", **DELETE)
-    asked = legacy.until("elicitation/create")
-    legacy.line({"jsonrpc": "2.0", "id": asked["id"], **answer})
-    assert legacy.answer_to(id)["result"]["isError"]
+def answered(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
+    id = one.send("tools/call", **DELETE)
+    asked = one.until("elicitation/create")
+    one.line({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    return one.answer_to(id)["result"]  # type: ignore[no-any-return]
+
+
+def test_a_client_of_the_older_era_refuses(legacy: Client) -> None:
+    result = answered(legacy, {"result": {"action": "decline"}})
+    assert result["isError"] and "did not approve" in result["content"][0]["text"]
+    assert is_there(legacy)
+
+
+@pytest.mark.parametrize("answer", [{"result": {"action": "cancel"}}, {"error": {"code": -1}}])
+def test_a_client_of_the_older_era_has_no_answer(legacy: Client, answer: dict[str, Any]) -> None:
+    nobody_answered(legacy, answered(legacy, answer))
     assert is_there(legacy)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kbproc.base.host import Host, rfc3339
 from kbproc.mcp import approval, told
-from kbproc.mcp.calling import DECLINED, Again, Caller, unapproved
+from kbproc.mcp.calling import Again, Caller
 from kbproc.mcp.inside import Message
 
 GRACE_SECONDS = 0.5  # what is done by then needs no task
@@ -45,7 +45,7 @@ class Task:
         self._told_ms = 0.0
         self._grace = threading.Timer(GRACE_SECONDS, self.settle)
         self._grace.daemon = True
-        self._asked: tuple[str, Again] | None = None  # a plan's hash, and how to go on with it
+        self._asked: tuple[Message, Again] | None = None  # a plan's error, and how to go on with it
         self._lock = threading.RLock()
         began = rfc3339(began_ms)
         self._state: Message = {"taskId": id, "status": "working", "createdAt": began}
@@ -115,11 +115,11 @@ class Task:
 
     def decide(self, data: Message, again: Again) -> None:
         caller = self.caller
-        if not approval.can_elicit(caller.request):
-            self.end(unapproved(data, caller.tool, caller.wanted))
+        if not caller.can_ask:
+            self.end(caller.unapproved(data))
             return
         asked = approval.required(data["plan"])
-        self._asked = asked["requestState"], again
+        self._asked = data, again
         self._change(status="input_required", inputRequests=asked["inputRequests"])
         self.settle()
 
@@ -129,12 +129,13 @@ class Task:
             given = responses.get(approval.KEY)
             if self._asked is None or not isinstance(given, dict):
                 return
-            (plan_hash, again), self._asked = self._asked, None
-        if approval.is_approved(given):
+            (data, again), self._asked = self._asked, None
+
+        def go_on(plan_hash: str) -> None:
             self._change(status="working", inputRequests=None)
             again(plan_hash)
-        else:
-            self.end(told.mistake(DECLINED))
+
+        self.caller.follow(approval.verdict(given), data, go_on, self.end)
 
     def end(self, result: Message) -> None:
         error = result.get("_meta", {}).get(told.ERROR, {})
