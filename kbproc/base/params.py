@@ -186,7 +186,7 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
     if unknown := re.search(_UNKNOWN, said):
         name = unknown["name"][:_MOST_SHOWN]
         if path == "$" and (lacking := _lacking(params, raw)):
-            return _without_required(lacking[0], name)
+            return _without_required(lacking, name)
         members = [m for s in structs_in(type_at(params, path)) for m in s.__struct_fields__]
         field += f".{name}"
         said = f"{field} is not a parameter of this method"
@@ -226,14 +226,17 @@ def missing_in(params: type[Params], members: Iterable[str]) -> list[str]:
     ]
 
 
-def _without_required(missing: str, unknown: str) -> KbprocError:
-    """Names the missing param first: an unknown name is often a wrong name for it."""
-    field = f"$.params.{missing}"
+def _without_required(missing: list[str], unknown: str) -> KbprocError:
+    """Names the missing params first: an unknown name is often a wrong name for one of them."""
+    fields = [f"$.params.{name}" for name in missing]
+    names, verb, meant = " and ".join(fields), "is", "that"
+    if len(fields) > 1:
+        verb, meant = "are", "one of these"
     return KbprocError(
         "input.invalid_params",
-        f"{field} is required, and $.params.{unknown} is not a parameter of this method.",
-        hint=f"Write $.params.{missing}; if $.params.{unknown} is meant to be that, rename it.",
-        field=field,
+        f"{names} {verb} required, and $.params.{unknown} is not a parameter of this method.",
+        hint=f"Write {names}; if $.params.{unknown} is meant to be {meant}, rename it.",
+        field=fields[0],
     )
 
 

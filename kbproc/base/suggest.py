@@ -14,7 +14,9 @@ _MOST_COMPARED = 100  # characters: comparing takes their square
 def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
     """The valid names most like `name`, best first; if none is, what there is, at most 20."""
     names = sorted(valid)
-    return _like(name, names, most, 0.5) or names[:20]
+    begin_alike = [other for other in names if name and other.startswith(name)]
+    near = dict.fromkeys([*_like(name, names, most, 0.5), *begin_alike])
+    return list(near)[:most] or names[:20]
 
 
 def ranked(name: str, valid: Iterable[str]) -> list[str]:

@@ -69,10 +69,10 @@ class Calls:
         ticket = self._ticket(wanted)
         if ticket is not None:
             token = self._once.token(ticket)
-            wanted = Wanted(wanted.method, {**wanted.params, "client_token": token})
+            wanted = wanted.adding(client_token=token)
         plan_hash, verdict = approval.given(request) or ("", None)
         if verdict == "approved":
-            wanted = Wanted(wanted.method, {**wanted.params, "confirm": plan_hash})
+            wanted = wanted.adding(confirm=plan_hash)
         caller = Caller(self, request, tool, wanted, ticket)
         caller.is_unanswered = verdict == "unanswered"
         if verdict == "refused":
@@ -214,7 +214,7 @@ class _Call:
         self._calls.cancel(self._id)
 
     def _again(self, confirm: str) -> None:
-        self.ask(Wanted(self._wanted.method, {**self._wanted.params, "confirm": confirm}))
+        self.ask(self._wanted.adding(confirm=confirm))
 
     def _event(self, event: Message) -> None:
         """Each stage counts from where the last one ended: progress only grows."""
@@ -239,4 +239,4 @@ class _Call:
         if data["type"] == "input.confirmation_required" and "plan" in data:
             self._asker.decide(data, self._again)
         else:
-            self._asker.end(told.error(data, self._tool))
+            self._asker.end(told.error(data, self._tool, self._wanted))

@@ -19,6 +19,7 @@ from kbproc.calls.schemas.schema import params_schema, result_schema
 from kbproc.mcp.coercion import snake
 
 MOST_DESCRIPTION = 350  # characters
+_NO_LIMIT = 1_000_000  # ids, offsets and lengths: no model comes near their greatest value
 Schema = dict[str, Any]
 
 # Methods that tell nothing to a client of this protocol, which has its own means for it.
@@ -393,6 +394,8 @@ def _short(schema: Schema, definitions: Schema) -> Schema:
         kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
         return _short(kinds[0], definitions)
     short: Schema = {key: schema[key] for key in ("enum", "type") if key in schema}
+    if schema.get("maximum", _NO_LIMIT) < _NO_LIMIT:
+        short |= {key: schema[key] for key in ("minimum", "maximum") if key in schema}
     if "enum" in short:
         short.pop("type", None)
     if short.get("type") == "array":

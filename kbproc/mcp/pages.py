@@ -41,7 +41,7 @@ def sized(request: Wanted) -> Wanted:
         sizes["length"] = length
     if "budget_tokens" in params_schema(request.method).get("properties", {}):
         sizes["budget_tokens"] = _BUDGET_TOKENS
-    return Wanted(request.method, {**request.params, **sizes})
+    return request.adding(**sizes)
 
 
 def _names_size(params: Members) -> bool:

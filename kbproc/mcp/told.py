@@ -11,13 +11,16 @@ from typing import Any
 
 import msgspec
 
-from kbproc.mcp.toolbox import Tool
+from kbproc.base.suggest import nearest
+from kbproc.mcp.toolbox import Tool, Wanted
 
 ERROR = "kbproc/error"  # in _meta
 # Members of an error in _meta: few, because some clients show a model _meta beside the text.
 _BRIEF = ("type", "field", "retryable", "retry_after_ms")
 _PARAMS = re.compile(r"\$\.params\.(\w+)")
+_UNKNOWN = re.compile(r"\$\.params\.(\w+) is not a parameter")
 _MOST_VALUES = 20
+_MOST_NEAR = 5
 _MOST_RETRY = 2_000  # characters: a model need not read again the long text that it sent
 _MOST_CHANGE = 300  # characters of a plan's change
 
@@ -52,16 +55,15 @@ def mistake(said: str) -> dict[str, Any]:
     return {"content": _text(said), "isError": True}
 
 
-def error(data: dict[str, Any], tool: Tool) -> dict[str, Any]:
+def error(data: dict[str, Any], tool: Tool, request: Wanted) -> dict[str, Any]:
     """`data`: of an error on the wire."""
     lines = [f"{data['type']}: {_named(data['message'], tool)}"]
     if data.get("hint"):
         lines.append(_named(data["hint"], tool))
-    if data.get("valid_values"):
-        values = ", ".join(str(value) for value in data["valid_values"][:_MOST_VALUES])
-        lines.append(f"Valid: {values}.")
+    if valid := _valid(data, tool):
+        lines.append(f"Valid: {', '.join(str(value) for value in valid[:_MOST_VALUES])}.")
     if "retry" in data:
-        params = msgspec.json.encode(_as_arguments(data["retry"], tool)).decode()
+        params = msgspec.json.encode(_as_arguments(data["retry"], tool, request)).decode()
         if len(params) <= _MOST_RETRY:
             lines.append(f"Try: {params}")
     elif data["retryable"]:
@@ -89,10 +91,21 @@ def _named(said: str, tool: Tool) -> str:
     return _PARAMS.sub(lambda match: tool.argument(match[1]), said)
 
 
-def _as_arguments(retry: dict[str, Any], tool: Tool) -> dict[str, Any]:
+def _valid(data: dict[str, Any], tool: Tool) -> list[Any]:
+    """The valid values; for a name that is like none, the arguments that the tool shows."""
+    valid: list[Any] = data.get("valid_values") or []
+    found = _UNKNOWN.match(data["message"])
+    if found is None or len(valid) <= _MOST_NEAR or not tool.method:
+        return valid
+    return nearest(found[1], tool.tool["inputSchema"]["properties"])
+
+
+def _as_arguments(retry: dict[str, Any], tool: Tool, request: Wanted) -> dict[str, Any]:
+    """The call that would succeed, with what the caller wrote alone."""
+    params = {name: value for name, value in retry["params"].items() if name not in request.added}
     if not tool.method:  # any method, by its name
-        return {"method": retry["method"], "params": retry["params"]}
-    return {tool.argument(name): value for name, value in retry["params"].items()}
+        return {"method": retry["method"], "params": params}
+    return {tool.argument(name): value for name, value in params.items()}
 
 
 def _text(text: str) -> list[dict[str, Any]]:

@@ -31,10 +31,16 @@ class Mistake(Exception):
 
 
 class Wanted(Struct, frozen=True):
-    """A call as a request on the wire."""
+    """A call as a request on the wire. `added`: params that the caller did not write."""
 
     method: str
     params: dict[str, Any]
+    added: frozenset[str] = frozenset()
+
+    def adding(self, **params: Any) -> Wanted:
+        """The request with more params, which the caller did not write."""
+        added = self.added | params.keys()
+        return Wanted(self.method, {**self.params, **params}, frozenset(added))
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -90,7 +96,9 @@ class Tool(Struct, frozen=True, kw_only=True):
         params = _as_asked(method, params)
         if isinstance(params.get("task_ref"), dict):
             params["task_ref"] = _renamed(params["task_ref"], snake)
-        return Wanted(method, {**self.preset, **params} if method == self.method else params)
+        preset = self.preset if method == self.method else {}
+        missing = {name: value for name, value in preset.items() if name not in params}
+        return Wanted(method, params).adding(**missing)
 
     def _takes_null(self, argument: str) -> bool:
         """Returns whether null may be a value; else it means that the argument is left out."""
@@ -123,6 +131,9 @@ def _is_nothing(value: Any) -> bool:
 _NO_CONFIRM = "Only a person approves a plan: leave confirm out, and the client asks."
 
 
+# Names under which models write the object that is called params.
+_OTHER_NAMES = frozenset({"arguments", "args", "input", "parameters"})
+_MOST_TRIED = 2_000  # characters
 # Params by which a method that reads changes something beside the store.
 _CHANGE_FILES = ("path", "repair")
 
@@ -134,11 +145,34 @@ def _any(arguments: dict[str, Any], *, reads_only: bool) -> Wanted:
         raise Mistake("method is required: a name that kb_describe lists, such as tag.list.")
     if not isinstance(params, dict):
         raise Mistake("params must be an object with the params of that method.")
-    if unknown := sorted(arguments.keys() - {"method", "params"}):
-        raise Mistake(f"{unknown[0]} belongs into params: only method and params stand outside.")
+    outside = {k: v for k, v in arguments.items() if k not in {"method", "params"}}
+    if outside:
+        name = next(iter(outside))
+        raise Mistake(
+            f"{name[:_MOST_SHOWN]} belongs into params: only method and params stand outside."
+            + _try_within(method, params, outside)
+        )
+    method = _dotted(method)
     if reads_only and (method in writes() or any(params.get(name) for name in _CHANGE_FILES)):
         raise Mistake(f"kb_read only reads, and this {method} changes something: use kb_call.")
     return Wanted(method, _as_asked(method, params))
+
+
+def _dotted(method: str) -> str:
+    """doc_list → doc.list: tools are named so, and models take their names for methods."""
+    dotted = method.replace("_", ".", 1)
+    known = _kept().params
+    return dotted if method not in known and dotted in known else method
+
+
+def _try_within(method: str, params: dict[str, Any], outside: dict[str, Any]) -> str:
+    """What is meant, where that is short: arguments for params, or params beside them."""
+    for name, value in outside.items():
+        members = text_as_object(value)
+        is_whole = name in _OTHER_NAMES and isinstance(members, dict)
+        params = {**params, **(members if is_whole else {name: value})}
+    meant = msgspec.json.encode({"method": method, "params": params}).decode()
+    return f"\nTry: {meant}" if len(meant) <= _MOST_TRIED else ""
 
 
 def _as_asked(method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -293,6 +293,56 @@ def test_what_is_missing_is_named_before_what_is_unknown(caller: Client) -> None
     assert text.startswith("input.invalid_params: query is required") and "Try: " not in text
 
 
+def test_what_is_missing_is_named_whole(caller: Client) -> None:
+    text = told(caller.call("store_knowledge", content="It holds."))
+    assert text.startswith("input.invalid_params: title and body are required, and content is not")
+    assert "Write title and body" in text
+
+
+def test_a_near_name_is_shown_alone(caller: Client) -> None:
+    text = told(caller.call("search_knowledge", query="git", q="git"))
+    assert "Valid: query." in text
+    assert "Valid: paths." in told(caller.call("doc_add", path="docs"))
+    text = told(caller.call("search_knowledge", query="git", foo=1))
+    shown = TOOLS["search_knowledge"].tool["inputSchema"]["properties"]
+    assert f"Valid: {', '.join(sorted(shown))}." in text, "what the tool shows, and not all params"
+
+
+def test_a_call_to_try_has_what_the_caller_wrote_alone(caller: Client) -> None:
+    for arguments, better in (
+        ({"q": "git"}, {"query": "git"}),
+        ({"query": "git", "tag": "x"}, {"query": "git", "tags": "x"}),
+    ):
+        text = told(caller.call("search_knowledge", **arguments))
+        assert json.loads(text.partition("Try: ")[2]) == better
+    text = told(caller.call("store_knowledge", title="A fact", content="It holds."))
+    assert json.loads(text.partition("Try: ")[2]) == {"title": "A fact", "body": "It holds."}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"method": "search", "arguments": {"query": "git"}},
+        {"method": "search", "args": '{"query": "git"}'},
+        {"method": "search", "query": "git"},
+    ],
+)
+def test_params_in_another_place_are_shown_in_theirs(
+    caller: Client, arguments: dict[str, Any]
+) -> None:
+    text = told(caller.call("kb_call", **arguments))
+    meant = json.loads(text.partition("Try: ")[2])
+    assert meant == {"method": "search", "params": {"query": "git"}}
+    caller.data("kb_call", **meant)
+
+
+def test_a_method_may_be_named_as_its_tool_is(caller: Client) -> None:
+    for name in ("tag.list", "tag_list"):
+        assert caller.data("kb_call", method=name) == []
+    assert "kb_call" in told(caller.call("kb_read", method="kb_create", params={"slug": "new"}))
+    assert "tag.list" in told(caller.call("kb_call", method="tags_list"))
+
+
 def test_the_wire_stays_strict(tmp_path: Path) -> None:
     process = Process(tmp_path / "store", cwd=tmp_path)
     try:

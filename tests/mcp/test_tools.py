@@ -157,6 +157,14 @@ def test_a_box_whose_scopes_allow_no_search_says_which_they_lack() -> None:
     assert Toolbox("kb_list").lacks_search(admin) is None, "nobody asked for a search"
 
 
+def test_ranges_stand_in_the_schemas() -> None:
+    (search, view, *_) = listed("default")
+    shown = search["inputSchema"]["properties"]
+    assert shown["limit"] == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert shown["minScore"] == {"type": "number", "minimum": 0, "maximum": 1}
+    assert view["inputSchema"]["properties"]["id"] == {"type": "integer"}, "no model comes near"
+
+
 def test_sets_and_names_are_joined() -> None:
     assert names("minimal, kb_list,minimal,tag_list") == [*names("minimal"), "kb_list", "tag_list"]
 
