@@ -42,9 +42,9 @@ def main() -> int:
 def _measured(name: str, folder: Path) -> Measured:
     embedder = load(ModelSpec(name=name), cache())
     files = exported_folder(cache(), locate(name)).iterdir()
-    texts = [
-        json.loads(line)["text"] for line in (folder / SETS[0] / "corpus.jsonl").open("rb")
-    ][:_TEXTS]
+    texts = [json.loads(line)["text"] for line in (folder / SETS[0] / "corpus.jsonl").open("rb")][
+        :_TEXTS
+    ]
     embedder.embed(texts[0])
     begun = time.perf_counter()
     for text in texts:

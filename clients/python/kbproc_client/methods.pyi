@@ -143,6 +143,7 @@ class Sql(Noun[Mode]):
         *,
         params: Sequence[data.Scalar] | Mapping[str, data.Scalar] | None = None,
         limit: int | None = None,
+        budget_tokens: int | None = None,
         **more: Unpack[data.Read],
     ) -> data.SqlRows: ...
 
@@ -411,12 +412,18 @@ class Knowledge(Noun[Mode]):
         explain: bool | None = None,
         highlight: bool | None = None,
         text: bool | None = None,
+        text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.Results: ...
     @method
     def get(
-        self, id: int, *, budget_tokens: int | None = None, **more: Unpack[data.Past]
+        self,
+        id: int,
+        *,
+        offset: int | None = None,
+        budget_tokens: int | None = None,
+        **more: Unpack[data.Past],
     ) -> data.EntryText: ...
     @method
     def list(
@@ -467,6 +474,7 @@ class Note(Noun[Mode]):
         slug: str,
         *,
         agent: str | None = None,
+        offset: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.Note: ...
@@ -578,6 +586,7 @@ class Session(Noun[Mode]):
         *,
         limit: int | None = None,
         before: int | None = None,
+        budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.SessionText: ...
     @streaming
@@ -670,6 +679,7 @@ class Methods(Noun[Mode]):
         explain: bool | None = None,
         highlight: bool | None = None,
         text: bool | None = None,
+        text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.Results: ...

@@ -63,9 +63,9 @@ def list_models(call: Call, params: ListModels) -> Reply:
             max_tokens=max_tokens or None,
             status=status,
             current=(name, kind) == (spec.name, spec.kind),
-            size_bytes=figures and figures.size_bytes,
-            texts_per_second=figures and figures.texts_per_second,
-            ndcg_at_10=figures and figures.ndcg_at_10,
+            size_bytes=figures.size_bytes if figures else None,
+            texts_per_second=figures.texts_per_second if figures else None,
+            ndcg_at_10=figures.ndcg_at_10 if figures else None,
         )
 
     models = [
