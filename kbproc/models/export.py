@@ -1,43 +1,33 @@
 """Exports a sentence-transformers model to ONNX with int8 weights, once.
 
-Owns: the cache of exported models, and the export itself, which runs as
-`python -m kbproc.models.export` in a process of its own, so that torch never enters the
-process that serves.
-Refuses to know: where a model's weights are, and how an exported model is served.
+Owns: where exported models are cached, what is written of an embedding model, and whether it gives
+the model's own vectors. The work runs as `python -m kbproc.models.export` in a process of its own.
+Refuses to know: where a model's weights are, how that process is run, and how an exported model is
+served.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
-from kbproc.base.pipes import claim
-from kbproc.base.sandbox import Child
-from kbproc.base.values import decoder
+from kbproc.models import exporting
 from kbproc.models.calibration import UNRELATED, Prompts, knows_scripts, scale_of
-from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
-from kbproc.models.weights import LocalModel, file_stem, require_folder, weights_sha256
+from kbproc.models.exporting import Job
+from kbproc.models.onnx import META, MODEL, OUTPUT, Meta, OnnxEmbedder, read_meta
+from kbproc.models.weights import LocalModel, file_stem, require_folder
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_EXPORT_SECONDS = 1800
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Least cosine with sentence-transformers. The default model's int8 texts lie
 # between .984 and .998; fp32 differs in the seventh place.
 _LEAST_COSINE = {"int8": 0.97, "fp32": 0.9999}
@@ -62,138 +52,28 @@ def export(
 ) -> Path:
     """The folder of the exported model, made where it is missing (some 15 s).
 
-    Raises model.unavailable, operation.cancelled. Processes may race: the first to finish
-    wins, and a process that is killed leaves nothing that counts as a model.
+    Raises model.unavailable, operation.cancelled.
     """
     target = exported_folder(cache, source)
     if read_meta(target):
         return target
-    folder = require_folder(source)
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sweep(target)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{target.name}.", dir=cache, ignore_cleanup_errors=True
-        ) as beside:
-            place = str(source.packed or folder)
-            job = Job(name=source.name, source=place, target=beside, sha256=source.sha256)
-            _run(job, cancelled)
-            publish(Path(beside), target)
-    except OSError as error:
-        raise KbprocError(
-            "model.unavailable",
-            f"{source.name} can't be exported into {cache}: {error.strerror}.",
-            hint="Make that folder writable, and see that the disk is not full.",
-        ) from error
+    place = str(source.packed or require_folder(source))
+    job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
+    exporting.make(job, "kbproc.models.export", is_whole=read_meta, cancelled=cancelled)
     return target
-
-
-def publish(beside: Path, target: Path) -> None:
-    for path in beside.iterdir():
-        path.chmod(0o600)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    if target.exists() and not read_meta(target):
-        shutil.rmtree(target)
-    try:
-        beside.rename(target)
-    except OSError:
-        # Another process was first; its model serves as well.
-        if not read_meta(target):
-            raise
-
-
-def sweep(target: Path) -> None:
-    """Removes what killed processes left; a day is longer than any export."""
-    for stale in target.parent.glob(f".{target.name}.*"):
-        with contextlib.suppress(OSError):
-            if time.time() - stale.stat().st_mtime > 86_400:
-                shutil.rmtree(stale)
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """`source`: a folder, or a file of packed weights."""
-
-    name: str
-    source: str
-    target: str
-    sha256: str | None
-
-
-_decode_job = decoder(Job).decode
-
-
-def _run(job: Job, cancelled: Callable[[], bool]) -> None:
-    """Runs the export in its own process; raises model.unavailable, operation.cancelled."""
-    deadline = time.monotonic() + _EXPORT_SECONDS
-    with tempfile.TemporaryFile() as log, spawn(job, log) as child:
-        while True:
-            try:
-                status = child.process.wait(timeout=0.2)
-                break
-            except subprocess.TimeoutExpired:
-                if cancelled() or time.monotonic() > deadline:
-                    child.process.kill()
-        if status == 0:
-            return
-        if cancelled():
-            raise KbprocError("operation.cancelled", f"The export of {job.name} was stopped.")
-        log.seek(0)
-        printed = log.read().decode(errors="replace")[-2000:]
-        reason = (child.stdout.read() or b"").decode(errors="replace").strip()
-    reason = reason or f"its process ended with {status}"
-    raise KbprocError(
-        "model.unavailable",
-        f"Exporting {job.name} failed: {reason.rstrip('.')}.",
-        detail={"log": printed},
-    )
-
-
-def spawn(job: Job, log: IO[bytes]) -> Child:
-    """Its stdin stays open for as long as this process lives: the child ends with it."""
-    return Child(
-        "kbproc.models.export",
-        msgspec.json.encode(job).decode(),
-        environment={
-            # A thread per processor that the machine has would wait for the few that it may use.
-            "OMP_NUM_THREADS": "1",
-            "TQDM_DISABLE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        },
-        stderr=log,
-    )
 
 
 # --- the rest runs in the child ---
 
 
-def main() -> None:
-    """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
-    job = _decode_job(sys.argv[1])
-    reader, writer = claim()
-    threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
-    warnings.simplefilter("ignore")
-    try:
-        _export(job, Path(job.target))
-    except KbprocError as error:
-        write_all(writer, error.message.encode())
-        sys.exit(1)
-
-
-def _end_with_parent(reader: int) -> None:
-    os.read(reader, 1)
-    os._exit(1)
-
-
 def _export(job: Job, folder: Path) -> None:
     """Writes model.onnx, tokenizer.json and meta.json; raises model.unavailable."""
-    weights = weights_sha256(Path(job.source))
-    if job.sha256 and weights != job.sha256:
-        raise KbprocError("model.unavailable", f"The weights in {job.source} are not {job.name}'s.")
+    weights = exporting.weights_of(job)
     model = _load_any(Path(job.source), folder)
-    _save_tokenizer(model, folder)
-    full = folder / "fp32.onnx"
-    exporter = _save_graph(model, full)
+    exporting.save_tokenizer(model.tokenizer, folder)
+    features = model[0].preprocess([exporting.SAMPLE])
+    full = folder / exporting.FULL
+    exporter = exporting.save_graph(partial(_chain, model), features, OUTPUT, full)
     prompts = Prompts.of(model)
     meta = Meta(
         name=job.name,
@@ -208,11 +88,9 @@ def _export(job: Job, folder: Path) -> None:
         precision=f"int8-{exporter}",
     )
     reference = _encoded(model, prompts, PARITY_TEXTS)
-    _quantize(full, folder / MODEL)
+    exporting.quantize(full, folder / MODEL)
     if not _agrees(meta, folder, reference):
-        for made in folder.glob("*.ort"):  # of the model that is given up
-            made.unlink()
-        full.replace(folder / MODEL)
+        exporting.give_up_int8(folder)
         meta = msgspec.structs.replace(meta, precision=f"fp32-{exporter}")
         if not _agrees(meta, folder, reference):
             raise KbprocError(
@@ -254,42 +132,6 @@ def _load(folder: str) -> Any:
     ).eval()
 
 
-def _save_tokenizer(model: Any, folder: Path) -> None:
-    fast = getattr(model.tokenizer, "backend_tokenizer", None)
-    if fast is None:
-        raise KbprocError("model.unavailable", "The model has no tokenizer.json.")
-    fast.no_truncation()
-    fast.no_padding()
-    fast.save(str(folder / TOKENIZER))
-
-
-def _save_graph(model: Any, path: Path) -> str:
-    """Writes the whole chain of modules as one graph; which exporter made it.
-
-    The older exporter's graph runs a quarter faster under onnxruntime, which
-    knows its patterns; the newer one serves where the older fails.
-    """
-    import torch
-
-    features = model[0].preprocess(["two texts, so that", "neither axis is 1"])
-    names = [name for name in _INPUTS if name in features]
-    inputs = tuple(features[name] for name in names)
-    chain = _chain(model, names)
-    both: dict[str, Any] = {"f": str(path), "input_names": names, "output_names": [OUTPUT]}
-    axes: dict[str, Any] = {name: {0: "batch", 1: "tokens"} for name in names}
-    axes[OUTPUT] = {0: "batch"}
-    try:
-        torch.onnx.export(chain, inputs, **both, dynamo=False, opset_version=17, dynamic_axes=axes)
-    except (RuntimeError, TypeError, ValueError, torch.onnx.errors.OnnxExporterError):
-        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
-        shapes = (tuple(free for _ in names),)
-        torch.onnx.export(
-            chain, inputs, **both, dynamo=True, external_data=False, dynamic_shapes=shapes
-        )
-        return "dynamo"
-    return "torchscript"
-
-
 def _chain(model: Any, names: list[str]) -> Any:
     """The model as a function of tensors in the order of `names`."""
     import torch
@@ -303,16 +145,6 @@ def _chain(model: Any, names: list[str]) -> Any:
             return self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
 
     return Chain().eval()
-
-
-def _quantize(source: Path, target: Path) -> None:
-    """onnx names a file by uuid1, for which a socket is opened to read this machine's address."""
-    import uuid
-
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    uuid.uuid1 = uuid.uuid4  # type: ignore[assignment]
-    quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
 
 
 def _agrees(meta: Meta, folder: Path, reference: list[NDArray[np.float32]]) -> bool:
@@ -329,4 +161,4 @@ def _agrees(meta: Meta, folder: Path, reference: list[NDArray[np.float32]]) -> b
 
 
 if __name__ == "__main__":
-    main()
+    exporting.work(_export)

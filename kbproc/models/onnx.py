@@ -105,9 +105,9 @@ class OnnxEmbedder:
         self.scale = meta.scale
         self._prompts, self._knows_scripts = meta.prompts, meta.knows_scripts
         self._lowercase = meta.lowercase
-        self._session = _session(folder)
+        self._session = session(folder, OUTPUT)
         self._inputs = [input.name for input in self._session.get_inputs()]
-        self._tokenizer = _tokenizer(folder)
+        self._tokenizer = tokenizer(folder)
         self._tokenizer.enable_truncation(self.max_tokens + self._prompt_tokens())
         self._special = self._tokenizer.num_special_tokens_to_add(False)
 
@@ -179,14 +179,15 @@ def _unknown(tokenizer: Any) -> int | None:
     return next((id for id in found if id is not None), None)
 
 
-def _session(folder: Path) -> Any:
+def session(folder: Path, output: str) -> Any:
+    """The model in a folder, ready to run; `output`: what it gives. Raises model.unavailable."""
     try:
-        return _made_ready(folder) or _started(folder / MODEL)
+        return _made_ready(folder, output) or _started(folder / MODEL)
     except Exception as error:
         raise _broken(folder, str(error)) from error
 
 
-def _made_ready(folder: Path) -> Any | None:
+def _made_ready(folder: Path, output: str) -> Any | None:
     """From what onnxruntime has made of the model, which takes it a quarter of the time.
 
     It gives the same vectors to the bit. Each version keeps its own beside the model; None where
@@ -202,9 +203,9 @@ def _made_ready(folder: Path) -> Any | None:
     try:
         if not ready.is_file():
             _make_ready(model, ready)
-        session = _started(ready)
-        if OUTPUT in [output.name for output in session.get_outputs()]:
-            return session
+        started = _started(ready)
+        if output in [one.name for one in started.get_outputs()]:
+            return started
         raise ValueError("it is damaged")
     except Exception:  # onnxruntime's errors have no class in common
         _logger.warning("%s can't be used, and is made again next time", ready, exc_info=True)
@@ -254,15 +255,16 @@ def _started(file: Path, *, kept: Path | None = None) -> Any:
     return ort.InferenceSession(str(file), options, providers=providers, enable_fallback=0)
 
 
-def _tokenizer(folder: Path) -> Any:
+def tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder, of the library tokenizers. Raises model.unavailable."""
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        found = Tokenizer.from_file(str(folder / TOKENIZER))
     except Exception as error:
         raise _broken(folder, str(error)) from error
-    tokenizer.no_padding()
-    return tokenizer
+    found.no_padding()
+    return found
 
 
 def _broken(folder: Path, why: str) -> KbprocError:

@@ -330,8 +330,8 @@ def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
             ("random", "random"),
         }
     }
-    # What models.export writes lies in a cache, beside every store.
-    assert {name for name, _ in asked} <= {"base.host", "models.export"}
+    # What models.exporting writes lies in a cache, beside every store.
+    assert {name for name, _ in asked} <= {"base.host", "models.exporting"}
 
 
 # What functions may decode to: msgspec keeps nothing of these.

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models import catalogue, export, weights
+from kbproc.models import catalogue, export, exporting, weights
 from kbproc.models.catalogue import available, inspect, load
 from kbproc.models.hashing import HashEmbedder
 from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
@@ -564,11 +564,11 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, impostor: weights.LocalM
 def test_the_first_of_two_exports_wins(tmp_path: Path) -> None:
     first, second = tiny_model(tmp_path / "a"), tiny_model(tmp_path / "b", max_tokens=9)
     target = tmp_path / "target"
-    export.publish(first, target)
-    export.publish(second, target)
+    exporting.publish(first, target, read_meta)
+    exporting.publish(second, target, read_meta)
     assert OnnxEmbedder(target).max_tokens == 16
     (target / MODEL).unlink()
-    export.publish(second, target)
+    exporting.publish(second, target, read_meta)
     assert OnnxEmbedder(target).max_tokens == 9
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in target.iterdir())
 
@@ -578,7 +578,7 @@ def test_leftovers_are_swept_after_a_day(tmp_path: Path) -> None:
     for folder in (old, new):
         folder.mkdir()
     os.utime(old, (0, 0))
-    export.sweep(tmp_path / "m-1")
+    exporting.sweep(tmp_path / "m-1")
     assert [path.name for path in tmp_path.iterdir()] == [".m-1.new"]
 
 
@@ -620,7 +620,7 @@ def test_what_is_made_of_a_model_gives_its_vectors_to_the_bit(
     folder = tmp_path / "model"
     shutil.copytree(default_model, folder, ignore=shutil.ignore_patterns("*.ort"))
     with monkeypatch.context() as patched:
-        patched.setattr("kbproc.models.onnx._made_ready", lambda folder: None)
+        patched.setattr("kbproc.models.onnx._made_ready", lambda *args: None)
         bare = OnnxEmbedder(folder)
     assert not list(folder.glob("*.ort"))
     texts = [*export.PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
@@ -654,10 +654,11 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     source = weights.locate(DEFAULT_MODEL)
     if source.folder is None:
         pytest.skip("the default model is not installed")
-    job = export.Job(
+    job = exporting.Job(
         name="m", source=str(source.folder), target=str(tmp_path), sha256=source.sha256
     )
-    with (tmp_path / "log").open("wb") as log, export.spawn(job, log) as child:
+    module = "kbproc.models.export"
+    with (tmp_path / "log").open("wb") as log, exporting.spawn(job, module, log) as child:
         child.stdin.close()
         assert child.process.wait(timeout=PATIENCE) == 1
     assert not (tmp_path / MODEL).exists()
