@@ -61,7 +61,7 @@ CAPABILITIES: dict[str, Any] = {
     "confirm": True,
     "client_token": True,
     "modes": ["hybrid", "fts", "vector"],
-    "fusion": ["blend", "rrf"],
+    "fusion": ["blend", "rrf", "rerank"],
     "max_line_bytes": MAX_LINE_BYTES,
     "max_in_flight": MAX_IN_FLIGHT,
 }
@@ -88,6 +88,11 @@ VARIABLES = {
         Variable("KBPROC_LLM_MODEL", "the model that it is asked for"),
         Variable("KBPROC_LLM_API_KEY", "the key that it wants"),
         Variable("KBPROC_LLM_API_KEY_FILE", "a file of mode 0600 that holds the key"),
+        Variable("KBPROC_RERANK_FOLDER", "the folder of the cross-encoder that fusion rerank asks"),
+        Variable("KBPROC_RERANK_URL", "or the endpoint (POST …/rerank) that it asks"),
+        Variable("KBPROC_RERANK_MODEL", "the model that the endpoint is asked for"),
+        Variable("KBPROC_RERANK_API_KEY", "the key that it wants"),
+        Variable("KBPROC_RERANK_API_KEY_FILE", "a file of mode 0600 that holds the key"),
     )
 }
 
@@ -114,6 +119,19 @@ class Llm(Struct, frozen=True, kw_only=True):
         return f"Llm(model={self.model!r})"
 
 
+class Rerank(Struct, frozen=True, kw_only=True):
+    """What the environment says of the cross-encoder; None leaves it to the store."""
+
+    url: str | None = None
+    model: str | None = None
+    folder: str | None = None
+    api_key: str | None = None
+    api_key_file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Rerank(model={self.model!r}, folder={self.folder!r})"
+
+
 class Origin(Struct, frozen=True):
     """What settled a setting: a flag's or variable's name, a link's path, a profile's name."""
 
@@ -127,6 +145,7 @@ class Origin(Struct, frozen=True):
 
 
 DEFAULT = Origin("default")
+_PATHS = ("api_key_file", "folder")
 
 
 def _own_runtime() -> Path:
@@ -158,6 +177,7 @@ class Config(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     approved: Path | None = None
     llm: Llm = Llm()
+    rerank: Rerank = Rerank()
     origins: dict[str, Origin] = {}
 
 
@@ -200,7 +220,8 @@ def load(
         profile_names=tuple(known.named),
         notes=notes,
         approved=approvals_file(env),
-        llm=_llm(env),
+        llm=Llm(**_endpoint(env, "LLM", Llm.__struct_fields__)),
+        rerank=Rerank(**_endpoint(env, "RERANK", Rerank.__struct_fields__)),
         origins={**origins, "profile": chosen},
     )
 
@@ -224,12 +245,16 @@ def _store(env: Mapping[str, str], named: str | None, origin: Origin) -> Path:
     return absolute(named, field=origin.name or "store")
 
 
-def _llm(env: Mapping[str, str]) -> Llm:
-    names = {name: f"KBPROC_LLM_{name.upper()}" for name in Llm.__struct_fields__}
-    values = {name: env.get(variable) or None for name, variable in names.items()}
-    if (file := values["api_key_file"]) is not None and not file.startswith("~"):
-        values["api_key_file"] = str(absolute(file, field=names["api_key_file"]))
-    return Llm(**values)
+def _endpoint(env: Mapping[str, str], kind: str, members: tuple[str, ...]) -> dict[str, str | None]:
+    """What the variables of this kind say. Paths are absolute, but for those that begin with ~."""
+    values: dict[str, str | None] = {}
+    for name in members:
+        variable = f"KBPROC_{kind}_{name.upper()}"
+        value = env.get(variable) or None
+        if value is not None and name in _PATHS and not value.startswith("~"):
+            value = str(absolute(value, field=variable))
+        values[name] = value
+    return values
 
 
 def _color(env: Mapping[str, str]) -> bool:

@@ -1,15 +1,12 @@
 """Which answerer a store has.
 
-Owns: reading the endpoint's settings, and the key from where it is kept.
-Refuses to know: who has approved them, and what is asked.
+Owns: reading the endpoint's settings.
+Refuses to know: who has approved them, where the key lies, and what is asked.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,8 +16,8 @@ from kbproc.base.values import decoder
 from kbproc.models.answering.extractive import Extractive
 from kbproc.models.answering.interface import Answerer, Prompt, Talk, Told
 from kbproc.models.answering.openai import LlmSpec, OpenAi
+from kbproc.models.keyfile import key_in
 
-_MOST_BYTES = 10_000
 _decode = decoder(LlmSpec).decode
 
 
@@ -57,29 +54,13 @@ def answerer_of(settings: Mapping[str, Any]) -> Answerer:
     try:
         known = {name: value for name, value in settings.items() if name != "api_key_file"}
         if file := str(settings.get("api_key_file") or ""):
-            known["api_key"] = key_in(Path(os.path.expanduser(file)))  # noqa: PTH111  never raises
+            known["api_key"] = key_in(file, _wrong)
         return OpenAi(_decode(msgspec.json.encode(known)))
     except msgspec.ValidationError:
         why = _wrong("The settings of llm are not valid: they want url and model.")
     except KbprocError as error:
         why = error
     return Unusable(str(model) if model else None, why)
-
-
-def key_in(path: Path) -> str:
-    """Raises llm.unavailable for a file that others may read, or that holds none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
-                raise _wrong(f"{path} is no file of mode 0600: others may read the key.")
-            key = file.read(_MOST_BYTES).decode().strip()
-    except (OSError, UnicodeDecodeError):
-        raise _wrong(f"{path}, which should hold the key, can't be read.") from None
-    if not key:
-        raise _wrong(f"{path} holds no key.")
-    return key
 
 
 def _wrong(message: str) -> KbprocError:

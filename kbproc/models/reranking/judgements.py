@@ -1,0 +1,49 @@
+"""The judgements that were made last, so that the next page of a search costs nothing.
+
+Owns: which judgements are kept, and for how long.
+Refuses to know: who judges. Texts are not kept, only checksums of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+_MOST = 4096
+
+
+class Judgements:
+    """The last few thousand; any number of threads."""
+
+    def __init__(self) -> None:
+        self._scores: OrderedDict[bytes, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, query: str, texts: Sequence[str], judge: Callable[[list[str]], list[float]]
+    ) -> list[float]:
+        """A score for each text; `judge` is asked for those that are not kept."""
+        keys = [_key(query, text) for text in texts]
+        with self._lock:
+            known = {key: self._scores[key] for key in keys if key in self._scores}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            scores = judge(list(missing.values()))
+            known |= dict(zip(missing, scores, strict=True))
+        with self._lock:
+            for key in keys:
+                self._scores[key] = known[key]
+                self._scores.move_to_end(key)
+            while len(self._scores) > _MOST:
+                self._scores.popitem(last=False)
+        return [known[key] for key in keys]
+
+
+def _key(query: str, text: str) -> bytes:
+    said = query.encode("utf-8", "replace")
+    checksum = blake2b(len(said).to_bytes(8, "big"), digest_size=16)
+    checksum.update(said)
+    checksum.update(text.encode("utf-8", "replace"))
+    return checksum.digest()
