@@ -31,7 +31,11 @@ from kbproc.library.late import LateStore
 from kbproc.log.lease import Lease
 from kbproc.models.answering.choice import Unusable, answerer_of
 from kbproc.models.answering.interface import Answerer
-from kbproc.settings.config import Llm
+from kbproc.models.reranking.choice import BOUNDS as RERANK_BOUNDS
+from kbproc.models.reranking.choice import reranker_of
+from kbproc.models.reranking.interface import Reranker
+from kbproc.models.reranking.interface import Unusable as UnusableReranker
+from kbproc.settings.config import Llm, Rerank
 from kbproc.settings.trust import Trust
 from kbproc.store import rebuild
 from kbproc.store.folder import leads_to
@@ -129,7 +133,12 @@ class Library:
     def _upkeep(self) -> Upkeep:
         from kbproc.library.upkeep import Upkeep
 
-        return Upkeep(self.store, self._answerer.prepare)
+        return Upkeep(self.store, self._prepare)
+
+    def _prepare(self) -> None:
+        """What the first answer and the first search would wait for."""
+        self._answerer.prepare()
+        self.store.reranker.prepare()
 
     @_part
     def _arrivals(self) -> Arrivals:
@@ -149,13 +158,15 @@ class Library:
         lease: Lease | None = None,
         trust: Trust = Trust(None),  # noqa: B008  it holds nothing
         llm: Llm = Llm(),  # noqa: B008  nor does this
+        rerank: Rerank = Rerank(),  # noqa: B008  nor does this
         for_one: bool = False,
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
         `cache` is where exported models are kept for all stores; `lease` is the store's,
-        None takes it. `trust`: what the user has approved. `llm`: the endpoint that answers, where
-        the user names one. `for_one`: for one request, which may need less than all that many need.
+        None takes it. `trust`: what the user has approved. `llm`: the endpoint that answers, and
+        `rerank`: the cross-encoder, where the user names one. `for_one`: for one request, which
+        may need less than all that many need.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
@@ -179,6 +190,7 @@ class Library:
                 store.put_off(embedding.unopened)
             else:
                 store.attach_vectors()
+            store.reranker = _reranker(store, rerank, trust, cache / "models")
             library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
             purge.resume(library.reach())
             if store.log.damage is None and not store.log.is_shared and _is_answering(store):
@@ -236,6 +248,7 @@ class Library:
         """
         self.closed = True
         self.embedding.stop()
+        _whatever_happens(self.store.reranker.close)  # an export ends: who waits for it goes on
         if not self._is_quiet(patience_s):
             return False
         if not isinstance(self.store, LateStore) or self.store.are_vectors_opened:
@@ -302,6 +315,31 @@ def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
         lasting=True,
     )
     return Unusable(None, why)
+
+
+def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Reranker:
+    """The cross-encoder that the user names; else that of the store, once the user has approved it.
+
+    How many candidates it reads, and how long, the store says in both cases.
+    """
+    given = {name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))}
+    said = store.settings.get("rerank")
+    settings: dict[str, Any] = said if isinstance(said, dict) else {}
+    named = leads_to(settings)
+    if "url" in given or "folder" in given:
+        bounds = {name: settings[name] for name in RERANK_BOUNDS if name in settings}
+        return reranker_of({**bounds, **given}, cache)
+    if named is None or trust.has_reranker(store.origin, settings):
+        return reranker_of({**settings, **given}, cache)
+    why = KbprocError(
+        "model.unavailable",
+        f"The store's settings name the cross-encoder {named}; as they are you have not approved "
+        "them: it is not used.",
+        hint="If your queries and passages may be sent there, or you trust whoever made its files: "
+        f"kbproc link --trust --store {shlex.quote(str(store.origin))}, then open the store again.",
+        lasting=True,
+    )
+    return UnusableReranker(why, named)
 
 
 def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:

@@ -59,6 +59,7 @@ class Past(Front):
             self.fulltext.rebuild(follow.all_rows(self.catalog), position)
         self.vectors = _vectors_at(embedding, folder, self.catalog, position)
         self.model = PastModel(embedding, self.vectors, position.seq)
+        self.reranker = store.reranker
         self.show(self._published())
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None

@@ -121,7 +121,7 @@ def _all(count: int, one: str, many: str | None = None) -> str:
 
 
 def _greatest_score(kind: str, mode: str) -> float:
-    if kind == "blend":
+    if kind != "rrf":
         return 1.0
     channels = 2 if mode == "hybrid" else 1
     return round(channels / (fusion.RRF_K + 1), fusion.PLACES)

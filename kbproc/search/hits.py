@@ -18,6 +18,7 @@ from kbproc.models.fluency import Fluency
 from kbproc.search import fusion
 from kbproc.search.candidates import Candidate
 from kbproc.search.confidence import Confidence, Evidence
+from kbproc.search.rereading import Judged
 from kbproc.search.stress import Stress
 from kbproc.search.support import Support
 from kbproc.search.times import Told
@@ -51,10 +52,14 @@ class HitSource(Struct, kw_only=True, frozen=True):
 
 
 class Breakdown(Struct, kw_only=True, frozen=True):
-    """What each channel gave to the score; null where it takes no part."""
+    """What each channel gave to the score; null where it takes no part.
+
+    `rerank`: the whole score, of a hit that the cross-encoder has judged.
+    """
 
     fts: Share | None
     vector: Share | None
+    rerank: Share | msgspec.UnsetType = msgspec.UNSET
 
 
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -96,6 +101,7 @@ def hit_of(
     row: IndexRow,
     short: Snippet,
     *,
+    judged: bool,
     head: int | None,
     repeated: list[int] | None,
     explain: dict[str, Any] | msgspec.UnsetType,
@@ -103,7 +109,11 @@ def hit_of(
     return Hit(
         chunk_id=id,
         score=fused.score,
-        score_breakdown=Breakdown(fts=fused.fts, vector=fused.vector),
+        score_breakdown=Breakdown(
+            fts=fused.fts,
+            vector=fused.vector,
+            rerank=fused.score if judged else msgspec.UNSET,
+        ),
         text=row.text,
         snippet=short.text,
         highlights=short.highlights,
@@ -171,7 +181,8 @@ def explanation(
     time: Told | None,
     evidence: Evidence,
     support: Support | None,
-    fusion_name: str,
+    by_rank: bool,
+    judged: Judged | None,
     sees_all: bool,
 ) -> dict[str, Any]:
     """How the score came about.
@@ -180,9 +191,9 @@ def explanation(
     """
     formula = (
         {"fusion": "rrf", "k": fusion.RRF_K}
-        if fusion_name == "rrf"
+        if by_rank
         else {
-            "fusion": "blend",
+            "fusion": "blend" if judged is None else "rerank",
             "fts_weight": weights.fts,
             "vector_weight": weights.vector,
         }
@@ -191,7 +202,13 @@ def explanation(
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
     shown = evidence if sees_all else msgspec.structs.replace(evidence, chunks=None)
-    factors = {"stress": stress, "time": time, "evidence": shown, "support": support}
+    factors = {
+        "rerank": judged,
+        "stress": stress,
+        "time": time,
+        "evidence": shown,
+        "support": support,
+    }
     return {
         "fts": {
             "rank": candidate.fts_rank,

@@ -51,8 +51,11 @@ EfSearch = Annotated[
     ),
 ]
 Fusion = Annotated[
-    Literal["blend", "rrf"],
-    Meta(description="blend: absolute scores in [0, 1]; rrf: by rank only"),
+    Literal["blend", "rrf", "rerank"],
+    Meta(
+        description="blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder "
+        "reads the best hits of blend again, where one is configured"
+    ),
 ]
 SnippetChars = Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")]
 Explain = Annotated[bool, Meta(description="say how each score came about")]

@@ -34,6 +34,7 @@ from kbproc.search.hits import Hit, Results, explanation, hit_of
 from kbproc.search.language import Language, language
 from kbproc.search.params import Search
 from kbproc.search.reading import LONG, read, without_exclusions
+from kbproc.search.rereading import Judged, Ranked, require, reread
 from kbproc.search.stress import Parts, between, stressed
 from kbproc.search.support import Support, support, together
 from kbproc.search.times import Times
@@ -138,15 +139,20 @@ class _Searching:
         self.filter = filter
         self.centre: Centre = centre
         self.query = parse_query(params.query)
-        self.times = Times.of(params.query, now) if params.fusion == "blend" else None
+        self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
         self.repeated: dict[int, list[int]] = {}
+        self.judged: dict[int, Judged] = {}
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
+        # How many of the ranking are needed: a cross-encoder reads so many whatever is shown.
+        self.depth = state.reranker.candidates if params.fusion == "rerank" else self.wanted
         # Words alone are searched without ever opening the vectors.
         needs_vectors = params.mode != "fts" or params.explain
         self.embedding, self.vectors = _model_of(state) if needs_vectors else (state.model, None)
 
     def answer(self, supported: bool) -> Answer:
+        if self.params.fusion == "rerank":
+            require(self.state.reranker)
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.kbs, self.params.kb)
         self.mode = mode = self._mode_and_vector()
@@ -157,6 +163,10 @@ class _Searching:
         pool, ranked = self._enough(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
             pool, ranked = self._including(pool, ranked, mode, restriction)
+        if self.params.fusion == "rerank" and ranked:
+            ranked = self._reread(ranked, pool)
+            pool.total, pool.exact = len(ranked), True
+            ranked = self._at_least(ranked)
         page, rows = self._page(ranked, pool)
         heads = self._heads(rows)
         hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
@@ -185,10 +195,10 @@ class _Searching:
     def _including(
         self,
         pool: Pool,
-        ranked: list[tuple[int, fusion.Fused]],
+        ranked: Ranked,
         mode: fusion.Mode,
         restriction: Restriction,
-    ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
+    ) -> tuple[Pool, Ranked]:
         """The hits without the query's exclusions, if these exclude every match by words."""
         replacement = without_exclusions(self.snapshot, self.query, restriction)
         if replacement is None:
@@ -197,17 +207,15 @@ class _Searching:
         self.notice.append(notice)
         return self._enough(mode, restriction)
 
-    def _evidence(
-        self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode
-    ) -> Evidence:
+    def _evidence(self, pool: Pool, ranked: Ranked, mode: fusion.Mode) -> Evidence:
         """The evidence for the best hit, whatever the hits are ranked by."""
         if not ranked:
             return evidence(0.0, None, self._chunks)
-        by_rank = self.params.fusion == "rrf"
-        id = self._best(pool, ranked, mode) if by_rank else ranked[0][0]
+        is_blend = self.params.fusion == "blend"
+        id = ranked[0][0] if is_blend else self._best(pool, ranked, mode)
         return self._evidence_of(id, pool, mode)
 
-    def _best(self, pool: Pool, ranked: list[tuple[int, fusion.Fused]], mode: fusion.Mode) -> int:
+    def _best(self, pool: Pool, ranked: Ranked, mode: fusion.Mode) -> int:
         """The hit with the highest score that is absolute."""
         kept = {id for id, _ in ranked}
         scores = {
@@ -253,25 +261,23 @@ class _Searching:
     def _chunks(self) -> int:
         return self.snapshot.fulltext.clauses.counted
 
-    def _enough(
-        self, mode: fusion.Mode, restriction: Restriction
-    ) -> tuple[Pool, list[tuple[int, fusion.Fused]]]:
+    def _enough(self, mode: fusion.Mode, restriction: Restriction) -> tuple[Pool, Ranked]:
         """A pool, and its candidates, best first, of each document as many as are wanted.
 
         One document may hold the best thousand, or all say the same: then a larger pool is needed.
         """
-        size = pool_size(self.wanted + 1)
+        size = pool_size(self.depth + 1)
         while True:
             pool = self._pool(mode, restriction, size)
             ranked = self._ranked(pool, mode)
             if not self.params.thins:
                 return pool, ranked
             spread = self._thinned(ranked)
-            if len(spread) > self.wanted or pool.whole or size > _MOST_POOLED:
+            if len(spread) > self.depth or pool.whole or size > _MOST_POOLED:
                 return pool, spread
             size *= 4
 
-    def _thinned(self, ranked: list[tuple[int, fusion.Fused]]) -> list[tuple[int, fusion.Fused]]:
+    def _thinned(self, ranked: Ranked) -> Ranked:
         """Of each document as many as are wanted, and none that repeats a better one."""
         rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
         if self.params.per_document is not None:
@@ -281,7 +287,7 @@ class _Searching:
             return ranked
         self.repeated = {}
         texts = ((id, rows[id].text) for id, _ in ranked if id in rows)
-        kept = set(islice(unlike(texts, self.repeated), self.wanted + 1))
+        kept = set(islice(unlike(texts, self.repeated), self.depth + 1))
         return [entry for entry in ranked if entry[0] in kept]
 
     def _mode_and_vector(self) -> fusion.Mode:
@@ -342,7 +348,7 @@ class _Searching:
     def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> Pool:
         params, snapshot = self.params, self.snapshot
         if mode == "fts" or self.vector is None or self.vectors is None:
-            limit = _MOST_FETCHED if params.narrows else self.wanted + 1
+            limit = _MOST_FETCHED if params.narrows else self.depth + 1
             limit = max(limit, size) if params.thins or self.times else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
         hits = None
@@ -359,7 +365,7 @@ class _Searching:
         )
         every = params.narrows or params.thins or params.explain
         every = every or params.fusion == "rrf" or self.times is not None
-        return mixed.pool(hits, size, params.ef_search, None if every else self.wanted + 1)
+        return mixed.pool(hits, size, params.ef_search, None if every else self.depth + 1)
 
     def _lean(self, hits: FullTextHits, restriction: Restriction) -> None:
         """Lets meaning count for more where no text that may be seen holds much of the query.
@@ -382,14 +388,34 @@ class _Searching:
 
     # -------------------------------------------------------------------- scores
 
-    def _ranked(self, pool: Pool, mode: fusion.Mode) -> list[tuple[int, fusion.Fused]]:
+    def _ranked(self, pool: Pool, mode: fusion.Mode) -> Ranked:
         """Best first."""
         candidates = self._near_enough(pool)
         fused = {c.chunk_id: self._fused(c, pool.bound, mode) for c in candidates}
         if self.times is not None:
             fused = self.times.weighed(self.snapshot, fused)
-        least = max(self.params.min_score or 0.0, LEAST_SCORE)
-        return [entry for entry in fusion.ordered(fused) if entry[1].score >= least]
+        ranked = [entry for entry in fusion.ordered(fused) if entry[1].score >= LEAST_SCORE]
+        return ranked if self.params.fusion == "rerank" else self._at_least(ranked)
+
+    def _at_least(self, ranked: Ranked) -> Ranked:
+        least = self.params.min_score or 0.0
+        return [entry for entry in ranked if entry[1].score >= least]
+
+    def _reread(self, ranked: Ranked, pool: Pool) -> Ranked:
+        """The best in the cross-encoder's order, or as they are where it can't be asked."""
+        best = ranked[: self.depth]
+        rows = self.snapshot.hits([id for id, _ in best], pool.places)
+        best = [entry for entry in best if entry[0] in rows and self._holds(rows[entry[0]])]
+        factor = self.times.factor if self.times else lambda id: 1.0
+        try:
+            ranked, self.judged = reread(self.state.reranker, self.params.query, best, rows, factor)
+        except KbprocError as error:
+            self.notice.append(
+                f"No cross-encoder has read the hits: {error.message} Scores and "
+                "order are those of fusion blend."
+            )
+            return best
+        return ranked
 
     def _near_enough(self, pool: Pool) -> list[Candidate]:
         least = self.params.min_similarity
@@ -409,9 +435,7 @@ class _Searching:
 
     # ---------------------------------------------------------------------- page
 
-    def _page(
-        self, ranked: list[tuple[int, fusion.Fused]], pool: Pool
-    ) -> tuple[list[tuple[int, fusion.Fused]], dict[int, IndexRow]]:
+    def _page(self, ranked: Ranked, pool: Pool) -> tuple[Ranked, dict[int, IndexRow]]:
         """The page and its rows."""
         page = ranked[self.params.offset : self.wanted]
         rows = self.snapshot.hits([id for id, _ in page], pool.places) if page else {}
@@ -443,6 +467,7 @@ class _Searching:
             fused,
             row,
             short if self.params.highlight else short._replace(highlights=[]),
+            judged=id in self.judged,
             head=heads.get(row.document_id),
             repeated=self.repeated.get(id),
             explain=self._explanation(id, fused.score, row.text, pool)
@@ -502,7 +527,8 @@ class _Searching:
             time=self.times.told(id) if self.times else None,
             evidence=self._evidence_of(id, pool, self.mode, text),
             support=self._support(text, score, candidate.cosine),
-            fusion_name=self.params.fusion,
+            by_rank=self.params.fusion == "rrf",
+            judged=self.judged.get(id),
             sees_all=self.snapshot.sight is None,
         )
 

@@ -69,7 +69,11 @@ class Times:
             row = written.get(document)
             is_of_it = row is not None and self._meant.holds(row.created_at, row.updated_at)
             self._factors[id] = 1.0 if is_of_it else ELSEWHEN
-        return {id: one.times(self._factors.get(id, 1.0)) for id, one in fused.items()}
+        return {id: one.times(self.factor(id)) for id, one in fused.items()}
+
+    def factor(self, id: int) -> float:
+        """What the score of a chunk that was weighed is multiplied by."""
+        return self._factors.get(id, 1.0)
 
     def told(self, id: int) -> Told | None:
         """Of an entry or a note."""

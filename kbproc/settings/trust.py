@@ -1,7 +1,7 @@
 """What a user has said may be used, though somebody else may have put it there.
 
-Owns: the file of what was approved: links by path and content; models, endpoints that answer and
-shared logs by store and settings.
+Owns: the file of what was approved: links by path and content; models, endpoints that answer,
+cross-encoders and shared logs by store and settings.
 Refuses to know: what a link says, and what a model is.
 """
 
@@ -24,13 +24,15 @@ FILE = "trusted.json"
 
 
 class Approved(Struct, frozen=True, kw_only=True):
-    """`links`: path → sha256 of the file; `models`: store → sha256 of the model's settings; `llms`
-    and `logs`: the same of the endpoint that answers, and of the servers that have its log.
+    """`links`: path → sha256 of the file; `models`: store → sha256 of the model's settings; `llms`,
+    `rerankers` and `logs`: the same of the endpoint that answers, of the cross-encoder, and of the
+    servers that have its log.
     """
 
     links: dict[str, str] = {}
     models: dict[str, str] = {}
     llms: dict[str, str] = {}
+    rerankers: dict[str, str] = {}
     logs: dict[str, str] = {}
 
 
@@ -69,6 +71,15 @@ class Trust:
         """Raises store.io."""
         approved = {_place(store): _sum(canonical(settings))}
         self._change(lambda now: replace(now, llms={**now.llms, **approved}))
+
+    def has_reranker(self, store: Path, settings: Mapping[str, Any]) -> bool:
+        """Raises store.io."""
+        return self._read().rerankers.get(_place(store)) == _sum(canonical(settings))
+
+    def add_reranker(self, store: Path, settings: Mapping[str, Any]) -> None:
+        """Raises store.io."""
+        approved = {_place(store): _sum(canonical(settings))}
+        self._change(lambda now: replace(now, rerankers={**now.rerankers, **approved}))
 
     def has_log(self, store: Path, settings: Mapping[str, Any]) -> bool:
         """Whether these very servers were approved for this store. Raises store.io."""

@@ -78,6 +78,7 @@ class Owner:
                 lease=None if listening is None else listening.lease,
                 trust=Trust(self.config.approved),
                 llm=self.config.llm,
+                rerank=self.config.rerank,
                 for_one=self._for_one,
             )
         except KbprocError as error:

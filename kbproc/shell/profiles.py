@@ -149,11 +149,16 @@ def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
 
 
 def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
-    """The model and the endpoint that the store's settings name may be used, as they are now."""
+    """The models and endpoints that the store's settings name may be used, as they are now."""
     file = toml.read(store / "store.toml")
     table = {} if file is None else file.table
     told = []
-    approvals = {"model": _trust().add_model, "llm": _trust().add_llm, "log": _trust().add_log}
+    approvals = {
+        "model": _trust().add_model,
+        "llm": _trust().add_llm,
+        "rerank": _trust().add_reranker,
+        "log": _trust().add_log,
+    }
     for name, approve in approvals.items():
         said = table.get(name, {})
         if (named := ", ".join(said.get("servers", [])) or leads_to(said)) is None:

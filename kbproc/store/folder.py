@@ -245,8 +245,9 @@ def leads_to(model: Any) -> str | None:
     """
     if not isinstance(model, dict):
         return None
-    if model.get("url") is not None:
-        return str(model["url"])
+    for member in ("url", "folder"):
+        if model.get(member) is not None:
+            return str(model[member])
     name = model.get("name", DEFAULT_MODEL["name"])
     runs_files = model.get("kind", DEFAULT_MODEL["kind"]) in {"onnx", "sentence-transformers"}
     return str(name) if runs_files and name != DEFAULT_MODEL["name"] else None

@@ -18,6 +18,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
 from kbproc.models.fluency import FLUENT, Fluency
+from kbproc.models.reranking.interface import Reranker
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane, Turns
 from kbproc.store.snapshot import Shown, Snapshot
@@ -159,6 +160,8 @@ class State(Shown, Protocol):
     def vectors(self) -> Vectors | None: ...
     @property
     def model(self) -> Model: ...
+    @property
+    def reranker(self) -> Reranker: ...
     @property
     def chunks(self) -> int:
         """How many chunks can be seen."""

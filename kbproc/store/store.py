@@ -26,6 +26,7 @@ from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
 from kbproc.log.choice import open_log
 from kbproc.log.interface import Behind, Log
+from kbproc.models.reranking.interface import Reranker, not_configured
 from kbproc.sources.blobs import Blobs
 from kbproc.store import follow
 from kbproc.store.folder import is_exposed, read_settings, refusal
@@ -85,6 +86,7 @@ class Store(Front):
         self.vectors: Vectors | None = None
         self.standing: tuple[int, int] | None = None  # see Home, in embedding/background.py
         self.model: StoreModel = NoModel()
+        self.reranker: Reranker = not_configured()
         self._place = place
         self.turns = Turns(partial(_until_first, self._run, host))
         self._exclusive = threading.RLock()

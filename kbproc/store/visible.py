@@ -20,6 +20,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.log.interface import Log
+from kbproc.models.reranking.interface import Reranker
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane, T, Turns
 from kbproc.store.snapshot import Published, Readers, Snapshot
@@ -91,6 +92,10 @@ class VisibleState:
     @property
     def model(self) -> Model:
         return self._state.model
+
+    @property
+    def reranker(self) -> Reranker:
+        return self._state.reranker
 
     def indexed(self) -> Published:
         return self._state.indexed()

@@ -22,7 +22,7 @@ import msgspec
 from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.methods.all import registry as all_methods
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm
+from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, Rerank
 from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.owner import Owner
 from kbproc.sharing.serve import first_line
@@ -204,6 +204,7 @@ class Session:
         actor: str = "user",
         agent_named: bool = False,
         llm: str | None = None,
+        rerank: Rerank = Rerank(),  # noqa: B008  it holds nothing
     ) -> None:
         host = FixedHost()
         config = Config(
@@ -213,6 +214,7 @@ class Session:
             actor=actor,
             agent_named_by="--agent" if agent_named else None,
             llm=Llm() if llm is None else Llm(url=llm, model="toy", api_key=KEY),
+            rerank=rerank,
         )
         methods = registry or all_methods()
         self.outbox: Any = outbox or Kept()

@@ -234,10 +234,11 @@ export interface AnswerEvent {
   status?: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
 }
 
-/** What each channel gave to the score; null where it takes no part. */
+/** What each channel gave to the score; null where it takes no part. `rerank`: the whole score, of a hit that the cross-encoder has judged. */
 export interface Breakdown {
   fts: number | null;
   vector: number | null;
+  rerank?: number;
 }
 
 /** One method in short. `params`: name → type, choice and bounds; `errors` by exit code. */
@@ -1686,8 +1687,8 @@ export interface KnowledgeSearchParams {
   min_confidence?: number | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
-  /** blend: absolute scores in [0, 1]; rrf: by rank only */
-  fusion?: "blend" | "rrf";
+  /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
+  fusion?: "blend" | "rerank" | "rrf";
   /** length of a snippet */
   snippet_chars?: number;
   /** say how each score came about */
@@ -2092,8 +2093,8 @@ export interface NoteSearchParams {
   limit?: number;
   /** words and meaning, words only, or meaning only */
   mode?: "fts" | "hybrid" | "vector";
-  /** blend: absolute scores in [0, 1]; rrf: by rank only */
-  fusion?: "blend" | "rrf";
+  /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
+  fusion?: "blend" | "rerank" | "rrf";
   /** leave out hits with a lower score */
   min_score?: number | null;
   /** length of a snippet */
@@ -2347,8 +2348,8 @@ export interface SearchParams {
   min_confidence?: number | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
-  /** blend: absolute scores in [0, 1]; rrf: by rank only */
-  fusion?: "blend" | "rrf";
+  /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
+  fusion?: "blend" | "rerank" | "rrf";
   /** length of a snippet */
   snippet_chars?: number;
   /** say how each score came about */

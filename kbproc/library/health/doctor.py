@@ -113,6 +113,7 @@ def examine(
     yield from _views(store, deep)
     yield from _pack(store)
     yield _model(store)
+    yield from _reranker(store)
     yield _disk(store)
 
 
@@ -418,6 +419,26 @@ def _model(store: Store) -> Found:
     pending = model.pending_count
     said = f"{model.model_name}, {model.dim} dimensions; {plural(pending, 'chunk')} pending"
     return _finding("model", "pass", said)
+
+
+def _reranker(store: Store) -> Iterator[Found]:
+    """Told only if one is configured."""
+    reranker = store.reranker
+    if reranker.name is None:
+        return
+    if (problem := reranker.problem) is not None:
+        yield _finding("rerank", "warn", problem.message, problem.hint)
+    elif not reranker.is_ready:
+        hint = "It is prepared shortly after the start of kbproc serve, or by the first search."
+        yield _finding("rerank", "warn", f"{reranker.name} is not ready yet", hint)
+    else:
+        try:
+            reranker.judge("Does it answer?", ["It does."])
+        except KbprocError as error:
+            yield _finding("rerank", "warn", error.message, error.hint)
+        else:
+            told = f"{reranker.name} reads the best {plural(reranker.candidates, 'hit')}"
+            yield _finding("rerank", "pass", told)
 
 
 def _disk(store: Store) -> Found:

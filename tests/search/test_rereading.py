@@ -1,0 +1,370 @@
+"""Fusion rerank: the best hits of a blend in the order of a cross-encoder, with its scores."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.search.times import ELSEWHEN
+from kbproc.settings.config import Rerank
+from kbproc.settings.trust import Trust
+from kbproc.store.folder import write_settings
+from tests.conftest import OpenSession
+from tests.kit import rerank
+from tests.kit.talk import Session, request
+
+QUERY = "install git archive"
+COUNT = 70
+ALL = 50
+
+
+def fill(session: Session) -> None:
+    """Documents that all hold a word of the query; every third holds two, and a few all three."""
+    more = [
+        {
+            "title": f"Note {number}",
+            "text": f"To install it{' from git' * (number % 3 == 0)}, fetch"
+            f"{' the archive' * (number % 11 == 0)} number {number}.",
+            "tags": ["odd" if number % 2 else "even"],
+        }
+        for number in range(COUNT)
+    ]
+    session.data("doc.create", documents=more)
+    session.embedded()
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[rerank.Endpoint]:
+    with rerank.endpoint() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def library(
+    tmp_path_factory: pytest.TempPathFactory, endpoint: rerank.Endpoint
+) -> Iterator[Session]:
+    """One store for all the tests that only read."""
+    folder = tmp_path_factory.mktemp("library")
+    session = Session(folder / "store", cwd=folder, rerank=endpoint.settings)
+    fill(session)
+    yield session
+    session.close()
+
+
+def search(session: Session, query: str = QUERY, **params: Any) -> dict[str, Any]:
+    answer = session.ask("search", query=query, **{"fusion": "rerank", **params})
+    assert "result" in answer, answer
+    found: dict[str, Any] = answer["result"]
+    return found
+
+
+def hits_of(session: Session, query: str = QUERY, **params: Any) -> list[dict[str, Any]]:
+    hits: list[dict[str, Any]] = search(session, query, **params)["data"]["results"]
+    return hits
+
+
+def scores(hits: list[dict[str, Any]]) -> dict[int, float]:
+    return {hit["chunk_id"]: hit["score"] for hit in hits}
+
+
+# ------------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_the_score_is_the_judgement(library: Session, mode: str) -> None:
+    found = search(library, mode=mode, limit=100)
+    hits = found["data"]["results"]
+    assert len(hits) == ALL
+    for hit in hits:
+        text = f"{hit['source']['title']}\n{hit['text']}"
+        assert hit["score"] == round(rerank.shared_words(QUERY, text), 6)
+        assert hit["score_breakdown"] == {"fts": None, "vector": None, "rerank": hit["score"]}
+    order = [(-hit["score"], hit["chunk_id"]) for hit in hits]
+    assert order == sorted(order), "best first, equals by chunk"
+    assert hits[0]["score"] == 1
+    assert "notice" not in found["meta"]
+
+
+def test_scores_depend_on_nothing_but_query_and_chunk(library: Session) -> None:
+    whole = scores(hits_of(library, limit=100))
+    for more in (
+        {"limit": 1},
+        {"offset": 7},
+        {"tags": ["odd"]},
+        {"kb": "default"},
+        {"document_ids": [1, 12, 34]},
+        {"per_document": 1},
+        {"distinct": True},
+        {"min_score": 0.5},
+        {"explain": True},
+        {"mode": "fts"},
+    ):
+        some = scores(hits_of(library, **more))
+        assert some
+        assert all(whole[id] == score for id, score in some.items() if id in whole), more
+
+
+def test_pages_are_of_one_ranking(library: Session, endpoint: rerank.Endpoint) -> None:
+    query = "install git from archive"
+    before = len(endpoint.requests)
+    whole = [hit["chunk_id"] for hit in hits_of(library, query, limit=100)]
+    pages = []
+    for offset in range(0, 60, 20):
+        found = search(library, query, limit=20, offset=offset)
+        pages += [hit["chunk_id"] for hit in found["data"]["results"]]
+        assert found["data"]["total_matches"] == found["meta"]["total"] == ALL
+        assert found["data"]["total_is_exact"]
+        assert found["meta"]["has_more"] is (offset + 20 < ALL)
+    assert pages == whole
+    assert len(endpoint.requests) == before + 1, "what was judged is not asked again"
+    beyond = search(library, query, offset=ALL)
+    assert beyond["data"]["results"] == []
+    assert "offset 50 is beyond the last of 50 matches" in beyond["meta"]["hint"]
+
+
+def test_the_best_of_the_blend_are_read(library: Session, endpoint: rerank.Endpoint) -> None:
+    query = "git archive fetch"
+    blended = hits_of(library, query, fusion="blend", limit=100)
+    hits = hits_of(library, query, limit=100, explain=True)
+    assert {hit["chunk_id"] for hit in hits} == {hit["chunk_id"] for hit in blended[:ALL]}
+    before = {hit["chunk_id"]: (n, hit["score"]) for n, hit in enumerate(blended, 1)}
+    for hit in hits:
+        told = hit["explain"]["rerank"]
+        assert (told["rank"], told["score"]) == before[hit["chunk_id"]]
+        assert (told["model"], told["candidates"]) == ("toy", ALL)
+        assert told["value"] == hit["score"]
+        assert hit["explain"]["formula"]["fusion"] == "rerank"
+        assert hit["explain"]["fts"]["rank"] or hit["explain"]["vector"]["rank"]
+    [asked] = [one for one in endpoint.requests if one["query"] == query]
+    assert len(asked["documents"]) == asked["top_n"] == ALL
+    titles = [hit["source"]["title"] for hit in blended[:ALL]]
+    assert [text.partition("\n")[0] for text in asked["documents"]] == titles
+
+
+def test_the_least_score_is_of_the_judgement(library: Session) -> None:
+    whole = hits_of(library, limit=100)
+    found = search(library, min_score=0.6, limit=100)
+    kept = [hit["chunk_id"] for hit in whole if hit["score"] >= 0.6]
+    assert [hit["chunk_id"] for hit in found["data"]["results"]] == kept
+    assert 0 < found["data"]["total_matches"] == len(kept) < ALL
+    none = search(library, "install git", min_score=1, document_ids=[2])
+    assert none["data"]["results"] == []
+    assert "left out by min_score" in none["meta"]["hint"]
+    far = search(library, min_similarity=1)
+    assert far["data"]["results"] == []
+    assert "min_similarity" in far["meta"]["hint"]
+
+
+def test_confidence_is_that_of_the_blend(library: Session) -> None:
+    for query in (QUERY, "zebras eat grass", "git"):
+        blended = search(library, query, fusion="blend")["data"]
+        assert search(library, query)["data"]["confidence"] == blended["confidence"]
+    assert search(library, "zebras", mode="fts")["data"]["results"] == []
+
+
+def test_entries_notes_and_the_past_are_read_too(
+    open_session: OpenSession, endpoint: rerank.Endpoint
+) -> None:
+    session = open_session(rerank=endpoint.settings)
+    session.data("knowledge.store", title="Git", body="Install git by make.")
+    seq = session.data("ping")["seq"]
+    session.data("agent.create", slug="alpha")
+    session.data("note.put", agent="alpha", slug="git", text="# Git\n\nInstall git by make.")
+    session.data("doc.create", title="Later", text="Install git later.")
+    session.embedded()
+    query = "install git by hand"
+    [hit] = session.data("knowledge.search", query=query, fusion="rerank")["results"]
+    assert hit["score"] == hit["score_breakdown"]["rerank"] == 0.75
+    [note] = session.data("note.search", agent="alpha", query=query, fusion="rerank")
+    assert note["score"] == 0.75
+    [then] = hits_of(session, query, as_of=seq)
+    assert then["score"] == 0.75
+    assert len(hits_of(session, query)) > 1
+
+
+def test_words_that_say_when_count(
+    open_session: OpenSession, endpoint: rerank.Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(rerank=endpoint.settings)
+    session.data("knowledge.store", title="Git", body="Install git in 1999.")
+    session.data("doc.create", title="Git", text="Install git in 1999.")
+    session.embedded()
+    hits = {h["source"]["type"]: h for h in hits_of(session, "install git in 1999", explain=True)}
+    assert hits["text"]["score"] == 1
+    assert hits["knowledge"]["score"] == hits["knowledge"]["score_breakdown"]["rerank"] == ELSEWHEN
+    assert hits["knowledge"]["explain"]["rerank"]["value"] == 1
+    assert hits["knowledge"]["explain"]["time"]["factor"] == ELSEWHEN
+
+
+def test_only_what_may_be_seen_is_sent(open_session: OpenSession) -> None:
+    with rerank.endpoint() as endpoint:
+        session = open_session(rerank=endpoint.settings)
+        session.data("kb.create", slug="hidden")
+        session.data("agent.create", slug="alpha", kbs=["default"])
+        session.data("doc.create", title="Seen", text="Install git.")
+        session.data("doc.create", title="Hidden", text="Install git.", kb="hidden")
+        session.embedded()
+        alpha = session.another("alpha", named=True)
+        assert len(hits_of(alpha)) == 1
+        assert [text for one in endpoint.requests for text in one["documents"]] == [
+            "Seen\nInstall git."
+        ]
+        assert len(hits_of(session)) == 2
+
+
+# ----------------------------------------------------------------------- settings
+
+
+def test_without_a_cross_encoder_it_is_an_error(session: Session) -> None:
+    session.data("doc.create", title="Git", text="Install git.")
+    session.data("agent.create", slug="alpha")
+    for method, more in (
+        ("search", {}),
+        ("knowledge.search", {}),
+        ("note.search", {"agent": "alpha"}),
+    ):
+        error = session.error(method, query="git", fusion="rerank", **more)
+        assert (error["type"], error["field"]) == ("model.unavailable", "$.params.fusion")
+        assert "KBPROC_RERANK_FOLDER" in error["hint"]
+        assert "[rerank]" in error["hint"]
+        assert error["retryable"] is False
+
+
+def test_nothing_is_sent_unless_it_is_asked_for(open_session: OpenSession) -> None:
+    with rerank.endpoint() as endpoint:
+        session = open_session(rerank=endpoint.settings)
+        session.data("doc.create", title="Git", text="Install git.")
+        session.embedded()
+        for fusion in ("blend", "rrf"):
+            assert hits_of(session, fusion=fusion)
+        assert hits_of(session, "zebras") == []
+        assert endpoint.requests == []
+
+
+def settings_in(tmp_path: Path, **settings: Any) -> Path:
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    write_settings(store / "store.toml", {"kind": "none", "name": "none"})
+    write_settings(store / "store.toml", settings, "rerank")
+    return store
+
+
+def test_the_store_says_how_many_are_read(open_session: OpenSession, tmp_path: Path) -> None:
+    settings_in(tmp_path, candidates=5)
+    with rerank.endpoint() as endpoint:
+        session = open_session(rerank=endpoint.settings)
+        fill(session)
+        found = search(session, limit=3)
+        assert (found["data"]["total_matches"], found["meta"]["has_more"]) == (5, True)
+        assert [len(one["documents"]) for one in endpoint.requests] == [5]
+
+
+def test_so_many_are_read_that_a_pool_must_grow(open_session: OpenSession, tmp_path: Path) -> None:
+    settings_in(tmp_path, candidates=120)
+    with rerank.endpoint() as endpoint:
+        session = open_session(rerank=endpoint.settings)
+        for _ in range(6):
+            fill(session)
+        assert search(session, limit=1)["data"]["total_matches"] == 120
+        [asked] = endpoint.requests
+        assert len(set(asked["documents"])) == len(asked["documents"]) < 120, "the same text once"
+
+
+def test_the_endpoint_of_a_store_is_asked_once_it_is_approved(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    with rerank.endpoint() as endpoint:
+        store = settings_in(tmp_path, url=endpoint.url, model="toy")
+        session = open_session()
+        session.data("doc.create", title="Git", text="Install git.")
+        error = session.error("search", query="git", fusion="rerank")
+        assert (error["type"], error["field"]) == ("model.unavailable", "$.params.fusion")
+        assert "not approved" in error["message"]
+        assert "kbproc link --trust" in error["hint"]
+        assert endpoint.requests == []
+        session.library.close()
+        Trust(tmp_path / "trusted.json").add_reranker(store, {"url": endpoint.url, "model": "toy"})
+        session = open_session()
+        assert hits_of(session)[0]["score_breakdown"]["rerank"] == 0.666667
+
+
+def test_settings_that_are_no_table(open_session: OpenSession, tmp_path: Path) -> None:
+    store = settings_in(tmp_path)
+    toml = (store / "store.toml").read_text()
+    (store / "store.toml").write_text(f"rerank = 5\n{toml}")
+    session = open_session()
+    error = session.error("search", query="git", fusion="rerank")
+    assert "none is configured" in error["message"]
+
+
+def test_doctor_tells_of_it(open_session: OpenSession, tmp_path: Path) -> None:
+    def finding(session: Session) -> Any:
+        found = {one["name"]: one for one in session.data("doctor")["findings"]}
+        session.library.close()
+        return found.get("rerank")
+
+    assert finding(open_session()) is None
+    with rerank.endpoint() as endpoint:
+        told = finding(open_session(rerank=endpoint.settings))
+        assert (told["status"], "toy reads the best 50 hits" in told["message"]) == ("pass", True)
+    told = finding(open_session(rerank=endpoint.settings))
+    assert (told["status"], "did not answer" in told["message"]) == ("warn", True)
+    told = finding(open_session(rerank=Rerank(folder=str(tmp_path / "nowhere"))))
+    assert (told["status"], "config.json" in told["message"]) == ("warn", True)
+
+
+# ----------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("what", ["down", "silent", "rubbish"])
+def test_where_it_fails_the_hits_are_those_of_the_blend(
+    open_session: OpenSession, tmp_path: Path, what: str
+) -> None:
+    settings_in(tmp_path, timeout_s=0.2)
+    servers: list[rerank.Endpoint] = []
+    with rerank.endpoint(rerank.silent(servers)) as endpoint:
+        servers.append(endpoint)
+        if what == "rubbish":
+            endpoint.script = lambda query, texts: rerank.scored([0.5])
+        if what == "down":
+            endpoint.server_close()
+        session = open_session(rerank=endpoint.settings)
+        fill(session)
+        found = search(session, limit=100, explain=True, min_score=0.01)
+        endpoint.released.set()
+    blended = hits_of(session, fusion="blend", limit=100, min_score=0.01)
+    hits = found["data"]["results"]
+    assert scores(hits) == scores(blended[:ALL])
+    assert [hit["chunk_id"] for hit in hits] == [hit["chunk_id"] for hit in blended[:ALL]]
+    for hit in hits:
+        assert "rerank" not in hit["score_breakdown"]
+        assert hit["explain"]["formula"]["fusion"] == "blend"
+    notice = found["meta"]["notice"]
+    assert notice[-1].startswith("No cross-encoder has read the hits: The rerank endpoint")
+    assert rerank.KEY not in json.dumps(found)
+
+
+def test_a_write_goes_on_while_an_endpoint_thinks(open_session: OpenSession) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def script(query: str, texts: list[str]) -> rerank.Reply:
+        asked.set()
+        go_on.wait(20)
+        return rerank.judged(query, texts)
+
+    with rerank.endpoint(script) as endpoint:
+        session = open_session(rerank=endpoint.settings)
+        session.data("doc.create", title="Git", text="Install git.")
+        session.send(json.dumps(request(7, "search", query=QUERY, fusion="rerank")).encode())
+        assert asked.wait(20)
+        other = session.another("somebody")
+        assert other.data("doc.create", title="More", text="Install git again.")
+        assert len(hits_of(other, fusion="blend")) == 2
+        go_on.set()
+        found = json.loads(session.receive())
+        assert [hit["source"]["title"] for hit in found["result"]["data"]["results"]] == ["Git"]
