@@ -72,7 +72,12 @@ def test_additions_break_nobody() -> None:
         ("search.params", ("properties", "limit", "default"), 5, "another default"),
         ("search.params", ("properties", "limit", "type"), "string", "no longer takes integer"),
         ("search.params", ("required",), ["query", "kb"], "search.params.kb is now required"),
-        ("search.params", ("properties", "fusion", "enum"), ["rrf", "rerank"], "no longer takes 'blend'"),
+        (
+            "search.params",
+            ("properties", "fusion", "enum"),
+            ["rrf", "rerank"],
+            "no longer takes 'blend'",
+        ),
         ("ping.result", ("required",), ["data"], "ping.result.meta may now be missing"),
         ("ping.result", (*SEQ, "type"), "string", "may now be"),
         ("ping.result", (*SEQ, "type"), None, "may now be anything"),

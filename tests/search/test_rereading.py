@@ -187,6 +187,24 @@ def test_entries_notes_and_the_past_are_read_too(
     assert len(hits_of(session, query)) > 1
 
 
+@pytest.mark.model
+def test_a_folder_is_exported_and_reads(open_session: OpenSession, tmp_path: Path) -> None:
+    folder = rerank.cross_encoder(tmp_path / "model", spread=0.5)
+    session = open_session(rerank=Rerank(folder=str(folder)))
+    fill(session)
+    findings = {one["name"]: one for one in session.data("doctor")["findings"]}
+    assert "not ready yet" in findings["rerank"]["message"]
+    hits = hits_of(session, limit=100)
+    assert len(hits) == ALL
+    assert len({hit["score"] for hit in hits}) > 5
+    assert all(hit["score"] == hit["score_breakdown"]["rerank"] for hit in hits)
+    some = scores(hits_of(session, tags=["odd"], limit=100))
+    whole = scores(hits)
+    assert all(whole[id] == score for id, score in some.items() if id in whole)
+    findings = {one["name"]: one for one in session.data("doctor")["findings"]}
+    assert findings["rerank"]["status"] == "pass"
+
+
 def test_words_that_say_when_count(
     open_session: OpenSession, endpoint: rerank.Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kbproc.search.evaluation import measures
+from tests.kit import rerank
 from tests.kit.shell import Run, in_process, refused
 
 TEXTS = {
@@ -101,6 +102,22 @@ def test_settings_are_compared_question_by_question(run: Run, tmp_path: Path) ->
     found = evaluated(run, path, "--compare", "mode=fts,limit=100")["compared"]
     assert found["setting"] == "mode=fts,limit=100"
     assert found["better"] + found["worse"] + found["same"] == 3
+
+
+def test_a_cross_encoder_is_compared(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = beir(tmp_path / "mine")
+    told = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
+    assert (told["type"], "none is configured" in told["message"]) == ("model.unavailable", True)
+    with rerank.endpoint() as endpoint:
+        monkeypatch.setenv("KBPROC_RERANK_URL", endpoint.url)
+        monkeypatch.setenv("KBPROC_RERANK_MODEL", "toy")
+        found = evaluated(run, path, "--compare", "fusion=rerank,limit=10")["compared"]
+        assert found["better"] + found["worse"] + found["same"] == 3
+        assert len(endpoint.requests) == 4
+    told = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
+    assert "did not answer" in told["message"], "figures of the blend would say nothing of it"
 
 
 def test_people_see_a_table_and_bars(run: Run, tmp_path: Path) -> None:

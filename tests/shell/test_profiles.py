@@ -680,6 +680,20 @@ def test_the_endpoint_that_answers_is_approved_with_its_store(run: Run, tmp_path
     assert (code, "not approved" in err, "ConnectError" in err) == (2, False, True)
 
 
+@pytest.mark.parametrize("what", ["url", "folder"])
+def test_the_cross_encoder_is_approved_with_its_store(run: Run, tmp_path: Path, what: str) -> None:
+    store, named = tmp_path / "theirs", "/models/theirs" if what == "folder" else "http://[::1]:9"
+    settings = {what: named, "model": "toy"} if what == "url" else {what: named}
+    write_settings(put(store / "store.toml", ""), {"kind": "none", "name": "none"})
+    write_settings(store / "store.toml", settings, "rerank")
+    code, out, _ = run("link", "--trust", "--store", str(store))
+    assert (code, named in out) == (0, True)
+    assert ("may be sent" if what == "url" else "may be run") in out
+    approved = config.trust_of(os.environ)
+    assert approved.has_reranker(store, settings)
+    assert not approved.has_reranker(store, {**settings, "candidates": 9})
+
+
 def test_what_is_approved_is_there(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.settings.config import load
+from kbproc.settings.config import Rerank, load
 from tests.kit.patience import PATIENCE, all_or
 from tests.kit.shell import SETTINGS, Run, environment, in_process, refused, write_docs
 from tests.kit.start import start
@@ -281,12 +281,14 @@ def test_folders_of_the_environment_are_absolute(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     env = {f"XDG_{kind}": kind.lower() for kind in ("DATA_HOME", "CACHE_HOME", "RUNTIME_DIR")}
-    settled = load({**env, "HOME": "home", "KBPROC_LLM_API_KEY_FILE": "key"})
+    files = {"KBPROC_LLM_API_KEY_FILE": "key", "KBPROC_RERANK_FOLDER": "model"}
+    settled = load({**env, **files, "HOME": "home", "KBPROC_RERANK_API_KEY_FILE": "~/key"})
     assert settled.store == tmp_path / "data_home" / "kbproc"
     assert settled.cache == tmp_path / "cache_home" / "kbproc"
     assert settled.runtime == tmp_path / "runtime_dir" / "kbproc"
     assert settled.approved == tmp_path / "home" / ".config" / "kbproc" / "trusted.json"
     assert settled.llm.api_key_file == str(tmp_path / "key")
+    assert settled.rerank == Rerank(folder=str(tmp_path / "model"), api_key_file="~/key")
 
 
 def test_a_relative_store_in_a_folder_that_is_gone_is_refused(

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kbproc.base.errors import KbprocError
 from kbproc.search.evaluation.collection import Collection, Document, Question
 
 Progress = Callable[[str, int, int], None]
@@ -61,7 +62,10 @@ class Asked:
             asked: dict[str, Any] = {"kb": self._parts[question.part]} if question.part else {}
             asked |= {"limit": _DEPTH, "per_document": 1, "text": False, "highlight": False}
             query = question.text[:_LONGEST_QUERY]
-            hits = self._data("search", query=query, **{**asked, **settings})["results"]
+            answer = self._ask("search", {"query": query, **asked, **settings})
+            hits = answer["data"]["results"]
+            if settings.get("fusion") == "rerank":
+                _require_judged(hits, answer["meta"])
             ranked = [self._names[hit["source"]["document_id"]] for hit in hits]
             found.append(Found(ranked, [hit["score"] for hit in hits]))
             self._progress(label, done, len(questions))
@@ -101,3 +105,17 @@ class Asked:
 
     def _data(self, name: str, **params: Any) -> Any:
         return self._ask(name, params)["data"]
+
+
+def _require_judged(hits: list[dict[str, Any]], meta: Mapping[str, Any]) -> None:
+    """Figures of hits that no cross-encoder has read would be those of the blend.
+
+    Raises model.unavailable.
+    """
+    if all("rerank" in hit["score_breakdown"] for hit in hits):
+        return
+    raise KbprocError(
+        "model.unavailable",
+        " ".join(meta.get("notice") or ["No cross-encoder has read the hits."]),
+        hint="kbproc doctor tells of the cross-encoder; then run the evaluation again.",
+    )
