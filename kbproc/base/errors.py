@@ -129,7 +129,7 @@ ERRORS: dict[str, ErrorType] = {
             "model.unavailable",
             2,
             205,
-            "the embedding model can't be loaded or reached",
+            "the embedding model or the cross-encoder can't be loaded or reached",
             "Run kbproc doctor; keyword search (mode fts) works without a model.",
             None,
         ),

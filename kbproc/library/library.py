@@ -136,7 +136,7 @@ class Library:
         return Upkeep(self.store, self._prepare)
 
     def _prepare(self) -> None:
-        """What the first answer and the first search would wait for."""
+        """Loads in advance what the first answer and the first search would wait for."""
         self._answerer.prepare()
         self.store.reranker.prepare()
 
@@ -318,19 +318,19 @@ def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
 
 
 def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Reranker:
-    """The cross-encoder that the user names; else that of the store, once the user has approved it.
+    """Returns the cross-encoder that the user names; else that of the store, if it is approved.
 
-    How many candidates it reads, and how long, the store says in both cases.
+    The store's settings bound candidates and time in both cases.
     """
-    given = {name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))}
-    said = store.settings.get("rerank")
-    settings: dict[str, Any] = said if isinstance(said, dict) else {}
+    own = {name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))}
+    table = store.settings.get("rerank")
+    settings: dict[str, Any] = table if isinstance(table, dict) else {}
     named = leads_to(settings)
-    if "url" in given or "folder" in given:
+    if "url" in own or "folder" in own:
         bounds = {name: settings[name] for name in RERANK_BOUNDS if name in settings}
-        return reranker_of({**bounds, **given}, cache)
+        return reranker_of({**bounds, **own}, cache)
     if named is None or trust.has_reranker(store.origin, settings):
-        return reranker_of({**settings, **given}, cache)
+        return reranker_of({**settings, **own}, cache)
     why = KbprocError(
         "model.unavailable",
         f"The store's settings name the cross-encoder {named}; as they are you have not approved "

@@ -1,5 +1,5 @@
-"""From text to vectors, from prompt to text, and from a query and texts to scores, each behind one
-interface; what has been embedded once is kept and found.
+"""Models, each kind behind one interface: a text becomes a vector, a prompt an answer, a query and
+texts become scores. A vector that was computed once is kept.
 
 Refuses to know: chunks, documents, and when something is embedded.
 

@@ -1,7 +1,7 @@
-"""What the exports of all kinds of models share.
+"""Runs an export in a process of its own and writes what every kind of model needs.
 
-Owns: a process of its own for torch, which so never enters the process that serves; that a folder
-is whole or not there; writing a graph with its int8 weights, and a tokenizer.
+Owns: the process, so that torch never enters the one that serves; that a folder is whole or absent;
+how a graph, its int8 weights and a tokenizer are written.
 Refuses to know: what kind of model it is, and whether what was written gives the model's numbers.
 """
 
@@ -222,6 +222,6 @@ def quantize(source: Path, target: Path) -> None:
 
 def give_up_int8(folder: Path) -> None:
     """Puts the graph as it was before its weights were rounded in the place of the model."""
-    for made in folder.glob("*.ort"):  # of the model that is given up
-        made.unlink()
+    for path in folder.glob("*.ort"):  # onnxruntime made them from the int8 weights
+        path.unlink()
     (folder / FULL).replace(folder / MODEL)

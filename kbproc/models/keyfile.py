@@ -17,13 +17,16 @@ _MOST_BYTES = 10_000
 
 
 def key_in(file: str, wrong: Callable[[str], KbprocError]) -> str:
-    """Raises what `wrong` makes of the reason: others may read the file, or it holds no key."""
+    """Returns the key in a file.
+
+    Raises what `wrong` makes of the reason: others may read the file, or it holds no key.
+    """
     path = Path(os.path.expanduser(file))  # noqa: PTH111  never raises
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode) or mode & 0o077:
                 raise wrong(f"{path} is no file of mode 0600: others may read the key.")
             key = stream.read(_MOST_BYTES).decode().strip()
     except (OSError, ValueError):

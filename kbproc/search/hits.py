@@ -54,7 +54,7 @@ class HitSource(Struct, kw_only=True, frozen=True):
 class Breakdown(Struct, kw_only=True, frozen=True):
     """What each channel gave to the score; null where it takes no part.
 
-    `rerank`: the whole score, of a hit that the cross-encoder has judged.
+    `rerank`: the whole score of a hit that the cross-encoder has judged.
     """
 
     fts: Share | None

@@ -72,7 +72,7 @@ class Times:
         return {id: one.times(self.factor(id)) for id, one in fused.items()}
 
     def factor(self, id: int) -> float:
-        """What the score of a chunk that was weighed is multiplied by."""
+        """Returns the factor of a chunk that `weighed` has seen, else 1."""
         return self._factors.get(id, 1.0)
 
     def told(self, id: int) -> Told | None:

@@ -120,7 +120,7 @@ class Llm(Struct, frozen=True, kw_only=True):
 
 
 class Rerank(Struct, frozen=True, kw_only=True):
-    """What the environment says of the cross-encoder; None leaves it to the store."""
+    """The cross-encoder that the environment names; None leaves a member to the store."""
 
     url: str | None = None
     model: str | None = None
@@ -246,7 +246,7 @@ def _store(env: Mapping[str, str], named: str | None, origin: Origin) -> Path:
 
 
 def _endpoint(env: Mapping[str, str], kind: str, members: tuple[str, ...]) -> dict[str, str | None]:
-    """What the variables of this kind say. Paths are absolute, but for those that begin with ~."""
+    """Returns the values of one kind's variables, with absolute paths; ~ stays as it is."""
     values: dict[str, str | None] = {}
     for name in members:
         variable = f"KBPROC_{kind}_{name.upper()}"

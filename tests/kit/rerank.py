@@ -82,7 +82,7 @@ def shared_words(query: str, text: str) -> float:
 
 
 def judged(query: str, documents: list[str]) -> Reply:
-    """By the words in common; best first, as such endpoints answer."""
+    """Scores by the words in common; the last text comes first."""
     return scored([shared_words(query, text) for text in documents])
 
 
@@ -109,7 +109,7 @@ class Endpoint(http.server.ThreadingHTTPServer):
         return Rerank(url=self.url, model="toy", api_key=KEY)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone."""
+        """The client has closed its connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -147,7 +147,7 @@ def drip(handler: _Handler) -> None:
 
 
 def silent(server: list[Endpoint]) -> Script:
-    """It answers when the test is over; `server` gets the endpoint afterwards."""
+    """Returns a script that answers when the test is over; `server` gets the endpoint later."""
 
     def script(query: str, documents: list[str]) -> Reply:
         server[0].released.wait(LIVES)

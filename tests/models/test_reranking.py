@@ -46,21 +46,21 @@ def torchs_scores(folder: Path, query: str, texts: list[str], max_tokens: int) -
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    found = []
+    scores = []
     for text in texts:
         clean = text.encode("utf-8", "replace").decode()
         features = tokenizer(
             query, clean, truncation="only_second", max_length=max_tokens, return_tensors="pt"
         )
         with torch.no_grad():
-            found.append(torch.sigmoid(model(**features).logits[0, 0]).item())
-    return found
+            scores.append(torch.sigmoid(model(**features).logits[0, 0]).item())
+    return scores
 
 
 def scores_of(folder: Path, query: str, texts: list[str]) -> list[float]:
     model = Exported(folder)
-    asked = model.query(query)
-    return [logistic(model.logit(asked, text)) for text in texts]
+    question = model.query(query)
+    return [logistic(model.logit(question, text)) for text in texts]
 
 
 # ------------------------------------------------------------------------ a folder
@@ -129,18 +129,18 @@ def test_a_long_query_leaves_room_for_the_text(sharp: Path, cache: Path) -> None
 @pytest.mark.model
 def test_threads_share_a_model(sharp: Path, cache: Path) -> None:
     reranker = CrossEncoder(str(sharp), cache, 50, 30.0)
-    found: list[list[float]] = []
+    answers: list[list[float]] = []
 
     def ask() -> None:
-        found.append(reranker.judge(QUERY, TEXTS))
+        answers.append(reranker.judge(QUERY, TEXTS))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert len(found) == 4
-    assert all(scores == found[0] for scores in found)
+    assert len(answers) == 4
+    assert all(scores == answers[0] for scores in answers)
 
 
 @pytest.mark.model
@@ -261,14 +261,14 @@ def test_settings_that_are_wrong_say_so(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ an endpoint
 
 
-def asked(endpoint: rerank.Endpoint, **more: Any) -> Reranker:
+def reranker_for(endpoint: rerank.Endpoint, **more: Any) -> Reranker:
     settings = {"url": endpoint.url, "model": "toy", "api_key": rerank.KEY, **more}
     return reranker_of(settings, Path("/nowhere"))
 
 
 def test_an_endpoint_is_asked_once_for_all_texts() -> None:
     with rerank.endpoint() as endpoint:
-        reranker = asked(endpoint)
+        reranker = reranker_for(endpoint)
         scores = reranker.judge("install git", ["install git", "git", "backup"])
         assert scores == [1.0, 0.5, 0.0]
         assert reranker.judge("install git", ["backup", "install git"]) == [0.0, 1.0]
@@ -288,7 +288,7 @@ def test_an_endpoint_is_asked_once_for_all_texts() -> None:
 
 def test_texts_are_cut_to_what_the_model_reads() -> None:
     with rerank.endpoint() as endpoint:
-        reranker = asked(endpoint, max_tokens=16)
+        reranker = reranker_for(endpoint, max_tokens=16)
         reranker.judge("é" * 100, ["东" * 100, "\ud800"])
         reranker.close()
     [request] = endpoint.requests
@@ -298,7 +298,7 @@ def test_texts_are_cut_to_what_the_model_reads() -> None:
 
 def test_scores_beyond_their_range_are_put_into_it() -> None:
     with rerank.endpoint(lambda query, texts: rerank.scored([-3.5, 1, 7])) as endpoint:
-        reranker = asked(endpoint)
+        reranker = reranker_for(endpoint)
         assert reranker.judge("q", ["a", "b", "c"]) == [0.0, 1.0, 1.0]
         reranker.close()
 
@@ -341,7 +341,7 @@ RUBBISH: dict[str, rerank.Reply] = {
 @pytest.mark.parametrize("kind", RUBBISH)
 def test_rubbish_is_refused(kind: str) -> None:
     with rerank.endpoint(lambda query, texts: RUBBISH[kind]) as endpoint:
-        reranker = asked(endpoint)
+        reranker = reranker_for(endpoint)
         with pytest.raises(KbprocError) as caught:
             reranker.judge("q", ["a", "b"])
         reranker.close()
@@ -367,7 +367,7 @@ def test_an_endpoint_that_says_nothing() -> None:
     servers: list[rerank.Endpoint] = []
     with rerank.endpoint(rerank.silent(servers)) as endpoint:
         servers.append(endpoint)
-        reranker = asked(endpoint, timeout_s=0.1)
+        reranker = reranker_for(endpoint, timeout_s=0.1)
         with pytest.raises(KbprocError, match=r"within 0\.1 seconds") as caught:
             reranker.judge("q", ["a"])
         assert "rerank.timeout_s" in caught.value.hint
@@ -377,7 +377,7 @@ def test_an_endpoint_that_says_nothing() -> None:
 
 def test_an_endpoint_that_never_ends() -> None:
     with rerank.endpoint(lambda query, texts: (200, {}, rerank.drip)) as endpoint:
-        reranker = asked(endpoint, timeout_s=0.3)
+        reranker = reranker_for(endpoint, timeout_s=0.3)
         with pytest.raises(KbprocError, match=r"within 0\.3 seconds"):
             reranker.judge("q", ["a"])
         reranker.close()

@@ -59,8 +59,8 @@ def library(
 def search(session: Session, query: str = QUERY, **params: Any) -> dict[str, Any]:
     answer = session.ask("search", query=query, **{"fusion": "rerank", **params})
     assert "result" in answer, answer
-    found: dict[str, Any] = answer["result"]
-    return found
+    reply: dict[str, Any] = answer["result"]
+    return reply
 
 
 def hits_of(session: Session, query: str = QUERY, **params: Any) -> list[dict[str, Any]]:
@@ -77,8 +77,8 @@ def scores(hits: list[dict[str, Any]]) -> dict[int, float]:
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 def test_the_score_is_the_judgement(library: Session, mode: str) -> None:
-    found = search(library, mode=mode, limit=100)
-    hits = found["data"]["results"]
+    reply = search(library, mode=mode, limit=100)
+    hits = reply["data"]["results"]
     assert len(hits) == ALL
     for hit in hits:
         text = f"{hit['source']['title']}\n{hit['text']}"
@@ -87,7 +87,7 @@ def test_the_score_is_the_judgement(library: Session, mode: str) -> None:
     order = [(-hit["score"], hit["chunk_id"]) for hit in hits]
     assert order == sorted(order), "best first, equals by chunk"
     assert hits[0]["score"] == 1
-    assert "notice" not in found["meta"]
+    assert "notice" not in reply["meta"]
 
 
 def test_scores_depend_on_nothing_but_query_and_chunk(library: Session) -> None:
@@ -115,13 +115,13 @@ def test_pages_are_of_one_ranking(library: Session, endpoint: rerank.Endpoint) -
     whole = [hit["chunk_id"] for hit in hits_of(library, query, limit=100)]
     pages = []
     for offset in range(0, 60, 20):
-        found = search(library, query, limit=20, offset=offset)
-        pages += [hit["chunk_id"] for hit in found["data"]["results"]]
-        assert found["data"]["total_matches"] == found["meta"]["total"] == ALL
-        assert found["data"]["total_is_exact"]
-        assert found["meta"]["has_more"] is (offset + 20 < ALL)
+        reply = search(library, query, limit=20, offset=offset)
+        pages += [hit["chunk_id"] for hit in reply["data"]["results"]]
+        assert reply["data"]["total_matches"] == reply["meta"]["total"] == ALL
+        assert reply["data"]["total_is_exact"]
+        assert reply["meta"]["has_more"] is (offset + 20 < ALL)
     assert pages == whole
-    assert len(endpoint.requests) == before + 1, "what was judged is not asked again"
+    assert len(endpoint.requests) == before + 1, "what was judged is not sent again"
     beyond = search(library, query, offset=ALL)
     assert beyond["data"]["results"] == []
     assert "offset 50 is beyond the last of 50 matches" in beyond["meta"]["hint"]
@@ -134,24 +134,24 @@ def test_the_best_of_the_blend_are_read(library: Session, endpoint: rerank.Endpo
     assert {hit["chunk_id"] for hit in hits} == {hit["chunk_id"] for hit in blended[:ALL]}
     before = {hit["chunk_id"]: (n, hit["score"]) for n, hit in enumerate(blended, 1)}
     for hit in hits:
-        told = hit["explain"]["rerank"]
-        assert (told["rank"], told["score"]) == before[hit["chunk_id"]]
-        assert (told["model"], told["candidates"]) == ("toy", ALL)
-        assert told["value"] == hit["score"]
+        shown = hit["explain"]["rerank"]
+        assert (shown["rank"], shown["score"]) == before[hit["chunk_id"]]
+        assert (shown["model"], shown["candidates"]) == ("toy", ALL)
+        assert shown["value"] == hit["score"]
         assert hit["explain"]["formula"]["fusion"] == "rerank"
         assert hit["explain"]["fts"]["rank"] or hit["explain"]["vector"]["rank"]
-    [asked] = [one for one in endpoint.requests if one["query"] == query]
-    assert len(asked["documents"]) == asked["top_n"] == ALL
+    [sent] = [one for one in endpoint.requests if one["query"] == query]
+    assert len(sent["documents"]) == sent["top_n"] == ALL
     titles = [hit["source"]["title"] for hit in blended[:ALL]]
-    assert [text.partition("\n")[0] for text in asked["documents"]] == titles
+    assert [text.partition("\n")[0] for text in sent["documents"]] == titles
 
 
 def test_the_least_score_is_of_the_judgement(library: Session) -> None:
     whole = hits_of(library, limit=100)
-    found = search(library, min_score=0.6, limit=100)
-    kept = [hit["chunk_id"] for hit in whole if hit["score"] >= 0.6]
-    assert [hit["chunk_id"] for hit in found["data"]["results"]] == kept
-    assert 0 < found["data"]["total_matches"] == len(kept) < ALL
+    reply = search(library, min_score=0.6, limit=100)
+    expected = [hit["chunk_id"] for hit in whole if hit["score"] >= 0.6]
+    assert [hit["chunk_id"] for hit in reply["data"]["results"]] == expected
+    assert 0 < reply["data"]["total_matches"] == len(expected) < ALL
     none = search(library, "install git", min_score=1, document_ids=[2])
     assert none["data"]["results"] == []
     assert "left out by min_score" in none["meta"]["hint"]
@@ -277,8 +277,8 @@ def test_the_store_says_how_many_are_read(open_session: OpenSession, tmp_path: P
     with rerank.endpoint() as endpoint:
         session = open_session(rerank=endpoint.settings)
         fill(session)
-        found = search(session, limit=3)
-        assert (found["data"]["total_matches"], found["meta"]["has_more"]) == (5, True)
+        reply = search(session, limit=3)
+        assert (reply["data"]["total_matches"], reply["meta"]["has_more"]) == (5, True)
         assert [len(one["documents"]) for one in endpoint.requests] == [5]
 
 
@@ -289,8 +289,8 @@ def test_so_many_are_read_that_a_pool_must_grow(open_session: OpenSession, tmp_p
         for _ in range(6):
             fill(session)
         assert search(session, limit=1)["data"]["total_matches"] == 120
-        [asked] = endpoint.requests
-        assert len(set(asked["documents"])) == len(asked["documents"]) < 120, "the same text once"
+        [sent] = endpoint.requests
+        assert len(set(sent["documents"])) == len(sent["documents"]) < 120, "the same text once"
 
 
 def test_the_endpoint_of_a_store_is_asked_once_it_is_approved(
@@ -322,18 +322,18 @@ def test_settings_that_are_no_table(open_session: OpenSession, tmp_path: Path) -
 
 def test_doctor_tells_of_it(open_session: OpenSession, tmp_path: Path) -> None:
     def finding(session: Session) -> Any:
-        found = {one["name"]: one for one in session.data("doctor")["findings"]}
+        reply = {one["name"]: one for one in session.data("doctor")["findings"]}
         session.library.close()
-        return found.get("rerank")
+        return reply.get("rerank")
 
     assert finding(open_session()) is None
     with rerank.endpoint() as endpoint:
-        told = finding(open_session(rerank=endpoint.settings))
-        assert (told["status"], "toy reads the best 50 hits" in told["message"]) == ("pass", True)
-    told = finding(open_session(rerank=endpoint.settings))
-    assert (told["status"], "did not answer" in told["message"]) == ("warn", True)
-    told = finding(open_session(rerank=Rerank(folder=str(tmp_path / "nowhere"))))
-    assert (told["status"], "config.json" in told["message"]) == ("warn", True)
+        shown = finding(open_session(rerank=endpoint.settings))
+        assert (shown["status"], "toy reads the best 50 hits" in shown["message"]) == ("pass", True)
+    shown = finding(open_session(rerank=endpoint.settings))
+    assert (shown["status"], "did not answer" in shown["message"]) == ("warn", True)
+    shown = finding(open_session(rerank=Rerank(folder=str(tmp_path / "nowhere"))))
+    assert (shown["status"], "config.json" in shown["message"]) == ("warn", True)
 
 
 # ----------------------------------------------------------------------- failures
@@ -353,25 +353,25 @@ def test_where_it_fails_the_hits_are_those_of_the_blend(
             endpoint.server_close()
         session = open_session(rerank=endpoint.settings)
         fill(session)
-        found = search(session, limit=100, explain=True, min_score=0.01)
+        reply = search(session, limit=100, explain=True, min_score=0.01)
         endpoint.released.set()
     blended = hits_of(session, fusion="blend", limit=100, min_score=0.01)
-    hits = found["data"]["results"]
+    hits = reply["data"]["results"]
     assert scores(hits) == scores(blended[:ALL])
     assert [hit["chunk_id"] for hit in hits] == [hit["chunk_id"] for hit in blended[:ALL]]
     for hit in hits:
         assert "rerank" not in hit["score_breakdown"]
         assert hit["explain"]["formula"]["fusion"] == "blend"
-    notice = found["meta"]["notice"]
+    notice = reply["meta"]["notice"]
     assert notice[-1].startswith("No cross-encoder has read the hits: The rerank endpoint")
-    assert rerank.KEY not in json.dumps(found)
+    assert rerank.KEY not in json.dumps(reply)
 
 
 def test_a_write_goes_on_while_an_endpoint_thinks(open_session: OpenSession) -> None:
-    asked, go_on = threading.Event(), threading.Event()
+    sent, go_on = threading.Event(), threading.Event()
 
     def script(query: str, texts: list[str]) -> rerank.Reply:
-        asked.set()
+        sent.set()
         go_on.wait(20)
         return rerank.judged(query, texts)
 
@@ -379,10 +379,10 @@ def test_a_write_goes_on_while_an_endpoint_thinks(open_session: OpenSession) -> 
         session = open_session(rerank=endpoint.settings)
         session.data("doc.create", title="Git", text="Install git.")
         session.send(json.dumps(request(7, "search", query=QUERY, fusion="rerank")).encode())
-        assert asked.wait(20)
+        assert sent.wait(20)
         other = session.another("somebody")
         assert other.data("doc.create", title="More", text="Install git again.")
         assert len(hits_of(other, fusion="blend")) == 2
         go_on.set()
-        found = json.loads(session.receive())
-        assert [hit["source"]["title"] for hit in found["result"]["data"]["results"]] == ["Git"]
+        reply = json.loads(session.receive())
+        assert [hit["source"]["title"] for hit in reply["result"]["data"]["results"]] == ["Git"]

@@ -422,7 +422,7 @@ def _model(store: Store) -> Found:
 
 
 def _reranker(store: Store) -> Iterator[Found]:
-    """Told only if one is configured."""
+    """Yields a finding only if a cross-encoder is configured."""
     reranker = store.reranker
     if reranker.name is None:
         return
@@ -437,8 +437,8 @@ def _reranker(store: Store) -> Iterator[Found]:
         except KbprocError as error:
             yield _finding("rerank", "warn", error.message, error.hint)
         else:
-            told = f"{reranker.name} reads the best {plural(reranker.candidates, 'hit')}"
-            yield _finding("rerank", "pass", told)
+            message = f"{reranker.name} reads the best {plural(reranker.candidates, 'hit')}"
+            yield _finding("rerank", "pass", message)
 
 
 def _disk(store: Store) -> Found:

@@ -1,1 +1,1 @@
-"""From a query and passages to how well each passage answers, behind one interface."""
+"""Cross-encoders behind one interface: they judge how well each text answers a query."""

@@ -19,7 +19,7 @@ from kbproc.models.keyfile import key_in
 from kbproc.models.reranking.interface import CANDIDATES, Reranker, Unusable, not_configured
 
 MOST_CANDIDATES = 200
-# Settings that name nobody.
+# Settings that name neither endpoint nor folder.
 BOUNDS = ("candidates", "max_tokens", "timeout_s")
 
 
@@ -46,9 +46,10 @@ _decode = decoder(RerankSpec).decode
 
 
 def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
-    """`settings`: RerankSpec's members, or api_key_file in the place of the key.
+    """Returns the reranker of these settings; loads no model and calls no endpoint.
 
-    `cache`: where exported models are kept. Nothing is loaded, and nobody is asked.
+    `settings`: RerankSpec's members, or api_key_file in the place of the key. `cache`: the folder
+    of exported models.
     """
     if not settings.get("url") and not settings.get("folder"):
         return not_configured()
@@ -60,11 +61,11 @@ def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
 
 
 def _spec(settings: Mapping[str, Any]) -> RerankSpec:
-    known = {name: value for name, value in settings.items() if name != "api_key_file"}
+    members = {name: value for name, value in settings.items() if name != "api_key_file"}
     if file := settings.get("api_key_file"):
-        known["api_key"] = key_in(str(file), _wrong)
+        members["api_key"] = key_in(str(file), _wrong)
     try:
-        return _decode(msgspec.json.encode(known))
+        return _decode(msgspec.json.encode(members))
     except msgspec.ValidationError as error:
         raise _wrong(f"The settings of rerank are not valid: {error}.") from None
 

@@ -45,13 +45,13 @@ class CrossEncoder:
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
         """See Reranker."""
         model = self._load()
-        asked = model.query(query)
+        encoding = model.query(query)
         deadline = time.monotonic() + self._timeout_s
 
-        def judged(some: list[str]) -> list[float]:
-            return [self._in_time(model, asked, text, deadline) for text in some]
+        def scores(some: list[str]) -> list[float]:
+            return [self._in_time(model, encoding, text, deadline) for text in some]
 
-        return self._judgements.of(query, texts, judged)
+        return self._judgements.of(query, texts, scores)
 
     def _in_time(self, model: Exported, query: Any, text: str, deadline: float) -> float:
         if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ class CrossEncoder:
         return logistic(model.logit(query, text))
 
     def _load(self) -> Exported:
-        """Whoever comes while it is exported waits as long as a search may."""
+        """Returns the model. A search waits for an export that runs, at most `timeout_s`."""
         if (model := self._model) is not None:
             return model
         if not self._loading.acquire(timeout=self._timeout_s):

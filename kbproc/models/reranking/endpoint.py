@@ -66,10 +66,10 @@ class Endpoint:
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
         """See Reranker. All texts go out in one request, each cut to what the model reads."""
-        asked = _head(query, self._bytes // 2)
-        room = self._bytes - len(asked.encode())
+        question = _head(query, self._bytes // 2)
+        room = self._bytes - len(question.encode())
         cut = [_head(text, room) for text in texts]
-        return self._judgements.of(asked, cut, lambda some: self._ask(asked, some))
+        return self._judgements.of(question, cut, lambda some: self._ask(question, some))
 
     def prepare(self) -> None:
         """Loads httpx: that takes a tenth of a second, in which other threads stand still."""
@@ -173,7 +173,7 @@ _HINTS = {
 
 
 def _refusal(status: int) -> KbprocError:
-    """What a status other than 200 means; 408, 429 and 5xx may pass."""
+    """Returns the error that a status other than 200 means; 408, 429 and 5xx may pass."""
     return _unavailable(
         f"answered {status}",
         hint=_HINTS.get(status, "Look into the endpoint's own log."),

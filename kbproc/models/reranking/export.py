@@ -116,7 +116,7 @@ def _export(job: Job, folder: Path) -> None:
 
 
 def _max_tokens(tokenizer: Any, model: Any) -> int:
-    """Of positions some models set a few aside: those before the padding's number."""
+    """Returns how many tokens the model reads; some models use no position below the padding's."""
     positions = getattr(model.config, "max_position_embeddings", None) or 512
     if model.config.model_type in {"roberta", "xlm-roberta", "camembert"}:
         positions -= model.config.pad_token_id + 1
@@ -157,20 +157,20 @@ def _chain(model: Any, names: Sequence[str]) -> Any:
 
 
 def _agrees(meta: Meta, precision: str, folder: Path, reference: list[float]) -> bool:
-    """Whether the exported model gives the reference's logits; its meta says how nearly."""
+    """Returns whether the exported model gives the reference's logits and notes how nearly."""
     meta = msgspec.structs.replace(meta, precision=precision)
     (folder / META).write_bytes(msgspec.json.encode(meta))
     exported = Exported(folder)
     query = exported.query(PARITY_QUERY)
-    found = [exported.logit(query, text) for text in PARITY_TEXTS]
-    pairs = list(zip(found, reference, strict=True))
-    scores = max(abs(logistic(a) - logistic(b)) for a, b in pairs)
-    logits = max(abs(a - b) for a, b in pairs)
-    print(f"{precision}: scores differ by {scores:.5f}, logits by {logits:.5f}", file=sys.stderr)
-    meta = msgspec.structs.replace(meta, parity=(round(scores, 6), round(logits, 6)))
+    logits = [exported.logit(query, text) for text in PARITY_TEXTS]
+    pairs = list(zip(logits, reference, strict=True))
+    score = max(abs(logistic(a) - logistic(b)) for a, b in pairs)
+    logit = max(abs(a - b) for a, b in pairs)
+    print(f"{precision}: scores differ by {score:.5f}, logits by {logit:.5f}", file=sys.stderr)
+    meta = msgspec.structs.replace(meta, parity=(round(score, 6), round(logit, 6)))
     (folder / META).write_bytes(msgspec.json.encode(meta))
     most_score, most_logit = _MOST[precision.partition("-")[0]]
-    return scores <= most_score and logits <= most_logit
+    return score <= most_score and logit <= most_logit
 
 
 if __name__ == "__main__":

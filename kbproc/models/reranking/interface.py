@@ -1,4 +1,4 @@
-"""What a reranker is to everybody else: a query and texts go in, a score for each text comes out.
+"""The interface of a reranker: a query and texts go in, a score for each text comes out.
 
 Owns: the Reranker protocol, and the stand-in where none can be used.
 Refuses to know: which texts are candidates, and how a model judges them. Light.
@@ -42,12 +42,12 @@ class Reranker(Protocol):
         ...
 
     def close(self) -> None:
-        """Stops an export that runs; waits for nobody."""
+        """Stops an export that runs, and does not wait for its end."""
         ...
 
 
 class Unusable:
-    """In the place of a reranker that can't be used: `problem` says why."""
+    """Stands in for a reranker that can't be used: `problem` tells the reason."""
 
     candidates = CANDIDATES
     is_ready = False

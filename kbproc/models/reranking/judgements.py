@@ -24,26 +24,26 @@ class Judgements:
     def of(
         self, query: str, texts: Sequence[str], judge: Callable[[list[str]], list[float]]
     ) -> list[float]:
-        """A score for each text; `judge` is asked for those that are not kept."""
+        """Returns a score for each text; `judge` computes those that are not kept."""
         keys = [_key(query, text) for text in texts]
         with self._lock:
-            known = {key: self._scores[key] for key in keys if key in self._scores}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+            scores = {key: self._scores[key] for key in keys if key in self._scores}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in scores}
         if missing:
-            scores = judge(list(missing.values()))
-            known |= dict(zip(missing, scores, strict=True))
+            new = judge(list(missing.values()))
+            scores |= dict(zip(missing, new, strict=True))
         with self._lock:
             for key in keys:
-                self._scores[key] = known[key]
+                self._scores[key] = scores[key]
                 self._scores.move_to_end(key)
             while len(self._scores) > _MOST:
                 self._scores.popitem(last=False)
-        return [known[key] for key in keys]
+        return [scores[key] for key in keys]
 
 
 def _key(query: str, text: str) -> bytes:
-    said = query.encode("utf-8", "replace")
-    checksum = blake2b(len(said).to_bytes(8, "big"), digest_size=16)
-    checksum.update(said)
+    encoded = query.encode("utf-8", "replace")
+    checksum = blake2b(len(encoded).to_bytes(8, "big"), digest_size=16)
+    checksum.update(encoded)
     checksum.update(text.encode("utf-8", "replace"))
     return checksum.digest()
