@@ -234,7 +234,7 @@ export interface AnswerEvent {
   status?: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
 }
 
-/** What each channel gave to the score; null where it takes no part. `rerank`: the whole score, of a hit that the cross-encoder has judged. */
+/** What each channel gave to the score; null where it takes no part. `rerank`: the whole score of a hit that the cross-encoder has judged. */
 export interface Breakdown {
   fts: number | null;
   vector: number | null;
