@@ -485,6 +485,7 @@ class TagCount(TypedDict):
 class Breakdown(TypedDict):
     fts: float | None
     vector: float | None
+    rerank: NotRequired[float]
 
 class HitSource(TypedDict):
     document_id: int
