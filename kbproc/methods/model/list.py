@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
+from kbproc.base.layout import Table
 from kbproc.base.params import ReadParams
 from kbproc.calls.call import Call
 from kbproc.calls.method import Example, method
@@ -35,6 +38,26 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     ndcg_at_10: dict[str, float] | None
 
 
+def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
+    """Models for people, with nDCG on English and on German questions."""
+    rows = [
+        {
+            "name": row["name"],
+            "status": row["status"].split(":")[0],  # the hint says what brings a missing one
+            "current": row["current"],
+            "size": row["size_bytes"] and f"{row['size_bytes'] / 1e6:.0f} MB",
+            "texts/s": row["texts_per_second"],
+            "nDCG en": (row["ndcg_at_10"] or {}).get("xquad/en"),
+            "nDCG de": (row["ndcg_at_10"] or {}).get("xquad/de"),
+        }
+        for row in data
+    ]
+    return Table(rows=rows, columns=list(rows[0]))
+
+
+_MISSING = "missing: "
+
+
 @method(
     "model.list",
     params=ListModels,
@@ -43,6 +66,7 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     when_to_use="Before model.use, or to see which model a store searches with.",
     scope="admin",
     examples=[Example(params={}, what="all models")],
+    shown=_table,
 )
 def list_models(call: Call, params: ListModels) -> Reply:
     from kbproc.models.catalogue import available, known_models, measurements
@@ -82,4 +106,6 @@ def list_models(call: Call, params: ListModels) -> Reply:
         status = f"missing: {problem.message}" if problem else available(spec, cache)
         models.append(shown(spec.name, spec.kind, status, embedding.dim, embedding.max_tokens))
     models.append(shown("none", "none", "words only", None, None))
-    return Reply(data=models, count=len(models))
+    missing = [model.status for model in models if model.status.startswith(_MISSING)]
+    hint = " ".join(status.removeprefix(_MISSING) for status in missing) or None
+    return Reply(data=models, count=len(models), hint=hint)
