@@ -7,7 +7,7 @@ Refuses to know: the wire, how candidates are found, how each channel ranks insi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,7 @@ class _Searching:
         self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
         self.repeated: dict[int, list[int]] = {}
         self.judged: dict[int, Judged] = {}
+        self.best_passages: dict[str, tuple[int, int] | None] = {}
         self.notice: list[str] = []
         self.wanted = params.offset + params.limit
         # How many of the ranking are needed: a cross-encoder reads so many whatever is shown.
@@ -233,12 +234,17 @@ class _Searching:
         words = fusion.blend(None, candidate.bm25, pool.bound, "fts").score
         knows = self.fluency.factor >= _TELLING
         cosine = candidate.cosine if knows and mode != "fts" else None
-        evident = evidence(
+        judge = partial(
+            evidence,
             None if mode == "vector" else words,
             None if cosine is None else round(max(0.0, cosine), fusion.PLACES),
             self._chunks,
-            is_foreign=cosine is None and self._is_foreign,
         )
+        evident = judge()
+        # The language changes no level that is the highest without it.
+        matters = evident.level != "likely" or self.params.explain
+        if cosine is None and matters and self._is_foreign:
+            evident = judge(is_foreign=True)
         if evident.level != "likely" and mode != "vector":
             if text is None:
                 row = self.snapshot.hits([id], pool.places).get(id)
@@ -462,6 +468,7 @@ class _Searching:
         chars = self.params.snippet_chars
         marked, in_parts = self.query.marked, self.query.in_parts
         short = snippet(row.text, marked, chars, centre=self.centre, in_parts=in_parts)
+        self.best_passages[row.text] = short.best
         return hit_of(
             id,
             fused,
@@ -489,9 +496,7 @@ class _Searching:
         ]
 
     def _extract(self, hit: Hit, chars: int) -> str:
-        marked, in_parts = self.query.marked, self.query.in_parts
-        best = snippet(hit.text, marked, BEST_CHARS, centre=self.centre, in_parts=in_parts).best
-        return extract(hit.text, best, chars)
+        return extract(hit.text, self.best_passages[hit.text], chars)
 
     def _support_of_best(self, pool: Pool, hits: list[Hit]) -> Support | None:
         if not hits or self.params.offset:
@@ -510,7 +515,10 @@ class _Searching:
 
     def _passage(self, text: str) -> str:
         """The passage of a text that holds most of the query's words, or ""."""
-        best = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts).best
+        if text not in self.best_passages:
+            short = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts)
+            self.best_passages[text] = short.best
+        best = self.best_passages[text]
         return text[slice(*best)] if best else ""
 
     def _explanation(self, id: int, score: float, text: str, pool: Pool) -> dict[str, Any]:
