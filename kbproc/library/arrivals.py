@@ -44,8 +44,9 @@ class Arrivals:
     def follow(self) -> None:
         """The store has another log now."""
         if self._is_started and self._thread is None and self._store.log.is_shared:
-            self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+            thread.start()
+            self._thread = thread
         if self._is_started and self._store.log.is_shared:
             self._store.log.on_news(self._news.set)
             self._news.set()

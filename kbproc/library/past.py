@@ -91,10 +91,11 @@ class Past(Front):
         if self.vectors.pending_count <= _AT_ONCE:
             self._embed(embedding)
         else:
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._embed, args=(embedding,), name="past", daemon=True
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread
 
     def _embed(self, embedding: Embedding) -> None:
         """Until nothing is missing; what the model refuses stays without a vector."""

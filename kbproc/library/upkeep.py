@@ -56,8 +56,9 @@ class Upkeep:
     def start(self) -> None:
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def close(self) -> None:
         self._closed.set()

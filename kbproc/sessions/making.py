@@ -186,7 +186,15 @@ class Answers:
             if self._threads >= MOST_AT_ONCE:
                 return
             self._threads += 1
-        threading.Thread(target=self._run, name="answer", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="answer", daemon=True).start()
+        except RuntimeError:
+            with self._changing:
+                self._threads -= 1
+                if self._threads:
+                    return  # one of the others goes on with it
+                self._queue.remove((live, work))
+            raise
 
     def _run(self) -> None:
         while True:

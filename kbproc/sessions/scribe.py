@@ -47,8 +47,9 @@ class Scribe:
             self._offered[live] = None
             self._is_urgent = self._is_urgent or urgent
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="scribe", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="scribe", daemon=True)
+                thread.start()
+                self._thread = thread
             if is_news:  # of a hundred answers' words the thread would be woken all the time
                 self._changed.notify_all()
 

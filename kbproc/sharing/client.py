@@ -7,6 +7,7 @@ Refuses to know: over which descriptors a client speaks, and when it leaves.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from pathlib import Path
@@ -25,6 +26,9 @@ from kbproc.wire import messages
 from kbproc.wire.connection import Connection
 from kbproc.wire.outbox import Outbox
 from kbproc.wire.service import Service
+
+
+_logger = logging.getLogger(__name__)
 
 
 class Opened:
@@ -88,8 +92,18 @@ def begin(opened: Opened, connection: Connection) -> None:
         connection.outbox.send(_error(wire, opened.why_not()))
     else:
         connection.outbox.send(_ready(library.store, wire, connection.peer))
-        library.start()
+        _start(library)
     connection.opening.end()
+
+
+def _start(library: Library) -> None:
+    """Begins work in the background. Where no thread can be had, the next client begins it."""
+    try:
+        library.start()
+    except RuntimeError as error:
+        if not messages.is_no_thread(error):
+            raise
+        _logger.warning("no work in the background was begun: %s", error)
 
 
 def _ready(store: SeenStore, wire: messages.Wire, peer: Peer) -> bytes:

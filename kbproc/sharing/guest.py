@@ -32,6 +32,7 @@ from kbproc.wire.service import Service
 _logger = logging.getLogger(__name__)
 _HELLO_SECONDS = 10.0
 _HAND_OVER_SECONDS = 0.1
+_TURN_AWAY_SECONDS = 0.1
 
 
 class Guest:
@@ -55,6 +56,22 @@ class Guest:
         self._connection: Connection | None = None
         self._going = threading.Lock()
         self._handed_over = False
+
+    def turn_away(self) -> None:
+        """Tells the process that the owner has no descriptor left for it, and closes."""
+        with self._socket, contextlib.suppress(OSError):
+            self._socket.settimeout(_TURN_AWAY_SECONDS)
+            self._socket.recv(reach.HELLO_BYTES)  # before it is sent, the process expects nothing
+            error = KbprocError(
+                "server.overloaded",
+                f"Process {self._service.host.pid()}, which has the store open, has too many "
+                "open files to serve one more process.",
+                hint="End processes that use the store, or raise the limit of open files "
+                "(ulimit -n) before it starts. Then ask again.",
+                retry_after_ms=1000,
+            )
+            data = msgspec.to_builtins(messages.error_data(error))
+            self._say(Welcome(share=SHARE, ok=False, error=data))
 
     def run(self) -> None:
         try:

@@ -9,6 +9,8 @@ process listens (listening.py).
 from __future__ import annotations
 
 import logging
+import math
+import resource
 import socket
 import threading
 from typing import Any
@@ -30,6 +32,8 @@ from kbproc.wire.service import Service
 _logger = logging.getLogger(__name__)
 # For work in the background when a server ends: somebody may wait for the store.
 PATIENCE_SECONDS = 0.1
+_SHORTAGE_SECONDS = 0.1  # until the next try where the system has refused
+_LEAST_SPARED = 16  # descriptors for the store's own work: a query in SQL takes some ten
 
 
 class Owner:
@@ -117,29 +121,41 @@ class Listener:
         self._owner = owner
         self._listening = listening
         self._folder = folder_number(owner.config.store)
-        self._closing = False
+        self._closed = threading.Event()
         self._guests: set[Guest] = set()
         self._changing = threading.Lock()
         threading.Thread(target=self._run, name="listener", daemon=True).start()
 
     def _run(self) -> None:
-        while not self._closing:
+        """Until the owner closes: a shortage of descriptors or threads passes."""
+        while not self._closed.is_set():
             try:
                 connection = self._listening.accept()
-            except OSError:
-                return
-            if connection is not None:
-                self._let_in(connection)
+                if connection is not None:
+                    self._let_in(connection)
+            except (OSError, RuntimeError) as error:
+                if not self._closed.wait(_SHORTAGE_SECONDS):
+                    _logger.warning("a process could not be let in: %s", error)
 
     def _let_in(self, connection: socket.socket) -> None:
+        """Raises RuntimeError where no thread can be started for it."""
         owner = self._owner
         guest = Guest(connection, owner.service, owner.opened, self._left, folder=self._folder)
+        # The lowest free number is a new descriptor's: so it tells how many are in use.
+        if connection.fileno() >= most_descriptors():
+            guest.turn_away()
+            return
         with self._changing:
-            if self._closing:
+            if self._closed.is_set():
                 connection.close()
                 return
             self._guests.add(guest)
-        threading.Thread(target=guest.run, name="guest", daemon=True).start()
+        try:
+            threading.Thread(target=guest.run, name="guest", daemon=True).start()
+        except RuntimeError:
+            self._left(guest)
+            connection.close()
+            raise
 
     def _left(self, guest: Guest) -> None:
         with self._changing:
@@ -152,7 +168,7 @@ class Listener:
     def close(self) -> None:
         """Lets nobody in any more, and sends every guest to the next owner."""
         with self._changing:
-            self._closing = True
+            self._closed.set()
             guests = list(self._guests)
         self._listening.stop()
         leaving = [threading.Thread(target=guest.hand_over) for guest in guests]
@@ -160,3 +176,11 @@ class Listener:
             thread.start()
         for thread in leaving:
             thread.join()
+
+
+def most_descriptors() -> float:
+    """How many may be in use when a process is let in; the rest is for the store's own work."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return math.inf
+    return limit - max(_LEAST_SPARED, limit // 4)

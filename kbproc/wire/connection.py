@@ -131,10 +131,24 @@ class Connection:
                 )
             self._in_flight[request.key] = request
             self._unanswered += 1
-        if request.timeout_ms:
-            self.service.deadlines.add(request, request.timeout_ms)
-        self.submit(request, request.run)
+        try:
+            if request.timeout_ms:
+                self.service.deadlines.add(request, request.timeout_ms)
+            self.submit(request, request.run)
+        except RuntimeError as error:
+            return self._without_thread(request, error)
         return None
+
+    def _without_thread(self, request: InFlight, error: RuntimeError) -> KbprocError:
+        """Takes the request's place back: nothing of it was begun."""
+        if not messages.is_no_thread(error):
+            raise error
+        self.service.deadlines.remove(request)
+        with self._changed:
+            self._in_flight.pop(request.key, None)
+            self._unanswered -= 1
+            self._changed.notify_all()
+        return messages.no_thread()
 
     def _is_full(self) -> bool:
         """The parked are counted only where that decides."""

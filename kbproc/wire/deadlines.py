@@ -52,10 +52,11 @@ class Deadlines:
 
     def add(self, request: Timed, timeout_ms: int) -> None:
         with self._changed:
-            self._due[request] = self._host.monotonic_ms() + timeout_ms
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._due[request] = self._host.monotonic_ms() + timeout_ms
             self._changed.notify_all()
 
     def remove(self, request: Timed) -> None:

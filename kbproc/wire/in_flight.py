@@ -196,7 +196,11 @@ class InFlight:
         elif isinstance(reached, Parked):
             self._parked = reached
             since = self._call.host.monotonic_ms() - self._arrived
-            self._client.park(self, _left(reached.timeout_ms, since))
+            try:
+                self._client.park(self, _left(reached.timeout_ms, since))
+            except RuntimeError as error:  # no thread could be started
+                self._parked = None
+                self._fail(messages.unexpected(error))
         elif isinstance(reached, Answer):
             self._succeed(reached)
 

@@ -10,6 +10,7 @@ Protocol: https://www.jsonrpc.org/specification, params by name only.
 from __future__ import annotations
 
 import copy
+import errno
 import logging
 import traceback
 from typing import Any, Literal
@@ -30,6 +31,8 @@ _logger = logging.getLogger(__name__)
 
 Id = int | str
 _MOST_SHOWN = 100
+# What the system refuses for lack of descriptors, memory or room: no fault in kbproc.
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,12 +190,41 @@ def _risk(risk: Risk) -> ErrorRisk:
 
 
 def unexpected(error: BaseException) -> KbprocError:
-    """The one place where an unknown exception becomes internal.error."""
+    """The one place where an unknown exception becomes internal.error.
+
+    A shortage of the system is none: it passes, and so the request may be sent again.
+    """
+    if isinstance(error, OSError) and error.errno in _SHORTAGES:
+        reason = f"{error.strerror}."
+        _logger.warning("the system refused a request: %s", reason)
+        return KbprocError(
+            "store.io",
+            f"The system has refused what the request needs: {reason}",
+            hint="Close other programs or raise the limit (ulimit -n for open files), then send "
+            "the request again.",
+            detail={"errno": errno.errorcode[error.errno or 0]},
+        )
+    if is_no_thread(error):
+        return no_thread()
     _logger.error("internal error: %s", "".join(traceback.format_exception(error)))
     return KbprocError(
         "internal.error",
         f"Something went wrong inside kbproc ({type(error).__name__}).",
         detail={"exception": type(error).__name__},
+    )
+
+
+def is_no_thread(error: BaseException) -> bool:
+    """True where the system has refused to start a thread, for which Python has no type."""
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
+def no_thread() -> KbprocError:
+    return KbprocError(
+        "server.overloaded",
+        "No thread can be started for the request.",
+        hint="Wait for answers, or raise the limit (ulimit -u), then send the request again.",
+        retry_after_ms=1000,
     )
 
 

@@ -53,9 +53,20 @@ class Outbox:
             self._lines.append(data)
             self._bytes += len(data)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
-                self._thread.start()
+                self._start()
             self._changed.notify_all()
+
+    def _start(self) -> None:
+        """Starts the thread that writes; where none can be had the lines are written here."""
+        thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._write(b"".join(self._lines))
+            self._lines.clear()
+            self._bytes = 0
+        else:
+            self._thread = thread
 
     @property
     def congested(self) -> bool:

@@ -54,11 +54,12 @@ class Parking:
         """Polls the request soon, and from then on at every change."""
         deadline = None if timeout_ms is None else self._host.monotonic_ms() + timeout_ms
         with self._changed:
-            self._places.append(_Place(request, deadline))
             if self._thread is None:
                 self._subscribe(self.wake)
-                self._thread = threading.Thread(target=self._run, name="parking", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="parking", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._places.append(_Place(request, deadline))
             self._woken = True
             self._changed.notify_all()
 

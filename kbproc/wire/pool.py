@@ -37,14 +37,19 @@ class Pool:
         self._crowded, self._closing = threading.Event(), threading.Event()
 
     def submit(self, job: Callable[[], object]) -> None:
+        """Raises RuntimeError where not even the first thread can be started."""
         with self._counting:
+            waits = self._unfinished >= len(self._threads)
+            try:
+                if waits and len(self._threads) < self._at_once:
+                    self._threads.append(_started(self._run, "worker"))
+                    waits = False
+                if waits and self._most_helpers and self._watch is None:
+                    self._watch = _started(self._keep_watch, "watch")
+            except RuntimeError:
+                if not self._threads:
+                    raise
             self._unfinished += 1
-            waits = self._unfinished > len(self._threads)
-            if waits and len(self._threads) < self._at_once:
-                self._threads.append(_started(self._run, "worker"))
-                waits = False
-            if waits and self._most_helpers and self._watch is None:
-                self._watch = _started(self._keep_watch, "watch")
         self._jobs.put(job)
         if waits and not self._crowded.is_set():
             self._crowded.set()
@@ -71,7 +76,8 @@ class Pool:
             self._crowded.set()
             self._helpers = [one for one in self._helpers if one.is_alive()]
             if self._begun == begun and len(self._helpers) < self._most_helpers:
-                self._helpers.append(_started(self._help, "helper"))
+                with contextlib.suppress(RuntimeError):  # no thread can be had: the others go on
+                    self._helpers.append(_started(self._help, "helper"))
 
     def _help(self) -> None:
         """Until nothing waits."""
@@ -122,13 +128,21 @@ class InTurn:
         self._changing = threading.Lock()
 
     def submit(self, job: Job, order: Ordered, *, alone: bool) -> None:
-        """`alone`: all that came before must have ended, not only begun."""
+        """`alone`: all that came before must have ended, not only begun.
+
+        Raises RuntimeError where no thread can be started.
+        """
         order.end_those_before = self._end
         with self._changing:
             self._waiting.append((job, alone))
-            if not self._runs:
-                self._runs = True
-                self._pool.submit(self._run)
+            if self._runs:
+                return
+            try:
+                self._pool.submit(self._run)  # it waits for the lock that is held here
+            except RuntimeError:
+                self._waiting.pop()
+                raise
+            self._runs = True
 
     def _run(self) -> None:
         while (found := self._next()) is not None:

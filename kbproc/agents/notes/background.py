@@ -201,8 +201,9 @@ class Notebooks:
                 if slug not in before or not _same_folder(before[slug], row)
             }
             if live and self._worker is None:
-                self._worker = threading.Thread(target=self._run, name="notes", daemon=True)
-                self._worker.start()
+                worker = threading.Thread(target=self._run, name="notes", daemon=True)
+                worker.start()
+                self._worker = worker
                 self._watcher = Watcher(self._told)
             self._changed.notify_all()
             watcher = self._watcher

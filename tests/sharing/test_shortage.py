@@ -1,0 +1,153 @@
+"""An owner that the system refuses descriptors or threads: it works on, and listens again later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.faults import faults_of, note
+from tests.kit.patience import until
+from tests.kit.processes import Client, Crowd, check_answers, check_once, socket_of
+
+pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
+
+compared = faults_of("shortage", counted=True)
+
+DESCRIPTORS, CONNECTIONS = 48, 60
+AGAIN = "requests are {} meanwhile; later processes are let in and all goes on"
+LIMITED = f"""
+import resource
+from kbproc.base.pipes import leave
+from tests.kit import fixed
+
+resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))
+leave(fixed.main())
+"""
+NONE_LEFT = '''
+import contextlib, os, pathlib, resource
+from kbproc.base.pipes import leave
+from kbproc.sharing import owner
+from tests.kit import fixed
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+accept = owner.Listening.accept
+
+def taking(self):
+    """All descriptors are in use while there is a file `take`."""
+    takes = pathlib.Path("take").exists()
+    while taking.held and not takes:
+        os.close(taking.held.pop())
+    with contextlib.suppress(OSError):
+        while takes and not pathlib.Path("taken").exists():
+            taking.held.append(os.open("/dev/null", os.O_RDONLY))
+    if takes:
+        pathlib.Path("taken").mkdir(exist_ok=True)
+    return accept(self)
+
+taking.held = []
+owner.Listening.accept = taking
+leave(fixed.main())
+'''
+NO_THREADS = """
+import pathlib, threading
+from kbproc.base.pipes import leave
+from tests.kit import fixed
+
+start = threading.Thread.start
+
+def refuse(self):
+    if pathlib.Path("refuse").exists():
+        raise RuntimeError("can't start new thread")
+    start(self)
+
+threading.Thread.start = refuse
+leave(fixed.main())
+"""
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    with Crowd(tmp_path) as crowd:
+        yield crowd
+
+
+def descriptors(client: Client) -> int:
+    return len(os.listdir(f"/proc/{client.pid}/fd"))
+
+
+@contextlib.contextmanager
+def connected(store: Path, count: int) -> Iterator[None]:
+    """Connections on which nothing is said."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(str(socket_of(store)))
+        yield
+
+
+def test_connections_take_no_descriptor_that_the_store_needs(crowd: Crowd) -> None:
+    owner = crowd.join(program=LIMITED)
+    own = descriptors(owner)
+    with connected(crowd.store, CONNECTIONS):
+        until(lambda: descriptors(owner) > own + 10, "connections that were let in")
+        owner.data("doc.create", title="during", text="words")
+        assert owner.data("sql.query", sql="select count(*) from documents")
+        assert owner.data("status")
+        assert crowd.run("call", "ping", "{}").code in {0, 8}
+    until(lambda: descriptors(owner) <= own + 4, "the end of the connections", crowd.told)
+    guest = crowd.join()
+    assert guest.answer(guest.create("after"))["result"]
+    check_once(owner, acknowledged=["during", "after"], sent=["during", "after"])
+    check_answers(guest)
+    note(
+        "shortage",
+        f"{CONNECTIONS} connections to an owner that may have {DESCRIPTORS} open files",
+        "writes and queries go on; who can't be served is told server.overloaded; later "
+        "processes are let in",
+    )
+
+
+def test_an_owner_without_descriptors_listens_again(crowd: Crowd) -> None:
+    """Requests are `store.io` meanwhile, and no fault of kbproc."""
+    owner = crowd.join(program=NONE_LEFT)
+    owner.data("ping")
+    (crowd.folder / "take").touch()
+    until((crowd.folder / "taken").exists, "an owner without descriptors")
+    for method, params in (
+        ("doc.create", {"title": "never", "text": "words"}),
+        ("sql.query", {"sql": "select 1"}),
+        ("status", {}),
+        ("events.read", {}),
+    ):
+        error = owner.error(method, **params)
+        assert (error["type"], error["retryable"]) == ("store.io", True), error
+    with connected(crowd.store, 2):
+        until(lambda: "could not be let in" in owner.told(), "an owner that could accept nobody")
+    (crowd.folder / "take").unlink()
+    guest = crowd.join()
+    assert guest.answer(guest.create("after"))["result"]
+    check_once(owner, acknowledged=["after"], sent=["after"])
+    note("shortage", "no descriptor is left for an owner", AGAIN.format("store.io"))
+
+
+def test_an_owner_without_threads_listens_again(crowd: Crowd) -> None:
+    """What can't be run is refused, and its place is free again."""
+    owner = crowd.join(program=NO_THREADS)
+    (crowd.folder / "refuse").touch()
+    guest = crowd.spawn()
+    until(lambda: "could not be let in" in owner.told(), "an owner that could start no thread")
+    assert owner.error("ping", timeout_ms=60_000)["type"] == "server.overloaded"
+    for method, params in (("kb.create", {"slug": "team"}), ("doc.ingest", {"paths": ["."]})):
+        assert owner.error(method, **params)["type"] == "server.overloaded"
+    (crowd.folder / "refuse").unlink()
+    guest.ready()
+    assert guest.data("kb.create", slug="team")
+    assert owner.data("ping", timeout_ms=60_000)
+    assert owner.end() == 0
+    assert guest.data("kb.get", slug="team")
+    note("shortage", "no thread can be started by an owner", AGAIN.format("server.overloaded"))
