@@ -27,7 +27,6 @@ from kbproc.wire.connection import Connection
 from kbproc.wire.outbox import Outbox
 from kbproc.wire.service import Service
 
-
 _logger = logging.getLogger(__name__)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +76,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 
 def descriptors(client: Client) -> int:
-    return len(os.listdir(f"/proc/{client.pid}/fd"))
+    return len(list(Path(f"/proc/{client.pid}/fd").iterdir()))
 
 
 @contextlib.contextmanager
