@@ -48,6 +48,22 @@ def led_on(
     return error
 
 
+def asked_once_more(error: KbprocError, name: str, params: Params) -> KbprocError:
+    """The error for a write whose outcome nobody knows: with its token, and the same request."""
+    said = msgspec.json.encode(params)
+    is_repeated = len(said) <= _MOST_BYTES and not _SECRETS.search(said)
+    longer = _longer(error, params) if error.type == "operation.timeout" else {}
+    return KbprocError(
+        error.type,
+        error.message,
+        hint=error.hint,
+        field=error.field,
+        retry=Retry(method=name, params={**params, **longer}) if is_repeated else None,
+        retry_after_ms=error.retry_after_ms,
+        detail={**error.detail, "client_token": params["client_token"]},
+    )
+
+
 def _as_sent(params: Params) -> Params:
     """Without the token that an attached process has made: it is for one request only."""
     made = str(params.get("client_token")).startswith(MADE_BY_US)

@@ -116,7 +116,9 @@ class Calls:
     def end(self, request: Request, result: dict[str, Any], ticket: Ticket | None) -> None:
         request.reply(result)
         with self._lock:
-            if ticket is not None:
+            if ticket is not None and told.may_be_done(result):
+                self._once.give_back(ticket)
+            elif ticket is not None:
                 self._sent.append(ticket)
         self.note_delivered()
 

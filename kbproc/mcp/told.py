@@ -28,6 +28,7 @@ _MOST_CHANGE = 300  # characters of a plan's change
 # Members that a model does not need.
 _OWN_META = frozenset({"schema", "seq", "count", "total", "took_ms", "lean"})
 _OWN_DATA = frozenset({"query", "returned"})
+_UNKNOWN_OUTCOMES = frozenset({"operation.timeout", "store.locked"})
 
 
 def result(found: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +70,12 @@ def error(data: dict[str, Any], tool: Tool, request: Wanted) -> dict[str, Any]:
     elif data["retryable"]:
         lines.append("The same call may succeed later.")
     return {**mistake("\n".join(lines)), "_meta": {ERROR: _brief(data)}}
+
+
+def may_be_done(result: dict[str, Any]) -> bool:
+    """True for a write that was given up: when it is asked again it is the same one."""
+    error = result.get("_meta", {}).get(ERROR, {})
+    return error.get("type") in _UNKNOWN_OUTCOMES
 
 
 def refused_plan(data: dict[str, Any], why: str, instead: str) -> dict[str, Any]:

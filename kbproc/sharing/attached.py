@@ -122,6 +122,11 @@ class Anywhere:
             except Gone:
                 self._drop()
             except KbprocError as error:
+                self._drop()  # an owner that goes on later begins no write of who has gone
+                if writes and params.get("client_token") is not None:
+                    from kbproc.calls.retry import asked_once_more
+
+                    error = asked_once_more(error, name, params)
                 return self._alone.refused(error)
 
     def cancel(self) -> None:

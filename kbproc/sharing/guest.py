@@ -93,6 +93,7 @@ class Guest:
         hello, rest = admitted
         outbox = Outbox(self._socket.fileno())
         connection = connection_of(self._service, hello, outbox)
+        connection.has_gone = self.has_gone
         with self._going:
             if self._handed_over:
                 return

@@ -9,21 +9,28 @@ owns the store, nothing heavy is imported here.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
+
+import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.sharing import reach
 from kbproc.sharing.reach import Gone, Hello
 from kbproc.sharing.takeover import Takeover
-from kbproc.sharing.unanswered import Key, Unanswered
-from kbproc.sharing.waiting import TICK_SECONDS, silent
+from kbproc.sharing.unanswered import Asked, Key, Unanswered
+from kbproc.sharing.waiting import TICK_SECONDS, Waiting, silent, state_of
 from kbproc.wire.lines import Lines, Stop, skipped
 from kbproc.wire.outbox import Outbox
 
 END_SECONDS = 12.0  # for the owner to answer what is in flight at the end
 _MOST_HELD = 1000  # lines that wait for an owner; no more are read meanwhile
+
+
+class _Parted(Gone):
+    """This process has left an owner that is stopped."""
 
 
 class _Over(Exception):
@@ -121,22 +128,33 @@ class Relay:
                     found = owner or self._takeover.reach_owner(self._look)
                     owner = None
                     self._pass_on(self._attach(found))
+                except _Parted:
+                    self._lose(self._waiting)
                 except Gone:
                     self._lose()
                 except KbprocError as error:
                     self._lose()
                     self._refuse(error)
+                except _Over:
+                    raise
+                except Exception:  # without this thread nothing would be answered any more
+                    import logging  # as a rule nothing waits for it
+
+                    logging.getLogger(__name__).exception("the owner's lines can't be passed on")
+                    self._lose()
+                    time.sleep(TICK_SECONDS)
         except _Over:
             pass
         finally:
             self._ended.set()
 
-    def _lose(self) -> None:
+    def _lose(self, waiting: Waiting | None = None) -> None:
+        """`waiting`: goes on for the same owner."""
         with self._sending:
             if self._owner is not None:
                 self._owner.close()
             self._owner, self._pid, self._attached = None, 0, False
-        self._waiting = self._takeover.waiting()
+        self._waiting = waiting or self._takeover.waiting()
 
     def _attach(self, owner: socket.socket) -> bytes:
         """Returns the bytes that came after the owner's welcome.
@@ -198,22 +216,55 @@ class Relay:
         self._answer_late()
         if self._owner is None:
             self._waiting.for_owner()
-        else:
-            self._waiting.for_answer(self._pid)
-
-    def _watch(self) -> None:
-        """While an owner is attached: it may be stopped, and go on later."""
-        self._answer_late()
-        if self._ending and time.monotonic() > self._deadline:
-            raise _Over
+            return
         try:
             self._waiting.for_answer(self._pid)
         except KbprocError as error:
+            if not self._unanswered.was_ready:
+                raise
             self._answer(self._unanswered.give_up(), error)
 
+    def _watch(self) -> None:
+        """While an owner is attached: it may be stopped, and go on later. Raises _Over, _Parted."""
+        due = self._unanswered.due()
+        late = [([one], silent(self._pid, one[1].timeout_ms or 0)) for one in due]
+        try:
+            self._waiting.for_answer(self._pid)
+        except KbprocError as error:
+            late.append((self._unanswered.give_up(), error))
+        given_up = [one for some, _ in late for one in some]
+        withdrawn = not given_up or self._withdraw([key for key, _ in given_up])
+        for some, error in late:
+            self._answer(some, error)
+        if self._ending and time.monotonic() > self._deadline:
+            raise _Over
+        if not withdrawn:
+            raise _Parted
+
+    def _withdraw(self, keys: list[Key]) -> bool:
+        """Asks the owner to begin nothing of what was given up. False: it was left instead.
+
+        An owner that is stopped would read that too late. It begins no write of a process that has
+        gone: only what it was doing when it was stopped is done later.
+        """
+        owner = self._owner
+        if owner is None:
+            return True
+        if state_of(self._pid) != "stopped" and self._sending.acquire(timeout=TICK_SECONDS):
+            try:
+                reach.send(owner, b"".join(map(_cancels, keys)), _give_in)
+                return True
+            except Gone:
+                pass
+            finally:
+                self._sending.release()
+        with contextlib.suppress(OSError):  # without the lock: somebody may be sending
+            owner.shutdown(socket.SHUT_RDWR)
+        return False
+
     def _answer_late(self) -> None:
-        for key, timeout_ms in self._unanswered.due():
-            self._answer([key], silent(self._pid, timeout_ms))
+        for key, asked in self._unanswered.due():
+            self._answer([(key, asked)], silent(self._pid, asked.timeout_ms or 0))
 
     def _refuse(self, error: KbprocError) -> None:
         """Nobody can open the store now: this process answers, and the next line tries again."""
@@ -227,14 +278,34 @@ class Relay:
             self._came.wait()
         self._waiting = self._takeover.waiting()
 
-    def _answer(self, keys: list[Key], error: KbprocError) -> None:
-        if not keys:
+    def _answer(self, given_up: list[tuple[Key, Asked]], error: KbprocError) -> None:
+        """A write gets its token, under which it happens once however often it is asked."""
+        if not given_up:
             return
+        from kbproc.calls.retry import asked_once_more
         from kbproc.wire.messages import Wire
 
         wire = Wire(self._hello.max_line_bytes)
-        for key in keys:
+
+        def line(asked: Asked, id: int | str | None) -> bytes:
+            write = asked.write_of(id)
+            told = error if write is None else asked_once_more(error, *write)
+            return wire.error(id, told)
+
+        for key, asked in given_up:
             if isinstance(key, tuple):
-                self._outbox.send(b"[" + b",".join(wire.error(id, error) for id in key) + b"]")
+                self._outbox.send(b"[" + b",".join(line(asked, id) for id in key) + b"]")
             else:
-                self._outbox.send(wire.error(key, error))
+                self._outbox.send(line(asked, key))
+
+
+def _give_in() -> None:
+    """The owner reads nothing."""
+    raise Gone
+
+
+def _cancels(key: Key) -> bytes:
+    """The line that cancels a request, or those of a batch."""
+    ids = key if isinstance(key, tuple) else (key,)
+    cancels = ({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}} for id in ids)
+    return b"".join(msgspec.json.encode(cancel) + b"\n" for cancel in cancels)

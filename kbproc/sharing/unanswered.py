@@ -115,6 +115,17 @@ class Asked:
         after = params.get("after_seq")
         return {"after_seq": max(self.seq, after if isinstance(after, int) else known_seq)}
 
+    def write_of(self, id: object) -> tuple[str, dict[str, Any]] | None:
+        """Method and params of the request with this id, if it has a token: it may be done."""
+        for member in _members(self.line):
+            request = _read(member)
+            if request.id == id and request.method:
+                with contextlib.suppress(*_NOT_JSON):
+                    params = msgspec.json.decode(request.params)
+                    if isinstance(params, dict) and params.get("client_token") is not None:
+                        return request.method, params
+        return None
+
     @property
     def is_due(self) -> bool:
         """Whether the owner has had the time that the request gives it, and some more."""
@@ -166,6 +177,11 @@ class Unanswered:
         self._token = f"{MADE_BY_US}{os.urandom(8).hex()}"
         self._known_seq = 0
         self._was_ready = False
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether an owner has let this process in and had the store open."""
+        return self._was_ready
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -222,6 +238,8 @@ class Unanswered:
     def _take_cancel(self, line: bytes) -> None:
         with contextlib.suppress(KeyError, TypeError, *_NOT_JSON), self._lock:
             id = msgspec.json.decode(line)["params"]["id"]
+            if type(id) not in (int, str):  # true and 1.0 would find 1
+                return
             for asked in self._asked.get(id, ()):
                 asked.cancelled = line
 
@@ -313,13 +331,13 @@ class Unanswered:
 
     # --------------------------------------------------- when the owner does not answer
 
-    def due(self) -> list[tuple[Key, int]]:
-        """Gives up what has had its time: the keys, and the time in milliseconds."""
-        return [(key, asked.timeout_ms or 0) for key, asked in self._give_up(only_due=True)]
+    def due(self) -> list[tuple[Key, Asked]]:
+        """Gives up what has had its time."""
+        return self._give_up(only_due=True)
 
-    def give_up(self) -> list[Key]:
-        """Gives up everything; returns the keys."""
-        return [key for key, _ in self._give_up(only_due=False)]
+    def give_up(self) -> list[tuple[Key, Asked]]:
+        """Gives up everything."""
+        return self._give_up(only_due=False)
 
     def _give_up(self, *, only_due: bool) -> list[tuple[Key, Asked]]:
         with self._lock:
@@ -332,6 +350,15 @@ class Unanswered:
             for _, asked in given:
                 asked.given_up = True
         return given
+
+
+def _members(line: bytes) -> list[bytes]:
+    """The messages of a line, which may be a batch."""
+    if line.lstrip()[:1] != b"[":
+        return [line]
+    with contextlib.suppress(*_NOT_JSON):
+        return [bytes(member) for member in _client_batch(line)]
+    return []
 
 
 def _read(line: bytes | msgspec.Raw) -> _ClientLine:

@@ -81,6 +81,10 @@ class Waiting:
             raise stopped(self._store, pid)
 
 
+# A write that was sent to the owner has `detail.client_token`.
+_AGAIN = "Then ask again, with detail.client_token if it is there: so a write is done once."
+
+
 def _theirs(pid: int) -> str:
     """A process is stopped by a person, or by a debugger of theirs: no agent ends it unasked."""
     return (
@@ -93,8 +97,7 @@ def stopped(store: Path, pid: int) -> KbprocError:
     return KbprocError(
         "store.locked",
         f"The store {store} is open in process {pid}, which is stopped.",
-        hint=f"{_theirs(pid)} or end it (kill -KILL {pid}). Then ask again. A write may still be "
-        "done: ask again with the same client_token.",
+        hint=f"{_theirs(pid)} or end it (kill -KILL {pid}). {_AGAIN}",
         retry_after_ms=1000,
         detail={"pid": pid, "state": "stopped"},
     )
@@ -109,8 +112,6 @@ def silent(pid: int, timeout_ms: int) -> KbprocError:
         f"No answer came in {timeout_ms} ms from {owner}, which has the store open"
         + (" and is stopped." if state == "stopped" else "."),
         field="$.params.timeout_ms",
-        hint="A write may still be done: ask again with the same client_token."
-        if state != "stopped"
-        else f"{_theirs(pid)}. Then ask again.",
+        hint=(f"{_theirs(pid)}. " if state == "stopped" else "") + _AGAIN,
         detail={"pid": pid, "state": state} if pid else {"state": state},
     )

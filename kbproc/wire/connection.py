@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 
-import msgspec
 from msgspec import UNSET
 
 from kbproc.base.errors import KbprocError
@@ -52,6 +51,7 @@ class Connection:
         self.outbox = outbox
         self.wire = wire or service.wire
         self.max_in_flight = service.max_in_flight if max_in_flight is None else max_in_flight
+        self.has_gone: Callable[[], bool] = lambda: False
         self.ending = False
         self._refusing = False
         self._in_flight: dict[messages.Id | InFlight, InFlight] = {}
@@ -103,10 +103,7 @@ class Connection:
                 _logger.warning("a notification was dropped: %s", refusal.message)
 
     def _cancel(self, message: messages.Request) -> None:
-        try:
-            id = msgspec.json.decode(message.params, type=dict[str, int | str]).get("id")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return
+        id = messages.cancelled_id(message.params)
         with self._changed:
             request = None if id is None else self._in_flight.get(id)
         if request is not None:

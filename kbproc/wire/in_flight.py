@@ -67,6 +67,10 @@ class Client(Protocol):
         """True once the client has sent its last line: nothing waits for it any more."""
         ...
 
+    def has_gone(self) -> bool:
+        """True once the client hears no answer any more."""
+        ...
+
     def call(
         self,
         emit: Emit,
@@ -159,7 +163,13 @@ class InFlight:
         self._fail(late(self.method, self.timeout_ms))
 
     def _begin_turn(self) -> None:
-        """From here on a short write is done. Raises operation.timeout if it is too late."""
+        """From here on a short write is done.
+
+        Raises operation.timeout if it is too late, and operation.cancelled for a client that has
+        gone: it has told its own client that the request was given up, or will ask again.
+        """
+        if self._client.has_gone():
+            raise KbprocError("operation.cancelled", "The client has gone.")
         with self._changing:
             if self._is_answered:
                 raise late(self.method, self.timeout_ms)

@@ -88,6 +88,16 @@ def _message(line: bytes) -> Message:
     return Malformed(None if request.id is UNSET else request.id, _by_name_only())
 
 
+def cancelled_id(params: bytes | Raw) -> Id | None:
+    """The id in the params of `$/cancel`: 1.0 and true cancel no request whose id is 1."""
+    try:
+        value = _decode_any(bytes(params))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    id = value.get("id") if isinstance(value, dict) else None
+    return id if type(id) in (int, str) else None
+
+
 def _long_id() -> KbprocError:
     """An id comes back with every answer and event, and a long one makes them too long."""
     return _invalid(f"id has more than {MAX_ID} characters.", field="$.id")

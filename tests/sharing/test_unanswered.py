@@ -93,7 +93,7 @@ def test_a_batch_is_one_question(unanswered: Unanswered) -> None:
     sent = json.loads(unanswered.from_client(json.dumps(members).encode())[0])
     assert all("client_token" in member["params"] for member in sent)
     assert [json.loads(one) for one in unanswered.to_ask_again()] == [sent]
-    assert unanswered.give_up() == [("a", "b")]
+    assert [key for key, _ in unanswered.give_up()] == [("a", "b")]
     assert not unanswered
 
 
