@@ -7,7 +7,9 @@ A client that gets no answer because the server was killed starts it anew and as
 nothing that tells the second request from another one of the same content. So a token is made of
 who the client is (the parent process and when it began), what it asks for, and a number: the first
 that it has no answer to. Which numbers are answered stands in a small file, a line each, written
-once the answer is in the pipe. A request that was in flight gets its own number again; the same
+once the answer is in the pipe. The token stands in the log, which outlives what a purge erases from
+it: so the content is hashed under a secret key, which is in the runtime folder and in no backup.
+A request that was in flight gets its own number again; the same
 request, once answered, gets the next one, and is done again.
 
 What this cannot hold: a client that was itself started anew, or that starts the server through a
@@ -19,6 +21,7 @@ both a token of the client's own (`clientToken`) holds.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -28,9 +31,11 @@ from typing import Any
 
 import msgspec
 
-from kbproc.base.durable import boot, write_all
+from kbproc.base.durable import boot, write_all, write_new
 
 _SIZE = 16  # bytes of a digest
+_KEY_BYTES = 32
+_TIME = "timeout_ms"  # a write that was given up may be asked again with more time
 _BEGAN = 19  # where /proc/PID/stat has the beginning, after the name
 
 Ticket = tuple[str, int]  # digest of the content, number
@@ -72,7 +77,7 @@ class Once:
         self._folder = folder
         self._client = client
         self._name_where = where
-        self._where = b""
+        self._where = self._key = b""
         self._answered: dict[str, set[int]] = {}
         self._open: set[Ticket] = set()
         self._fd = -1
@@ -80,17 +85,23 @@ class Once:
     def _settle(self) -> None:
         """Reads the file when the first write comes."""
         self._where = self._name_where().encode()
+        self._key = self._keyed(os.urandom(_KEY_BYTES))
         if self._client is None:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _forget_the_gone(self._folder)
+            self._key = self._keyed(_secret(self._folder))
             name = blake2b(self._where, digest_size=8).hexdigest()
             path = self._folder / f"{self._client}-{name}"
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(path, flags, 0o600)
             self._read(path.read_bytes())
             self._prefix = f"mcp-{self._client}-{name}"
+
+    def _keyed(self, secret: bytes) -> bytes:
+        """The key for this store and actor."""
+        return blake2b(self._where, key=secret).digest()
 
     def _read(self, data: bytes) -> None:
         for line in data.split(b"\n")[:-1]:
@@ -102,8 +113,9 @@ class Once:
         """The first number of this content that is neither answered nor in flight."""
         if not self._where:
             self._settle()
-        said = msgspec.json.encode([method, params], order="deterministic")
-        digest = blake2b(said, digest_size=_SIZE, key=blake2b(self._where).digest()).hexdigest()
+        asked = {name: value for name, value in params.items() if name != _TIME}
+        said = msgspec.json.encode([method, asked], order="deterministic")
+        digest = blake2b(said, digest_size=_SIZE, key=self._key).hexdigest()
         answered = self._answered.get(digest, set())
         number = 0
         while number in answered or (digest, number) in self._open:
@@ -125,6 +137,23 @@ class Once:
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 write_all(self._fd, f"{ticket[0]} {ticket[1]}\n".encode())
+
+
+def _secret(folder: Path) -> bytes:
+    """The secret key of a folder, which is made once. Raises OSError."""
+    path = folder / "key"
+    if not path.exists():
+        made = folder / f"key-{os.urandom(8).hex()}"
+        write_new(str(made), os.urandom(_KEY_BYTES))
+        try:
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                path.hardlink_to(made)
+        finally:
+            made.unlink()
+    found = path.read_bytes()
+    if len(found) != _KEY_BYTES:
+        raise OSError(errno.EINVAL, "the key is damaged")
+    return found
 
 
 def _forget_the_gone(folder: Path) -> None:

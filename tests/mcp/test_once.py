@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbproc.mcp.once import Once, client_of
+from kbproc.sharing.waiting import state_of
 from tests.kit.mcp import MODERN, Client, client, served
-from tests.kit.patience import LONG
+from tests.kit.patience import LONG, until
+from tests.kit.processes import Crowd
 
 WRITE = "knowledge.store"
 WRITES = 100 if LONG else 24
@@ -86,7 +91,7 @@ def test_files_of_clients_that_have_gone_are_removed(tmp_path: Path) -> None:
     (tmp_path / "else").write_text("")
     once(tmp_path, client_of(os.getpid())).take(WRITE, {})
     left = {path.name for path in tmp_path.iterdir()}
-    assert mine.name in left and "else" in left and len(left) == 3
+    assert {mine.name, "else", "key"} < left and len(left) == 4
 
 
 # ------------------------------------------------------------------- through the server
@@ -132,3 +137,64 @@ def test_what_is_asked_twice_on_purpose_is_done_twice(tmp_path: Path) -> None:
             for _ in range(2):
                 one.data("doc_add", title="Same", text="same text")
             assert len(one.data("doc_list")) == 2 * lives
+
+
+def test_a_write_that_was_given_up_is_the_same_when_it_is_asked_again(tmp_path: Path) -> None:
+    """The process that has the store open is stopped, and goes on later."""
+    with Crowd(tmp_path) as crowd:
+        owner = crowd.join()
+        with client(tmp_path, real=1) as one:
+            one.data("doc_list")  # it is attached
+            params = {"title": "Once", "text": "words"}
+            for number in range(2):
+                owner.kill(signal.SIGSTOP)
+                until(lambda: state_of(owner.pid) == "stopped", "a stopped owner")
+                params = {"title": f"Once {number}", "text": "words"}
+                timed = {**params, "timeout_ms": 300}
+                given_up = one.call("kb_call", method="doc.create", params=timed)
+                assert given_up["_meta"]["kbproc/error"]["type"] == "operation.timeout"
+                arguments = {"method": "doc.create", "params": params}
+                again = one.send("tools/call", name="kb_call", arguments=arguments)
+                owner.kill(signal.SIGCONT)
+                assert not one.answer_to(again)["result"]["isError"]
+                assert len(one.data("doc_list")) == number + 1
+
+
+def test_nobody_can_guess_what_was_purged_by_the_token_in_the_log(tmp_path: Path) -> None:
+    """Whoever has the log, and knows all but four digits; the token outlives the purge."""
+    body = "The code of the door is {:04d}."
+    with client(tmp_path) as one:
+        id = one.data("store_knowledge", title="Door", body=body.format(4711))["id"]
+    with Crowd(tmp_path) as crowd:
+        user = crowd.join()
+        plan = user.error("store.purge", document_ids=[id])["plan"]
+        user.data("store.purge", document_ids=[id], confirm=plan["plan_hash"])
+    log = b"".join(path.read_bytes() for path in (tmp_path / "store" / "log").iterdir())
+    assert b"Door" not in log
+    tokens = {json.loads(line).get("token") for line in log.splitlines()} - {None}
+    assert any(token.startswith("mcp-") for token in tokens)
+    name = client_of(os.getpid())
+    where = f"{os.path.realpath(tmp_path / 'store')}\nuser"
+    elsewhere = Once(tmp_path / "elsewhere", name, lambda: where)
+    for guess in range(10_000):
+        params = {"title": "Door", "body": body.format(guess)}
+        assert elsewhere.token(elsewhere.take(WRITE, params)) not in tokens, guess
+
+
+def test_the_key_of_a_folder_is_one_and_for_its_user_alone(tmp_path: Path) -> None:
+    """Whoever begins at the same time has the same."""
+    ready = threading.Barrier(4)
+
+    def ask(number: int) -> Any:
+        ready.wait()
+        return once(tmp_path).take(WRITE, {"title": "a"})
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(4)))) == 1
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.glob("key*")] == ["key"]
+
+
+def test_a_damaged_key_leaves_each_its_own(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"")
+    assert once(tmp_path).take(WRITE, {}) != once(tmp_path).take(WRITE, {})
