@@ -61,7 +61,10 @@ class Changes:
         wanted = request.params.get("notifications")
         if not isinstance(wanted, dict):
             raise Refusal(protocol.INVALID_PARAMS, "params.notifications must be an object.")
-        uris = [uri for uri in wanted.get("resourceSubscriptions") or () if read_of(uri)]
+        asked = wanted.get("resourceSubscriptions")
+        if not isinstance(asked, list | None):
+            raise Refusal(protocol.INVALID_PARAMS, "resourceSubscriptions must be an array.")
+        uris = [uri for uri in asked or () if read_of(uri)]
         watch = _Watch(request.id, set(uris[:_MOST]), lists=wanted.get(_LIST) is True)
         honoured: dict[str, Any] = {_LIST: True} if watch.lists else {}
         if watch.uris:

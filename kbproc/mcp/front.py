@@ -94,25 +94,23 @@ class Front:
         """All answers are out."""
         self._calls.note_delivered()
 
-    def _with_scopes(self, then: Callable[[frozenset[str]], None]) -> None:
-        """At once, or when the store has told them."""
+    def _with_scopes(self, request: Request, then: Callable[[frozenset[str]], None]) -> None:
+        """At once, or when the store has told them. `then` may raise Refusal."""
         scopes = self._scopes
         if scopes is not None:
             then(scopes)
             return
-        self._inside.when_begun(lambda: then(self._inside.scopes or frozenset()))
+
+        def told() -> None:
+            request.attempt(lambda: then(self._inside.scopes or frozenset()))
+
+        self._inside.when_begun(told)
 
     def _scoped(self, handler: Callable[[Request, Scopes], None]) -> Handler:
         """`handler` may raise Refusal."""
 
         def handle(request: Request) -> None:
-            def then(scopes: frozenset[str]) -> None:
-                try:
-                    handler(request, scopes)
-                except Refusal as refusal:
-                    request.refuse(refusal)
-
-            self._with_scopes(then)
+            self._with_scopes(request, lambda scopes: handler(request, scopes))
 
         return handle
 
@@ -125,7 +123,7 @@ class Front:
         def reply(scopes: frozenset[str]) -> None:
             request.reply({"tools": self._toolbox.within(scopes, own=own)}, cache=cache)
 
-        self._with_scopes(reply)
+        self._with_scopes(request, reply)
 
     def _call_tool(self, request: Request) -> None:
         arguments = request.params.get("arguments")
@@ -137,12 +135,10 @@ class Front:
             name = request.params.get("name")
             tool = self._toolbox.find(name, scopes)
             if tool is None:
-                said = self._toolbox.none_of(name, scopes)
-                request.refuse(Refusal(protocol.INVALID_PARAMS, said))
-            else:
-                self._tasks.call(request, tool, arguments)
+                raise Refusal(protocol.INVALID_PARAMS, self._toolbox.none_of(name, scopes))
+            self._tasks.call(request, tool, arguments)
 
-        self._with_scopes(call)
+        self._with_scopes(request, call)
 
 
 # The same for every client.

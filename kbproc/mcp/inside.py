@@ -8,6 +8,7 @@ Refuses to know: tools, and which process owns the store: that is behind the des
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import msgspec
 
 from kbproc.base.durable import write_all
 
+_logger = logging.getLogger(__name__)
 Message = dict[str, Any]
 OnAnswer = Callable[[Message], None]  # gets the response: with `result` or with `error`
 OnEvent = Callable[[Message], None]
@@ -106,14 +108,14 @@ class Inside:
             with self._lock:
                 asked = self._asked.pop(message["id"], None)
             if asked is not None:
-                asked.on_answer(message)
+                _attempt(lambda: asked.on_answer(message))
             return
         event = message["params"]
         if "request_id" in event:
             with self._lock:
                 asked = self._asked.get(event["request_id"])
             if asked is not None:
-                asked.on_event(event)
+                _attempt(lambda: asked.on_event(event))
         elif event["type"] in {"ready", "error"}:
             scopes = event.get("scopes")
             self.scopes = self.scopes if scopes is None else frozenset(scopes)
@@ -121,4 +123,12 @@ class Inside:
                 self.has_begun = True
                 waiting, self._waiting = self._waiting, []
             for then in waiting:
-                then()
+                _attempt(then)
+
+
+def _attempt(then: Callable[[], None]) -> None:
+    """What one request's callback raises must not end the thread in which all answers come."""
+    try:
+        then()
+    except Exception:
+        _logger.exception("an answer could not be passed on")

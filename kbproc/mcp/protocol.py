@@ -98,14 +98,18 @@ def members(line: bytes) -> list[bytes]:
     return found
 
 
+def as_id(value: Any) -> Id | None:
+    """The value, if it can be an id; 77.0 and true are none, though they equal 77 and 1."""
+    return value if type(value) in (int, str) else None
+
+
 def id_of(line: bytes) -> Id | None:
     """Of a message that is not well-formed, as far as it can be found."""
     try:
         value = _decode_any(line)
     except _NOT_JSON:
         return None
-    id = value.get("id") if isinstance(value, dict) else None
-    return id if type(id) in (int, str) else None
+    return as_id(value.get("id")) if isinstance(value, dict) else None
 
 
 def meta_of(params: dict[str, Any]) -> dict[str, Any]:

@@ -68,9 +68,19 @@ class Request:
         if self.session.settle(self):
             self.session.send(protocol.error(self.id, refusal))
 
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Runs a step towards the answer. What it raises is the answer, and never ends a thread."""
+        try:
+            step()
+        except Refusal as refusal:
+            self.refuse(refusal)
+        except Exception:
+            _logger.exception("a request failed: %s", self.method)
+            self.refuse(Refusal(protocol.INTERNAL_ERROR, "Something is wrong in kbproc."))
+
     def progress(self, done: float, total: float | None, message: str | None = None) -> None:
         """Only for a client that asked for it; the protocol wants it to grow each time."""
-        token = self.meta.get("progressToken")
+        token = protocol.as_id(self.meta.get("progressToken"))
         if token is None or done <= self._progress or not self.session.is_open(self):
             return
         self._progress = done
@@ -149,6 +159,8 @@ class Session:
                 raise Refusal(protocol.INVALID_REQUEST, "There are no batches in this version.")
         except Refusal as refusal:
             self.send(protocol.error(None, refusal))
+        except Exception:
+            _logger.exception("a message could not be handled")
 
     def _take(self, line: bytes) -> None:
         try:
@@ -176,15 +188,13 @@ class Session:
             again = f"A request with id {request.id!r} is in flight."
             self.send(protocol.error(id, Refusal(protocol.INVALID_REQUEST, again)))
             return
-        try:
+
+        def answer() -> None:
             if request.is_modern:
                 self._on_introduction(request)
             self._handlers[method](request)
-        except Refusal as refusal:
-            request.refuse(refusal)
-        except Exception:
-            _logger.exception("a request failed: %s", method)
-            request.refuse(Refusal(protocol.INTERNAL_ERROR, "Something is wrong in kbproc."))
+
+        request.attempt(answer)
 
     def _admitted(self, message: Incoming, id: Id, method: str) -> Request:
         """Raises Refusal for what its era does not have."""
@@ -210,14 +220,16 @@ class Session:
             self._on_initialized(self)
         if message.method != "notifications/cancelled":
             return
+        id = protocol.as_id(message.given.get("requestId"))
         with self._lock:
-            request = self._open.get(message.given.get("requestId"))  # type: ignore[arg-type]
+            request = None if id is None else self._open.get(id)
         if request is not None and request.method != "initialize" and self.settle(request):
             request.on_cancel()
 
     def _take_answer(self, message: Incoming) -> None:
+        id = protocol.as_id(message.id)
         with self._lock:
-            then = self._asked.pop(message.id, None)  # type: ignore[arg-type]
+            then = None if id is None else self._asked.pop(id, None)
         if then is not None:
             then(message.result if isinstance(message.result, dict) else {})
 

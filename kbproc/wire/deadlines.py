@@ -7,6 +7,7 @@ Refuses to know: what a request does once its time is up. Light.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from typing import Protocol
 
@@ -15,6 +16,8 @@ import msgspec
 from kbproc.base.host import Host
 from kbproc.base.params import TimeoutMs
 from kbproc.base.values import decoder
+
+_logger = logging.getLogger(__name__)
 
 
 class _Timed(msgspec.Struct):
@@ -72,7 +75,10 @@ class Deadlines:
     def _run(self) -> None:
         while not self._closing:
             for request in self._expired():
-                request.expire()
+                try:
+                    request.expire()
+                except Exception:  # the others' time must run out, too
+                    _logger.exception("a request's time could not end")
 
     def _expired(self) -> list[Timed]:
         """Waits for the next deadline, or for a change; returns those whose time is up."""

@@ -7,6 +7,7 @@ Refuses to know: what the threads run.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+_logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.01  # several times what most searches take
 
 
@@ -60,7 +62,10 @@ class Pool:
 
     def _do(self, job: Callable[[], object]) -> None:
         self._begun += 1
-        job()
+        try:
+            job()
+        except Exception:  # the thread goes on: others wait for it
+            _logger.exception("a job failed")
         with self._counting:
             self._unfinished -= 1
 
@@ -147,10 +152,13 @@ class InTurn:
     def _run(self) -> None:
         while (found := self._next()) is not None:
             job, alone = found
-            if alone:
-                self._end()
-            if (end := job()) is not None:
-                self._begun.append(end)
+            try:
+                if alone:
+                    self._end()
+                if (end := job()) is not None:
+                    self._begun.append(end)
+            except Exception:  # those that wait are run all the same
+                _logger.exception("a job failed")
 
     def _next(self) -> tuple[Job, bool] | None:
         """Once nothing waits, what was begun is ended; then something may wait again."""
