@@ -60,5 +60,6 @@ def visible_to(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
         notes=notes if "note:read" in scopes else (),
         entries="knowledge:read" in scopes,
         sessions=None if agent is None else (agent.slug,),
+        texts="doc:read" in scopes,
     )
     return None if sight == EVERYTHING else sight

@@ -67,10 +67,20 @@ def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None)
         else:
             with call.store.reading() as snapshot:
                 row = sessions.require(snapshot.queries, begun.session)
-                what = asking.wanted(snapshot.queries, wanted, row, before=begun.message)
             agent = row.agent
         sees = _seen_by(call, agent)
-        return Work(state=sees.state, wanted=what, instructions=sees.instructions, now=call.now)
+        earlier: set[int] = set()
+        if not made:
+            with sees.state.reading() as snapshot:  # earlier answers, as far as they may be seen
+                what = asking.wanted(snapshot.queries, wanted, row, before=begun.message)
+                earlier = snapshot.queries.repeated(row.id, begun.message)
+        return Work(
+            state=sees.state,
+            wanted=what,
+            instructions=sees.instructions,
+            now=call.now,
+            earlier=frozenset(earlier),
+        )
 
     def new(here: Here) -> Any:
         row = None if wanted.session is None else sessions.require(here.queries, wanted.session)

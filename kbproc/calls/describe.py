@@ -83,6 +83,7 @@ class Full(Struct, kw_only=True, frozen=True):
     risk: str | None
     scope: str
     own_scope: str | None
+    also_needs: str | None
     streams: bool
     needs_store: bool
     command: str
@@ -222,6 +223,7 @@ def of_method(method: Method) -> dict[str, Any]:
         "risk": None if method.kind == "read" else method.name,
         "scope": method.scope,
         "own_scope": method.own_scope,
+        "also_needs": method.also_needs,
         "streams": method.streams,
         "needs_store": method.needs_store,
         "command": method.name.replace(".", " "),

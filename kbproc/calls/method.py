@@ -57,6 +57,7 @@ class Method(Struct, frozen=True, kw_only=True):
     idempotent: bool
     whole: bool
     more_scopes: tuple[str, ...]
+    also_needs: str | None
     plan: Callable[..., Decide] | None
     looks_first: bool
     shown: Shown | None
@@ -107,6 +108,7 @@ def method(
     idempotent: bool | None = None,
     whole: bool | None = None,
     more_scopes: Iterable[str] = (),
+    also_needs: str | None = None,
     plan: Callable[..., Decide] | None = None,
     looks_first: bool = False,
     item: Any = None,
@@ -123,9 +125,10 @@ def method(
 
     `elsewhere`: it writes outside of the store only, so that the store may be read-only.
     `whole`: it shows or changes the whole store, so that a process bound to an agent can't
-    call it; `more_scopes` allow more within it. `own_scope`: all that an agent needs for what
-    is its own; the handler looks whether it is. `result`: a type, or a tuple of those that its
-    data may have. `item`: the type of one item of its stream. `looks_first`: the handler of a
+    call it; `more_scopes` allow more within it, and without `also_needs` it is refused.
+    `own_scope`: all that an agent needs for what is its own; the handler looks whether it is.
+    `result`: a type, or a tuple of those that its data may have. `item`: the type of one item of
+    its stream. `looks_first`: the handler of a
     short write reads the state before it has its turn, so that it waits for all writes that the
     same client has sent before. `shown`: what people see of the result, if not simply all of it.
     `from_log`: its stream is kept in the log. It introduces itself, and the same token reads it
@@ -155,6 +158,7 @@ def method(
         "idempotent": kind == "read" if idempotent is None else idempotent,
         "whole": scope == "admin" if whole is None else whole,
         "more_scopes": tuple(more_scopes),
+        "also_needs": also_needs,
         "plan": plan,
         "looks_first": looks_first,
         "shown": shown,

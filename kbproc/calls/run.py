@@ -102,12 +102,15 @@ def _check_scope(call: Call, method: Method, *, own: bool) -> None:
             detail={"agent": call.agent.slug},
         )
     enough = {method.scope, method.own_scope} if own else {method.scope}
-    if not enough & call.scopes:
+    missing = None if enough & call.scopes else method.scope
+    if missing is None and method.also_needs not in {None, *call.scopes}:
+        missing = method.also_needs
+    if missing is not None:
         raise KbprocError(
             "auth.insufficient_scope",
-            f"{method.name} needs the scope {method.scope}.",
-            hint=who_gives(call, method.scope),
-            detail={"needed": method.scope, "scopes": sorted(call.scopes)},
+            f"{method.name} needs the scope {missing}.",
+            hint=who_gives(call, missing),
+            detail={"needed": missing, "scopes": sorted(call.scopes)},
         )
 
 

@@ -129,6 +129,11 @@ class OfMessage(_OfSession, frozen=True):
     def concerns(self) -> Concerned:
         return Concerned(session=self.session, message=self.message)
 
+    @property
+    def repeats(self) -> list[int] | None:
+        """Documents whose words it may repeat; None: any that its answer refers to."""
+        return []
+
 
 class QuestionAsked(OfMessage, frozen=True, tag="question.asked"):
     """`references`: how much of each is told. `asked_at`, `asked_by`: as in SessionCreated.
@@ -204,6 +209,10 @@ class AnswerSaid(OfMessage, frozen=True, tag="answer.said"):
     @property
     def piece(self) -> tuple[str, str]:
         return "delta", self.delta
+
+    @property
+    def repeats(self) -> list[int] | None:
+        return self.documents
 
 
 class AnswerWarned(OfMessage, frozen=True, tag="answer.warned"):

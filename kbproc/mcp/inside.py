@@ -7,6 +7,7 @@ Refuses to know: tools, and which process owns the store: that is behind the des
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import os
@@ -108,14 +109,14 @@ class Inside:
             with self._lock:
                 asked = self._asked.pop(message["id"], None)
             if asked is not None:
-                _attempt(lambda: asked.on_answer(message))
+                _attempt(functools.partial(asked.on_answer, message))
             return
         event = message["params"]
         if "request_id" in event:
             with self._lock:
                 asked = self._asked.get(event["request_id"])
             if asked is not None:
-                _attempt(lambda: asked.on_event(event))
+                _attempt(functools.partial(asked.on_event, event))
         elif event["type"] in {"ready", "error"}:
             scopes = event.get("scopes")
             self.scopes = self.scopes if scopes is None else frozenset(scopes)

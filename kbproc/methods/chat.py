@@ -46,6 +46,7 @@ def plan(call: Call, params: Chat) -> Decide:
     from_log=True,
     looks_at_kb=True,
     scope="session:write",
+    also_needs="doc:read",
     params=Chat,
     result=Answered,
     plan=plan,

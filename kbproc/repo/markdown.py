@@ -81,7 +81,8 @@ def reference(registry: Registry) -> str:
 
 def _section(method: Method) -> Iterator[str]:
     kind = {"read": "reads", "write": "writes", "destructive": "destructive"}[method.kind]
-    traits = [kind, *(["streams"] if method.streams else []), f"scope `{method.scope}`"]
+    also = f" and `{method.also_needs}`" if method.also_needs else ""
+    traits = [kind, *(["streams"] if method.streams else []), f"scope `{method.scope}`{also}"]
     yield from (f"## {method.name}", "", f"{method.summary} *({', '.join(traits)})*", "")
     yield from (method.when_to_use, "", "| param | flag | type | default | meaning |")
     yield "| --- | --- | --- | --- | --- |"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -52,12 +52,15 @@ class Live:
     def __init__(self, asked: Asked, ink: Ink, earlier: Sequence[PieceRow] = ()) -> None:
         """`earlier`: what was said before it began anew."""
         self.asked = asked
+        # As how much its maker may see; unlike any Sight where it was begun by somebody else.
+        self.sight: object = self
         self.failed: KbprocError | None = None  # why the log does not take it in
         self.ending: AnswerEnded | None = None  # once that is durable
         self._ink = ink
         self._pieces = list(earlier)
         self._units: list[list[Event]] = []  # what becomes a record each
         self._documents: dict[int, int] = {}  # the document of each passage
+        self._earlier: frozenset[int] = frozenset()
         self._is_open = False  # whether the last unit takes more
         self._ending = False
         self._ended = threading.Event()
@@ -70,7 +73,9 @@ class Live:
     def is_over(self) -> bool:
         return self._ending
 
-    def refer(self, references: Sequence[Reference]) -> None:
+    def refer(self, references: Sequence[Reference], *, earlier: Collection[int] = ()) -> None:
+        """`earlier`: documents whose words it may repeat from the answers before it."""
+        self._earlier = frozenset(earlier)
         self._documents = {one.n: one.document_id or 0 for one in references}
         event = AnswerReferred(**self._of_it, references=list(references))
         self._add([event], urgent=True)
@@ -89,8 +94,9 @@ class Live:
         self._ink.offer(self, urgent=first and not self._has_said)
 
     def _gather(self, part: Part) -> None:
-        documents = None
-        if part.passages is not None:
+        if part.passages is None:  # it may repeat whatever it was made of
+            documents = sorted(self._earlier.union(self._documents.values()) - {0})
+        else:
             documents = sorted({self._documents[n] for n in part.passages if n in self._documents})
         unit = self._units[-1]
         last = unit[-1] if unit else None

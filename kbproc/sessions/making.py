@@ -22,6 +22,7 @@ from kbproc.events.event import Event
 from kbproc.events.session import AnswerRestarted, Failure, QuestionAsked, Usage
 from kbproc.models.answering.interface import Answerer, Told
 from kbproc.sessions import retrieval
+from kbproc.sessions.cursor import BEFORE_ALL
 from kbproc.sessions.live import Asked, Live
 from kbproc.sessions.retrieval import Found, Wanted
 from kbproc.sessions.scribe import Scribe
@@ -42,12 +43,15 @@ _logger = logging.getLogger(__name__)
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """One answer to be made. `state`: as far as it may see."""
+    """One answer to be made. `state`: as far as it may see. `earlier`: documents whose words the
+    answers before it repeat, which it is made after.
+    """
 
     state: SeenStore
     wanted: Wanted
     instructions: str
     now: str
+    earlier: frozenset[int] = frozenset()
 
 
 class Begun(Struct, frozen=True, kw_only=True):
@@ -181,6 +185,8 @@ class Answers:
     # -------------------------------------------------------------------------------- making
 
     def _start(self, live: Live, work: Work) -> None:
+        if live.last == BEFORE_ALL:
+            live.sight = work.state.sight
         with self._changing:
             self._queue.append((live, work))
             if self._threads >= MOST_AT_ONCE:
@@ -210,7 +216,7 @@ class Answers:
         try:
             with self._searching:
                 found = retrieval.find(work.state, work.wanted, now=work.now)
-            live.refer(found.references if found.is_known else [])
+            live.refer(found.references if found.is_known else [], earlier=work.earlier)
             for notice in found.notice:
                 live.warn(notice)
             told = self.answerer.answer(found.prompt(work.wanted, work.instructions), live)

@@ -31,7 +31,7 @@ class Sent(NamedTuple):
 def pieces_of(seq: int, events: Iterable[Event]) -> list[PieceRow]:
     """Of one record, as the catalog folds them in."""
     return [
-        PieceRow(seq, index, *event.piece)
+        PieceRow(seq, index, *event.piece, event.repeats)
         for index, event in enumerate(events)
         if isinstance(event, OfMessage) and event.piece is not None
     ]

@@ -112,9 +112,20 @@ class Reader:
             has_ended = live.has_ended
             if live.failed is not None:
                 raise live.failed
-            return live.after(after, limit), has_ended
+            return self._shown(live, live.after(after, limit)), has_ended
         with self._store.reading() as snapshot:
             return snapshot.queries.pieces(self.message, after=after, limit=limit), True
+
+    def _shown(self, live: Live, pieces: list[PieceRow]) -> list[PieceRow]:
+        """As this reader may see them, who may see other things than the maker."""
+        if self._sees(live):
+            return pieces
+        with self._store.reading() as snapshot:
+            return snapshot.queries.shown(self.message, pieces)
+
+    def _sees(self, live: Live) -> bool:
+        """Whether all of it may be seen."""
+        return self._store.sight is None or live.sight == self._store.sight
 
     def _send(self, told: Sent) -> None:
         self._emit(told.type, told.fields)
@@ -126,7 +137,7 @@ class Reader:
         the end of every answer, which would hold up whoever writes.
         """
         live = self._answers.live(self.message)
-        if live is not None and live.ending is not None:
+        if live is not None and live.ending is not None and self._sees(live):
             text, references = live.said
             told = _of(live.asked.session, self.message, text, references)
             return (*_ended(told, live.ending), self._store.seq)

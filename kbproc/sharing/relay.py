@@ -234,8 +234,8 @@ class Relay:
             late.append((self._unanswered.give_up(), error))
         given_up = [one for some, _ in late for one in some]
         withdrawn = not given_up or self._withdraw([key for key, _ in given_up])
-        for some, error in late:
-            self._answer(some, error)
+        for some, why in late:
+            self._answer(some, why)
         if self._ending and time.monotonic() > self._deadline:
             raise _Over
         if not withdrawn:

@@ -22,6 +22,7 @@ from kbproc.models.reranking.interface import Reranker
 from kbproc.sources.blobs import Blobs
 from kbproc.store.lane import Lane, Turns
 from kbproc.store.snapshot import Shown, Snapshot
+from kbproc.views.catalog.reader import Sight
 from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
@@ -180,6 +181,10 @@ class SeenStore(State, Protocol):
     def folder(self) -> Path: ...
     @property
     def origin(self) -> Path: ...
+    @property
+    def sight(self) -> Sight | None:
+        """How much may be seen; None is everything."""
+
     @property
     def model(self) -> StoreModel: ...
     @property

@@ -76,6 +76,7 @@ class Store(Front):
         self.folder = place.folder
         self.origin = place.origin
         self.read_only = place.read_only
+        self.sight = None  # everything; VisibleStore shows less
         self.host = host
         self.settings = settings
         self.blobs = Blobs(self.folder / "blobs", log.shelf, origin=self.origin, check=place.check)

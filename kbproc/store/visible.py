@@ -118,6 +118,10 @@ class VisibleStore(VisibleState):
         self._store = store
 
     @property
+    def sight(self) -> Sight | None:
+        return self._sight
+
+    @property
     def folder(self) -> Path:
         return self._store.folder
 

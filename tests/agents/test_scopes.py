@@ -102,6 +102,8 @@ SCOPES: dict[str, tuple[str, bool]] = {
 }
 # What an agent needs of what is its own.
 OWN = {"note.delete": "note:write", "knowledge.delete": "knowledge:write"}
+# What is needed, too: an answer repeats what documents say.
+ALSO = dict.fromkeys(("chat", "session.ask", "agent.invoke"), "doc:read")
 ALL = registry().scopes
 METHODS = registry().methods
 
@@ -112,6 +114,7 @@ METHODS = registry().methods
 def test_the_table_is_what_the_methods_declare() -> None:
     assert {name: (m.scope, m.whole) for name, m in METHODS.items()} == SCOPES
     assert {name: m.own_scope for name, m in METHODS.items() if m.own_scope} == OWN
+    assert {name: m.also_needs for name, m in METHODS.items() if m.also_needs} == ALSO
 
 
 def test_what_destroys_needs_admin() -> None:
@@ -141,7 +144,9 @@ def test_each_scope_alone(open_store: Session, scope: str) -> None:
     for name in METHODS:
         needed = SCOPES[name][0]
         error = peer.error(name, nothing_of_this_name=1)
-        if needed == scope:
+        if needed == scope and name in ALSO:
+            assert error["detail"] == {"needed": ALSO[name], "scopes": [scope]}, name
+        elif needed == scope:
             assert error["type"] == "input.invalid_params", name
         else:
             assert error["type"] == "auth.insufficient_scope", name
@@ -175,6 +180,8 @@ def test_each_scope_alone_of_an_agent(open_store: Session, scope: str) -> None:
         refused = error.get("type") == "auth.insufficient_scope"
         if whole:
             assert refused and error["detail"] == {"agent": "alpha"}, name
+        elif scope in (needed, OWN.get(name)) and name in ALSO:
+            assert error["detail"] == {"needed": ALSO[name], "scopes": [scope]}, name
         elif scope in (needed, OWN.get(name)):
             assert not refused, name
         else:

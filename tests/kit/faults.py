@@ -32,7 +32,10 @@ PAGE = REPO / "docs" / "reliability.md"
 OTHERS = {
     "streams": REPO / "docs" / "cluster.md",
     "reading": REPO / "docs" / "evidence" / "reading.md",
-    **dict.fromkeys(("shortage", "odd"), REPO / "docs" / "evidence" / "hostile.md"),
+    **dict.fromkeys(
+        ("shortage", "odd", "sight", "endpoints", "extremes"),
+        REPO / "docs" / "evidence" / "hostile.md",
+    ),
 }
 HEADER = "| fault | what happened |\n| --- | --- |\n"
 COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"

@@ -1263,6 +1263,7 @@ export interface Full {
   risk: string | null;
   scope: string;
   own_scope: string | null;
+  also_needs: string | null;
   streams: boolean;
   needs_store: boolean;
   command: string;

@@ -59,6 +59,7 @@ def plan(call: Call, params: InvokeAgent) -> Decide:
     streams=True,
     from_log=True,
     scope="session:write",
+    also_needs="doc:read",
     params=InvokeAgent,
     result=Answered,
     plan=plan,

@@ -42,6 +42,7 @@ def plan(call: Call, params: AskSession) -> Decide:
     kind="write",
     streams=True,
     from_log=True,
+    also_needs="doc:read",
     params=AskSession,
     result=Answered,
     plan=plan,

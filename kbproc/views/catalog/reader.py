@@ -25,13 +25,14 @@ class Sight(Struct, frozen=True):
     """What may be seen; None leaves that side open.
 
     `kbs`: these knowledge bases; `notes` and `sessions`: those of these agents; `entries`:
-    knowledge entries.
+    knowledge entries. `texts`: what documents say, which answers may repeat.
     """
 
     kbs: tuple[str, ...] | None = None
     notes: tuple[str, ...] | None = None
     entries: bool = True
     sessions: tuple[str, ...] | None = None
+    texts: bool = True
 
     def sees(self, kb: str) -> bool:
         """Whether what lies there may be seen; `notes/AGENT` is an agent's notes."""

@@ -326,10 +326,15 @@ class MessageRow(Struct, frozen=True):
 
 
 class PieceRow(Struct, frozen=True):
+    """A piece of an answer. `documents`: those whose words it may repeat; None: any that its
+    answer, or one before it in the session, refers to.
+    """
+
     seq: int
     idx: int
     kind: str
     said: str | None
+    documents: list[int] | None = []
 
 
 class Roster(Struct, frozen=True):

@@ -7,7 +7,7 @@ Refuses to know: what goes in (folds/) and what is asked (queries/).
 import re
 
 # A change here makes every catalog rebuild itself from the log on the next open.
-CATALOG_VERSION = 9
+CATALOG_VERSION = 10
 
 SCHEMA = """
 create table head(version int, seq bigint, hash varchar, ts varchar,
@@ -38,7 +38,8 @@ create table messages(
   id bigint, session_id bigint, question varchar, detail varchar, answerer varchar, model varchar,
   profile varchar, asked_at varchar, asked_by varchar, asked_seq bigint, attempt_seq bigint,
   status varchar, ending varchar, ended_at varchar, withdrawn_at varchar);
-create table pieces(message_id bigint, seq bigint, idx int, kind varchar, said varchar);
+create table pieces(message_id bigint, seq bigint, idx int, kind varchar, said varchar,
+                    documents bigint[]);
 create table tokens(actor varchar, method varchar, token varchar, params_hash varchar,
                     salt varchar, seq bigint, result varchar);
 create index tokens_token on tokens(token);

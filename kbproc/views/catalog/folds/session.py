@@ -46,7 +46,8 @@ class Conversations:
 
 def said(batch: Batch, record: Record, event: says.OfSession) -> None:
     if isinstance(event, says.OfMessage) and event.piece is not None:
-        batch.add("pieces", (event.message, record.seq, batch.index, *event.piece))
+        piece = (event.message, record.seq, batch.index, *event.piece, event.repeats)
+        batch.add("pieces", piece)
     match event:
         case says.AnswerRestarted():
             sql = f"{_BEGUN} where id = ?"
@@ -96,4 +97,4 @@ def _set(batch: Batch, table: str, id: int, column: str, value: str | None) -> N
 def piece_erased(batch: Batch, record: Record, event: Erased) -> None:
     """Of an answer that has other pieces left, one was erased."""
     if event.message_id is not None:
-        batch.add("pieces", (event.message_id, record.seq, batch.index, "replaced", event.was))
+        batch.add("pieces", (event.message_id, record.seq, batch.index, "replaced", event.was, []))

@@ -1,0 +1,199 @@
+"""Old answers tell nobody what they may not see; and what each scope alone tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kbproc.methods.all import registry
+from kbproc.models.answering.interface import Part, Prompt, Talk, Told
+from tests.conftest import OpenSession
+from tests.kit.faults import faults_of, note
+from tests.kit.talk import Message, Session, as_bytes, request
+
+compared = faults_of("sight", counted=True)
+
+SCOPES = registry().scopes
+METHODS = registry().methods
+HIDDEN = "what is out of sight stands as after a purge; the rest is told"
+QUESTION = "What do the porter, the entry and the note say of the cellar?"
+# What is looked for, and the scopes of which one shows it: each noun's own, and the whole store's.
+WORDS = {
+    "xylophone": ("a document", {"doc:read", "chunk:read", "admin"}),
+    "quarantine": ("an entry", {"knowledge:read", "admin"}),
+    "marmalade": ("a note", {"note:read", "admin"}),
+}
+
+
+def events(session: Session, method: str, **params: Any) -> list[Message]:
+    """The events of a stream, and its response."""
+    session.send(as_bytes(request(1, method, **params)))
+    found: list[Message] = []
+    while "method" in (message := json.loads(session.receive())):
+        found.append(message["params"])
+    return [*found, message]
+
+
+def fill(session: Session) -> None:
+    """An agent whose answers repeat a document, an entry and a note of its own."""
+    session.data("kb.create", slug="secrets")
+    session.data("agent.create", slug="alpha")
+    session.data(
+        "doc.create",
+        title="Porter",
+        text="The porter keeps the xylophone in the cellar.",
+        kb="secrets",
+    )
+    entry = {"title": "Cellar entry", "body": "The entry says quarantine of the cellar."}
+    session.data("knowledge.store", **entry, kb="secrets")
+    text = "# Cellar note\n\nThe note says marmalade is in the cellar.\n"
+    session.data("note.put", agent="alpha", slug="cellar", text=text)
+    session.embedded()
+    alpha = session.another("alpha", named=True)
+    alpha.data("chat", question=QUESTION, references="full", client_token="asked")
+
+
+def texts_of(session: Session) -> dict[str, str]:
+    """What each way to the first conversation tells."""
+    where = {"session_id": 1, "message_id": 1}
+    return {
+        "session.get": json.dumps(session.ask("session.get", session_id=1)),
+        "session.resume": json.dumps(events(session, "session.resume", **where)),
+        "session.resume with snapshot": json.dumps(
+            events(session, "session.resume", **where, snapshot=True)
+        ),
+        "a repeated chat": json.dumps(
+            events(session, "chat", question=QUESTION, references="full", client_token="asked")
+        ),
+    }
+
+
+@pytest.fixture
+def session(open_session: OpenSession) -> Session:
+    session = open_session()
+    fill(session)
+    return session
+
+
+def test_the_words_are_there(session: Session) -> None:
+    for way, text in texts_of(session.another("alpha", named=True)).items():
+        assert all(word in text for word in WORDS), way
+        assert "replaced" not in text
+
+
+@pytest.mark.parametrize("is_made_here", [True, False])
+def test_an_agent_whose_kbs_were_narrowed(session: Session, is_made_here: bool) -> None:
+    """The answer as this process has made it, and as the log keeps it."""
+    if not is_made_here:
+        session.library.answers.forget()
+    session.data("agent.update", slug="alpha", kbs=["default"])
+    for way, text in texts_of(session.another("alpha", named=True)).items():
+        assert "xylophone" not in text and "quarantine" not in text, way
+        assert "marmalade" in text, way
+        assert "replaced" in text or way in {"session.get", "session.resume with snapshot"}
+        note("sight", "an agent whose knowledge bases were narrowed: " + way, HIDDEN)
+    session.data("agent.update", slug="alpha", kbs=["default", "secrets"])
+    for way, text in texts_of(session.another("alpha", named=True)).items():
+        assert all(word in text for word in WORDS), way
+
+
+@pytest.mark.parametrize("missing", ["doc:read", "knowledge:read", "note:read"])
+def test_a_process_that_lacks_a_scope(session: Session, missing: str) -> None:
+    rest = ",".join(scope for scope in SCOPES if scope != missing)
+    for way, text in texts_of(session.another("alpha", scopes=rest, named=True)).items():
+        for word, (_, scopes) in WORDS.items():
+            assert (word in text) == (missing not in scopes) or "insufficient" in text, (way, word)
+            assert word not in text or missing not in scopes, (way, word)
+        note("sight", f"a process without {missing}: {way}", HIDDEN)
+
+
+class Repeats:
+    """An answerer that says all that it was shown, and does not tell of which passage."""
+
+    name, model = "repeats", "toy"
+
+    def prompt_tokens(self, prompt: Prompt) -> int:
+        return 1
+
+    def answer(self, prompt: Prompt, talk: Talk) -> Told:
+        earlier = " ".join(turn.answer for turn in prompt.earlier)
+        shown = " ".join(passage.text for passage in prompt.passages)
+        talk.say([Part(text=f"{earlier} {shown}", passages=None)])
+        return Told(status="finished")
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_was_said_before_is_read_as_the_agent_of_the_session(session: Session) -> None:
+    """Also by somebody who sees more, and by a model that tells of no passage that it repeats."""
+    session.library.answers.answerer = Repeats()
+    alpha = session.another("alpha", named=True)
+    said = alpha.data("session.ask", session_id=1, question=QUESTION)["text"]
+    assert all(word in said for word in WORDS)
+    session.data("agent.update", slug="alpha", kbs=["default"])
+    asked = session.data("session.ask", session_id=1, question=QUESTION)
+    assert "marmalade" in asked["text"]
+    for reader in (session, alpha):
+        told = json.dumps(reader.data("session.get", session_id=1)["messages"][2:])
+        assert "marmalade" in told and "xylophone" not in told and "quarantine" not in told
+    told = json.dumps(alpha.data("session.get", session_id=1))
+    assert "xylophone" not in told and "quarantine" not in told
+    note("sight", "a question asked in a narrowed agent's conversation by somebody else", HIDDEN)
+
+
+def calls() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every method that reads, or asks, with params that reach the three texts."""
+    ids = {"id": 1, "session_id": 1, "message_id": 1, "slug": "cellar", "agent": "alpha"}
+    texts = {"query": "cellar", "question": QUESTION, "text": True, "references": "full"}
+    for name, method in METHODS.items():
+        if method.kind == "destructive" or not method.needs_store or name == "events.subscribe":
+            continue
+        fields = method.params.__struct_fields__
+        known = {**ids, **texts}
+        if name.startswith(("kb.", "agent.")):
+            known["slug"] = "secrets" if name.startswith("kb.") else "alpha"
+        params = {field: known[field] for field in fields if field in known}
+        if name in {"doc.get", "doc.download", "chunk.list", "chunk.get", "doc.history"}:
+            for id in (1, 2, 3):
+                yield (
+                    name,
+                    {
+                        **params,
+                        "id": id,
+                        **({"document_id": id} if "document_id" in fields else {}),
+                    },
+                )
+        elif method.kind == "read" or name in {"chat", "session.ask", "agent.invoke"}:
+            yield name, params
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_each_scope_alone_tells_only_its_own(session: Session, scope: str) -> None:
+    """Every method that can carry a text of a document, under every scope."""
+    told: dict[str, set[str]] = {}
+    for named in (False, True):
+        peer = session.another("alpha" if named else "user", scopes=scope, named=named)
+        for name, params in calls():
+            text = json.dumps(events(peer, name, **params))
+            for word, (what, scopes) in WORDS.items():
+                if word in text:
+                    assert scope in scopes, (name, what)
+                    told.setdefault(what, set()).add(name)
+    own = {what for what, scopes in WORDS.values() if scope in scopes}
+    assert set(told) <= own
+    for what, methods in told.items():
+        note(
+            "sight",
+            f"the scope {scope} alone: {what}",
+            f"its text is told by {', '.join(sorted(methods))}",
+        )
+    if not told:
+        note(
+            "sight",
+            "any other scope alone",
+            "no method tells the text of a document, entry or note",
+        )
