@@ -16,7 +16,9 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.models import endpoint
 from kbproc.models.calibration import AS_IT_IS
+from kbproc.models.endpoint import Silence
 from kbproc.models.fluency import FLUENT, Fluency
 from kbproc.models.interface import fingerprint
 
@@ -28,7 +30,6 @@ BATCH = 64
 TRIES = 5
 # No text is held up longer than this by waiting between tries.
 _WAIT_SECONDS = 30.0
-_BODY_BYTES = 64 << 20
 # What most endpoints read at least; say max_tokens where it is more.
 _MAX_TOKENS = 512
 
@@ -133,10 +134,18 @@ class OpenAiEmbedder:
         clean = [text.encode("utf-8", "replace").decode() for text in texts]
         body = {"model": self.name, "input": clean, "encoding_format": "float"}
         try:
-            with self._connect().stream("POST", self._url, json=body) as response:
+            with (
+                Silence(self._timeout_s) as silence,
+                self._connect().stream("POST", self._url, json=body) as response,
+            ):
                 if response.status_code != httpx.codes.OK:
                     raise _refusal(response)
-                return _bounded(response)
+                silence.heard()
+                return b"".join(endpoint.raw(response))
+        except endpoint.Packed:
+            raise _odd("a packed answer, which nobody has asked for") from None
+        except endpoint.TooLong:
+            raise _odd("more than 64 MiB") from None
         except httpx.InvalidURL as error:
             raise _Failed(f"has no valid address: {error}", "Check url.", wait=None) from None
         except httpx.HTTPError as error:
@@ -147,12 +156,11 @@ class OpenAiEmbedder:
             ) from None
 
     def _connect(self) -> Any:
-        import httpx
-
         with self._opening:
             if self._client is None:
                 key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-                self._client = httpx.Client(headers=key, timeout=self._timeout_s)
+                headers = {**endpoint.HEADERS, **key}
+                self._client = endpoint.client(headers=headers, timeout=self._timeout_s)
         return self._client
 
     def _vectors(self, body: bytes, count: int) -> Iterator[NDArray[np.float32]]:
@@ -190,15 +198,6 @@ class OpenAiEmbedder:
 
 def _odd(what: str) -> _Failed:
     return _Failed(f"sent {what}", "Check url, the model's name, and dim.", wait=None)
-
-
-def _bounded(response: Any) -> bytes:
-    body = bytearray()
-    for part in response.iter_bytes():
-        body += part
-        if len(body) > _BODY_BYTES:
-            raise _odd("more than 64 MiB")
-    return bytes(body)
 
 
 _HINTS = {

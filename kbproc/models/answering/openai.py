@@ -18,8 +18,10 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.models import endpoint
 from kbproc.models.answering.interface import I_DO_NOT_KNOW, Part, Prompt, Talk, Told, about_tokens
 from kbproc.models.answering.wording import messages
+from kbproc.models.endpoint import Silence
 
 _CONNECT_SECONDS = 10.0
 _MOST_CHARS = 200_000  # of an answer: what does not end by then does not end
@@ -96,11 +98,18 @@ class OpenAi:
             **({"max_tokens": self._spec.max_tokens} if self._spec.max_tokens else {}),
         }
         try:
-            with self._connect().stream("POST", self._url, json=body) as response:
+            with (
+                Silence(self._spec.timeout_s) as silence,
+                self._connect().stream("POST", self._url, json=body) as response,
+            ):
                 _end_with(talk, response)
                 if response.status_code != httpx.codes.OK:
                     raise _refusal(response)
-                return _Reading(talk).read(response.iter_bytes())
+                return _Reading(talk, silence).read(endpoint.raw(response))
+        except endpoint.Packed:
+            raise _unavailable("sent a packed answer, unasked", lasting=True) from None
+        except endpoint.TooLong:
+            raise _unavailable("sent more than 64 MiB", lasting=True) from None
         except httpx.TimeoutException as error:
             if talk.is_over:
                 return Told(status="finished")
@@ -120,8 +129,11 @@ class OpenAi:
         with self._opening:
             if self._client is None:
                 key = self._spec.api_key
-                self._client = httpx.Client(
-                    headers={"Authorization": f"Bearer {key}"} if key else {},
+                self._client = endpoint.client(
+                    headers={
+                        **endpoint.HEADERS,
+                        **({"Authorization": f"Bearer {key}"} if key else {}),
+                    },
                     timeout=httpx.Timeout(self._spec.timeout_s, connect=_CONNECT_SECONDS),
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
                 )
@@ -152,8 +164,9 @@ def _end_with(talk: Talk, response: Any) -> None:
 class _Reading:
     """One stream on its way in."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, silence: Silence) -> None:
         self._talk = talk
+        self._silence = silence
         self._chars = 0
         self._said = ""  # the beginning of the answer
         self._finish: str | None = None
@@ -208,6 +221,7 @@ class _Reading:
         self._chars += len(text)
         if self._chars > _MOST_CHARS:
             raise _unavailable(f"did not end within {_MOST_CHARS} characters", lasting=True)
+        self._silence.heard()
         self._said = (self._said + text)[:100]
         self._talk.say([Part(text.encode("utf-8", "replace").decode())])
 
