@@ -5,6 +5,9 @@ Refuses to know: how an answer is made, and how its pieces are sent.
 
 An answer is the pieces between its question and its end, in the order of the log. Begun anew, it
 is those since then.
+
+What an endpoint or an import tells is kept within the bounds of an answer, as whoever reads it has
+to be able to tell it: a count out of them is unknown.
 """
 
 from __future__ import annotations
@@ -14,12 +17,24 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.errors import ERRORS
 from kbproc.base.wording import plural
 from kbproc.events.event import Concerned, Event, Given
 
 Detail = Literal["indexes", "snippets", "full"]
 Status = Literal["finished", "refused", "stopped", "failed", "interrupted"]
 WarningKind = Literal["replaced", "degraded", "restarted"]
+
+
+_MOST = 2**53
+
+
+def _bounded(told: Struct, *names: str, unknown: int | None = None) -> None:
+    """Replaces numbers that no answer can tell."""
+    for name in names:
+        value = getattr(told, name)
+        if value is not None and not 0 <= value <= _MOST:
+            msgspec.structs.force_setattr(told, name, unknown)
 
 
 class Reference(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -36,6 +51,10 @@ class Reference(Struct, kw_only=True, frozen=True, omit_defaults=True):
     snippet: str | None = None
     text: str | None = None
 
+    def __post_init__(self) -> None:
+        _bounded(self, "chunk_id", "document_id")
+        _bounded(self, "n", unknown=0)
+
 
 class Usage(Struct, kw_only=True, frozen=True):
     """What an answer has cost. Tokens are null where the endpoint does not tell them."""
@@ -45,6 +64,10 @@ class Usage(Struct, kw_only=True, frozen=True):
     passages: int
     input_tokens: int | None
     output_tokens: int | None
+
+    def __post_init__(self) -> None:
+        _bounded(self, "input_tokens", "output_tokens")
+        _bounded(self, "passages", unknown=0)
 
 
 class Failure(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -56,6 +79,11 @@ class Failure(Struct, kw_only=True, frozen=True, omit_defaults=True):
     lasting: bool = False
     retry_after_ms: int | None = None
     detail: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _bounded(self, "retry_after_ms")
+        if self.type not in ERRORS:
+            msgspec.structs.force_setattr(self, "type", "operation.failed")
 
 
 class _OfSession(Event, frozen=True):

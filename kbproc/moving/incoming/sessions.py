@@ -19,6 +19,7 @@ from kbproc.events.session import (
     AnswerEnded,
     AnswerReferred,
     AnswerSaid,
+    Failure,
     QuestionAsked,
     Reference,
     SessionCreated,
@@ -32,6 +33,8 @@ from kbproc.store.pipeline import LongWrite
 from kbproc.views.catalog.queries.all import Queries
 
 _BATCH_MESSAGES = 200
+# Of endpoints and models, which tell nothing of a store.
+_FAILURES = frozenset({"llm.unavailable", "model.unavailable", "operation.timeout"})
 
 
 class Sessions:
@@ -98,7 +101,7 @@ class Sessions:
             status=told.status,
             usage=told.usage,
             hint=told.hint,
-            failure=told.failure,
+            failure=None if told.failure is None else _of_elsewhere(told.failure),
             ended_at=told.ended_at,
         )
 
@@ -106,6 +109,16 @@ class Sessions:
         """A purge of the document here finds what answers may have repeated of it."""
         id = None if told.document_id is None else self._ids.get(told.document_id)
         return msgspec.structs.replace(told, chunk_id=None, document_id=id)
+
+
+def _of_elsewhere(told: Failure) -> Failure:
+    """Nothing is wrong with this store, whatever was wrong with the other."""
+    return Failure(
+        type=told.type if told.type in _FAILURES else "operation.failed",
+        message=f"In the store that it comes from: {told.message}",
+        hint="Ask again: session.ask.",
+        lasting=told.lasting,
+    )
 
 
 def planned(queries: Queries, file: BinaryIO) -> list[str]:

@@ -1,0 +1,242 @@
+"""Whatever an import may bring in can be told: by every method, and by whoever exports it again."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import ERRORS, KbprocError
+from kbproc.events import codec
+from kbproc.events.session import AnswerEnded, AnswerReferred, AnswerSaid, Failure, Reference, Usage
+from kbproc.moving.portable.lines import line_decoder, normalised
+from tests.conftest import OpenSession
+from tests.kit import llm
+from tests.kit.faults import faults_of, note
+from tests.kit.talk import Session, as_bytes, request
+
+compared = faults_of("extremes", counted=True)
+
+NUMBERS = [-1, 0, -(2**31), 2**31, 2**53 + 1, -(2**63), 2**63 - 1, 2**63, 2**70]
+TEXTS = ["", " ", "x" * 100_000, "\u0000", "\u202e", "\U0010ffff", "not a date", "a/b", "-1"]
+SCORES = [-1.0, 1e308, -1e308, 5e-324]
+OF_TYPE: dict[type, list[Any]] = {int: NUMBERS, str: TEXTS, float: SCORES, bool: [True, False]}
+TOLD = "it is refused, or every method can tell it"
+FULL: dict[str, Any] = {
+    "question": "Who?",
+    "asked_at": "2026-01-01T00:00:00.000Z",
+    "asked_by": "user",
+    "answerer": "openai",
+    "status": "finished",
+    "ended_at": "2026-01-01T00:00:00.000Z",
+    "model": "toy",
+    "references": [
+        {
+            "n": 1,
+            "chunk_id": 1,
+            "document_id": 1,
+            "cite": "Git",
+            "score": 0.5,
+            "snippet": "words",
+            "text": "words",
+        }
+    ],
+    "text": "An answer [1].",
+    "usage": {
+        "answerer": "openai",
+        "model": "toy",
+        "passages": 1,
+        "input_tokens": 1,
+        "output_tokens": 1,
+    },
+    "hint": "a hint",
+}
+FAILED: dict[str, Any] = {
+    **{name: value for name, value in FULL.items() if name != "hint"},
+    "status": "failed",
+    "failure": {
+        "type": "llm.unavailable",
+        "message": "It failed.",
+        "hint": "Ask again.",
+        "lasting": False,
+        "retry_after_ms": 1,
+        "detail": {"http_status": 500},
+    },
+}
+
+
+def session_line(number: int, message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "session",
+        "key": f"{number:032x}",
+        "created_at": "2026-01-01T00:00:00.000Z",
+        "created_by": "user",
+        "title": "Talk",
+        "messages": [message],
+    }
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path, value
+
+
+def changed(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    made = copy.deepcopy(value)
+    holder = made
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = other
+    return made
+
+
+def extremes() -> Iterator[dict[str, Any]]:
+    """Messages of which one value is extreme, and failures of every type and of none."""
+    for message in (FULL, FAILED):
+        for path, value in leaves(message):
+            for other in (*OF_TYPE[type(value)], None):
+                yield changed(message, path, other)
+    for kind in (*ERRORS, "no.such_type", "", "x" * 1000):
+        yield changed(FAILED, ("failure", "type"), kind)
+
+
+def accepted(line: dict[str, Any]) -> bool:
+    try:
+        normalised(line_decoder.decode(json.dumps(line)))
+    except (ValueError, KbprocError):
+        return False
+    return True
+
+
+def write(path: Path, found: list[dict[str, Any]]) -> None:
+    header = {
+        "type": "kbproc.export",
+        "version": 4,
+        "seq": 1,
+        "exported_at": "2026-01-01T00:00:00.000Z",
+        "store_format": 1,
+        "kbproc": "0.1.0",
+    }
+    body = "".join(json.dumps(line) + "\n" for line in [header, *found])
+    sha256 = hashlib.sha256(body.encode()).hexdigest()
+    end = {"type": "end", "documents": 0, "sha256": sha256, "sessions": len(found)}
+    path.write_text(body + json.dumps(end) + "\n")
+
+
+def answer_of(session: Session, method: str, **params: Any) -> Any:
+    """The response, without what came before it."""
+    session.send(as_bytes(request(1, method, **params)))
+    while "method" in (message := json.loads(session.receive())):
+        pass
+    return message
+
+
+def check_told(session: Session, method: str, **params: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = answer_of(session, method, **params)
+    kind = answer.get("error", {}).get("data", {}).get("type", "")
+    assert kind != "internal.error", (method, params, answer)
+    return answer
+
+
+def test_what_an_import_brings_in_can_be_told(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    found = [session_line(n, message) for n, message in enumerate(extremes(), 1)]
+    taken = [line for line in found if accepted(line)]
+    assert 100 < len(taken) < len(found)
+    write(tmp_path / "all.ndjson", taken)
+    came = session.data("store.import", path="all.ndjson")
+    assert came["sessions_added"] == len(taken)
+    for id in range(1, len(taken) + 1):
+        assert "result" in check_told(session, "session.get", session_id=id), taken[id - 1]
+        ended = check_told(session, "session.resume", session_id=id, message_id=id)
+        check_told(session, "session.resume", session_id=id, message_id=id, snapshot=True)
+        failure = ended.get("error", {}).get("data", {})
+        assert not failure.get("type", "").startswith("store."), failure
+    for _ in found:
+        note("extremes", "an import of a conversation with one extreme value", TOLD)
+    for method, params in (
+        ("session.list", {"limit": 1000}),
+        ("events.read", {"limit": 1000}),
+        ("sql.query", {"sql": "select * from messages"}),
+        ("sql.query", {"sql": "select * from sessions"}),
+        ("store.export", {"path": "again.ndjson"}),
+        ("events.verify", {}),
+        ("status", {}),
+    ):
+        assert "result" in check_told(session, method, **params)
+
+
+@pytest.mark.parametrize("kind", sorted(ERRORS))
+def test_no_import_forges_a_damaged_store(
+    open_session: OpenSession, tmp_path: Path, kind: str
+) -> None:
+    """Nor any other advice: what failed elsewhere says nothing of this store."""
+    session = open_session()
+    forged = changed(FAILED, ("failure", "type"), kind)
+    forged["failure"]["hint"] = "Run: rm -rf / --no-preserve-root"
+    write(tmp_path / "forged.ndjson", [session_line(1, forged)])
+    session.data("store.import", path="forged.ndjson")
+    told = check_told(session, "session.resume", session_id=1, message_id=1)["error"]["data"]
+    known = kind in {"llm.unavailable", "model.unavailable", "operation.timeout"}
+    assert told["type"] == (kind if known else "operation.failed")
+    assert "rm -rf" not in json.dumps(told) and "In the store that it comes from" in told["message"]
+    note(
+        "extremes",
+        "an import of an answer that has failed, with any type and a forged hint",
+        "the type is one of an endpoint's, or operation.failed; the hint is kbproc's own",
+    )
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_an_endpoint_counts_can_be_told(open_session: OpenSession, number: int) -> None:
+    with llm.endpoint(
+        lambda question: [
+            llm.say("It is installed by make [1]."),
+            llm.finish(prompt_tokens=number, completion_tokens=number),
+        ]
+    ) as model:
+        session = open_session(llm=model.url)
+        session.data("doc.create", title="Git", text="Git is installed by make.")
+        session.embedded()
+        said = check_told(session, "chat", question="How is git installed?")
+        told = check_told(session, "session.get", session_id=1)
+        if "result" in said:
+            usage = told["result"]["data"]["messages"][0]["usage"]
+            counted = number if 0 <= number <= 2**53 else None
+            assert (usage["input_tokens"], usage["output_tokens"]) == (counted, counted)
+    note("extremes", "an endpoint that counts less than no tokens, or more than there are", TOLD)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_a_log_holds_can_be_told(session: Session, number: int) -> None:
+    """What an earlier version has committed, too: it is decoded within the bounds."""
+    usage = Usage(answerer="a", model=None, passages=1, input_tokens=1, output_tokens=1)
+    failure = Failure(type="llm.unavailable", message="m", hint="h", retry_after_ms=1)
+    reference = Reference(n=1, chunk_id=1, document_id=1, cite="c", score=1.0)
+    session.data("session.create", title="Talk")
+    line = {"session": 1, "message": 1, "type": "question.asked", "question": "q", "answerer": "a"}
+    said: list[dict[str, Any]] = [line]
+    for event in (
+        AnswerReferred(session=1, message=1, references=[reference]),
+        AnswerSaid(session=1, message=1, delta="d"),
+        AnswerEnded(session=1, message=1, status="failed", usage=usage, failure=failure),
+    ):
+        one = json.loads(bytes(codec.encode([event])))[0]
+        for path, value in list(leaves(one)):
+            if type(value) is int and path[0] not in {"session", "message"}:
+                one = changed(one, path, number)
+        said.append(one)
+    events = codec.decode(json.dumps(said).encode())
+    session.store.commit(lambda lane: lane.append(list(events), actor="user", method="chat"))
+    assert "result" in check_told(session, "session.get", session_id=1)
+    told = check_told(session, "session.resume", session_id=1, message_id=1)
+    assert told["error"]["data"]["type"] == "llm.unavailable"
+    note("extremes", "a log with a number that no answer can tell", "it is told as unknown")
