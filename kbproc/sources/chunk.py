@@ -7,18 +7,22 @@ Refuses to know: formats, models; a token counter is handed in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import groupby, islice, pairwise, takewhile
+from itertools import chain, groupby, islice, pairwise, takewhile
+from operator import itemgetter
 
 import msgspec
 
 from kbproc.sources.parse.blocks import PATH, Block, Kind
+from kbproc.sources.word_counts import WordCounts, reads_word_by_word
 from kbproc.text.passage import Mark
 
 TokenCounter = Callable[[str], int]
 """Tokens of a text as the model reads it, its special tokens included."""
 
+_PLACE = itemgetter(0)
 # Between blocks.
 _GAP = "\n\n"
 MAX_TOKENS = 256
@@ -117,7 +121,11 @@ def token_counter(tokenizer: str) -> TokenCounter:
     loaded = Tokenizer.from_file(tokenizer)
     loaded.no_truncation()
     loaded.no_padding()
-    return lambda text: len(loaded.encode(text))
+
+    def count(text: str) -> int:
+        return len(loaded.encode(text))
+
+    return WordCounts(count).of if reads_word_by_word(loaded) else count
 
 
 def chunk(
@@ -141,9 +149,12 @@ def chunk(
     if len(blocks) == 1 and budget.fits(blocks[0].section, blocks[0].text):  # most notes are so
         [block] = blocks
         return list(_chunks([_Piece(block.section, [_Atom(block, 0, block.text, 0)])]))
-    pieces: list[_Piece] = []
-    for section, run in groupby(blocks, key=lambda block: block.section):
-        pieces += _pack(list(run), budget.of(section), budget, overlap)
+    # Piece by piece: all words of a large text at once would take a hundred times its memory.
+    pieces = (
+        piece
+        for section, run in groupby(blocks, key=lambda block: block.section)
+        for piece in _pack(list(run), budget.of(section), budget, overlap)
+    )
     joined = _join_tiny(pieces, budget)
     return list(_chunks(fit for piece in joined for fit in _fitted(piece, budget)))
 
@@ -216,58 +227,65 @@ class _Budget:
         return self._count(whole) <= self.max_tokens
 
 
-def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> list[_Piece]:
+def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> Iterator[_Piece]:
     """Fill pieces with a section's blocks; a block is cut only if it must be.
 
     One that is longer than the budget must, and so must one that would leave
     the piece before it less than half full.
     """
-    section = blocks[0].section
-    pieces = [_Piece(section=section, atoms=[])]
+    piece = _Piece(section=blocks[0].section, atoms=[])
     for block in blocks:
-        piece = pieces[-1]
         whole = _Atom(block, 0, block.text, budget.cost(block.text))
         used = piece.cost
         turned = bool(piece.atoms) and piece.atoms[-1].block.page != block.page
         if used and (turned or used + whole.cost > limit) and used >= limit / 2:
-            piece = _Piece(section=section, atoms=[])
-            pieces.append(piece)
+            yield piece
+            piece = _Piece(section=piece.section, atoms=[])
             used = 0
         if used + whole.cost <= limit:
             piece.atoms.append(whole)
         else:
-            _spill(pieces, _atoms(block, limit, budget), limit, overlap)
-    return [piece for piece in pieces if piece.atoms]
+            head = _head_rows(block, _atoms(block, limit, budget), limit)
+            piece = yield from _spill(piece, _atoms(block, limit, budget), head, limit, overlap)
+    if piece.atoms:
+        yield piece
 
 
-def _spill(pieces: list[_Piece], atoms: list[_Atom], limit: int, overlap: int) -> None:
-    """Add a cut block's atoms, opening pieces as they fill up.
+def _spill(
+    piece: _Piece, atoms: Iterable[_Atom], head: list[_Atom], limit: int, overlap: int
+) -> Generator[_Piece, None, _Piece]:
+    """Add a cut block's atoms, opening pieces as they fill up; returns the last.
 
     A piece that begins within a table repeats the table's head, one within prose some sentences.
     """
-    used = pieces[-1].cost
-    head = _head_rows(atoms, limit)
+    used = piece.cost
     for i, atom in enumerate(atoms):
         if used and used + atom.cost > limit:
             room = limit - atom.cost
             if head and i >= len(head) and sum(row.cost for row in head) <= room:
                 repeated = head
             else:
-                repeated = [] if atom.opens else _overlap(pieces[-1].atoms, min(overlap, room))
-            pieces.append(_Piece(pieces[-1].section, [*repeated], len(repeated)))
-            used = pieces[-1].cost
-        pieces[-1].atoms.append(atom)
+                repeated = [] if atom.opens else _overlap(piece.atoms, min(overlap, room))
+            yield piece
+            piece = _Piece(piece.section, [*repeated], len(repeated))
+            used = piece.cost
+        piece.atoms.append(atom)
         used += atom.cost
+    return piece
 
 
-def _head_rows(atoms: list[_Atom], limit: int) -> list[_Atom]:
+def _head_rows(block: Block, atoms: Iterable[_Atom], limit: int) -> list[_Atom]:
     """The atoms of a table's head; none where it would take over a third of each piece."""
-    block = atoms[0].block
     if block.kind != "table":
         return []
-    end = _head_end(block.text)
-    head = list(takewhile(lambda atom: atom.start < end, atoms))
-    return head if sum(atom.cost for atom in head) <= limit // 3 else []
+    end, cost = _head_end(block.text), 0
+    head: list[_Atom] = []
+    for atom in takewhile(lambda atom: atom.start < end, atoms):
+        cost += atom.cost
+        if cost > limit // 3:
+            return []
+        head.append(atom)
+    return head
 
 
 def _head_end(table: str) -> int:
@@ -328,41 +346,45 @@ _SPACE = re.compile(r"\s+")
 
 def sentences(text: str) -> list[str]:
     """`text` cut behind its sentences; the parts join to the text again."""
-    ends = []
-    for found in _SENTENCE.finditer(text):
-        end = found.end()
-        if not (found[0][0] == "." and _ABBREVIATION.search(text, max(0, end - 16), end)):
-            ends.append(end)
-    return _cut(text, ends)
+    return list(_sentences(text))
 
 
-def _cut(text: str, ends: list[int]) -> list[str]:
-    bounds = [0, *ends, len(text)]
-    return [text[a:b] for a, b in pairwise(bounds) if a < b]
+def _sentences(text: str) -> Iterator[str]:
+    return _cut(text, _sentence_ends(text))
 
 
-def _split_at(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
-    return lambda text: _cut(text, [found.end() for found in pattern.finditer(text)])
+def _sentence_ends(text: str) -> Iterator[int]:
+    for match in _SENTENCE.finditer(text):
+        end = match.end()
+        if not (match[0][0] == "." and _ABBREVIATION.search(text, max(0, end - 16), end)):
+            yield end
 
 
-_FINER: dict[Kind, tuple[Callable[[str], list[str]], ...]] = {
-    "prose": (sentences, _split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
+def _cut(text: str, ends: Iterable[int]) -> Iterator[str]:
+    return (text[a:b] for a, b in pairwise(chain([0], ends, [len(text)])) if a < b)
+
+
+def _split_at(pattern: re.Pattern[str]) -> Callable[[str], Iterator[str]]:
+    return lambda text: _cut(text, (found.end() for found in pattern.finditer(text)))
+
+
+_FINER: dict[Kind, tuple[Callable[[str], Iterator[str]], ...]] = {
+    "prose": (_sentences, _split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
     "code": (_split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
     "table": (_split_at(_LINE), _split_at(_CLAUSE), _split_at(_SPACE)),
 }
 
 
-def _atoms(block: Block, limit: int, budget: _Budget) -> list[_Atom]:
+def _atoms(block: Block, limit: int, budget: _Budget) -> Iterator[_Atom]:
     """A block's sentences or lines; those over `limit` cut finer."""
-    atoms, start = [], 0
+    start = 0
     for text, cost in _finer(block.text, _FINER[block.kind], limit, budget):
-        atoms.append(_Atom(block, start, text, cost))
+        yield _Atom(block, start, text, cost)
         start += len(text)
-    return atoms
 
 
 def _finer(
-    text: str, levels: Sequence[Callable[[str], list[str]]], limit: int, budget: _Budget
+    text: str, levels: Sequence[Callable[[str], Iterator[str]]], limit: int, budget: _Budget
 ) -> Iterator[tuple[str, int]]:
     if not levels:
         yield from _characters(text, limit, budget)
@@ -390,17 +412,18 @@ def _characters(text: str, limit: int, budget: _Budget) -> Iterator[tuple[str, i
             yield from _characters(part[middle:], limit, budget)
 
 
-def _join_tiny(pieces: list[_Piece], budget: _Budget) -> list[_Piece]:
+def _join_tiny(pieces: Iterable[_Piece], budget: _Budget) -> Iterator[_Piece]:
     """Join what is too small to stand alone to the piece before it, where both fit."""
-    joined: list[_Piece] = []
+    last: _Piece | None = None
     for piece in pieces:
-        last = joined[-1] if joined else None
         if last and not piece.repeated and _joinable(last, piece, budget):
-            section = _shared(last, piece)
-            joined[-1] = _Piece(section, last.atoms + piece.atoms, last.repeated)
+            last = _Piece(_shared(last, piece), last.atoms + piece.atoms, last.repeated)
         else:
-            joined.append(piece)
-    return joined
+            if last:
+                yield last
+            last = piece
+    if last:
+        yield last
 
 
 def _joinable(left: _Piece, right: _Piece, budget: _Budget) -> bool:
@@ -511,12 +534,22 @@ def _marks(piece: _Piece, text: str, start: int, end: int, lines: _Lines) -> lis
         line = None
         if block.line is not None and at >= rows_from:
             line = block.line + lines.above(block, within)
-        page = next((page for turn, page in reversed(block.turns) if turn <= within), block.page)
-        mark = Mark(at - start, page, block.section, line)
+        mark = Mark(at - start, _page_at(block, within), block.section, line)
         if not marks or not _goes_on(marks[-1], mark, shown):
             marks.append(mark)
     plain = Mark(0, piece.atoms[piece.repeated].block.page, piece.section)
     return [] if marks == [plain] else marks
+
+
+def _page_at(block: Block, within: int) -> int | None:
+    turn = bisect_right(block.turns, within, key=_PLACE)
+    return block.turns[turn - 1][1] if turn else block.page
+
+
+def _turns_in(block: Block, start: int, end: int) -> list[int]:
+    """The characters of a block from `start` to before `end` at which a page turns."""
+    first, last = (bisect_left(block.turns, place, key=_PLACE) for place in (start, end))
+    return [turn for turn, _ in block.turns[first:last]]
 
 
 def _end_of_head(piece: _Piece) -> int:
@@ -537,7 +570,7 @@ def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, in
         goes_on = i and not atom.opens and atom.start == reached
         reached = atom.start + len(atom.text)
         at += len(_GAP) if atom.opens and i else 0
-        turns = [turn for turn, _ in atom.block.turns if 0 <= turn - atom.start < len(atom.text)]
+        turns = _turns_in(atom.block, atom.start, reached)
         for within in turns if goes_on else [atom.start, *turns]:
             place = at + within - atom.start
             if place <= start:

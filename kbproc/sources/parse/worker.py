@@ -27,11 +27,17 @@ from kbproc.sources.parse.formats import parse
 
 LENGTH = struct.Struct(">I")
 OUT_OF_MEMORY = 12
+# A document of so many bytes may take `timeout_s`, a larger one longer in proportion: 60 s are 20 s
+# for each MB. A MB of numbers in one line takes 7 s, and two documents are read at a time.
+BYTES_IN_TIME = 3_000_000
 _T = TypeVar("_T")
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """The first frame. `tokenizer` is the path of a tokenizer.json; None estimates."""
+    """The first frame. `tokenizer` is the path of a tokenizer.json; None estimates.
+
+    `timeout_s` is what a document of at most BYTES_IN_TIME may take.
+    """
 
     tokenizer: str | None
     max_tokens: int
@@ -39,6 +45,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     timeout_s: float
     parent: int
+
+    def seconds_for(self, size: int) -> float:
+        """The time that documents of `size` bytes may take."""
+        return self.timeout_s * max(1, size / BYTES_IN_TIME)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +122,7 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
     while jobs := _receive(source, _decode_jobs):
         answers: list[Answer] = []
         for job in jobs:
-            limit_processor(setup.timeout_s)
+            limit_processor(setup.seconds_for(len(job.data)))
             answers.append(_answer(job, setup, count))
             if answers[-1].is_last:
                 break

@@ -24,8 +24,19 @@ import kbproc
 from kbproc.base.errors import KbprocError
 from kbproc.sources.chunk import count_words
 from kbproc.sources.parse.pool import ParserPool
-from kbproc.sources.parse.worker import LENGTH, Answer, Job, ParsedChunks, Setup, frame, read, size
-from tests.kit.patience import PATIENCE, until
+from kbproc.sources.parse.worker import (
+    BYTES_IN_TIME,
+    LENGTH,
+    Answer,
+    Job,
+    ParsedChunks,
+    Setup,
+    frame,
+    read,
+    size,
+)
+from kbproc.text.passage import passage
+from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -148,9 +159,12 @@ def test_a_document_that_takes_too_long(pool: ParserPool) -> None:
     try:
         pool.parse(b"x", "text", "a")
         (before,) = pool.pids
-        error = failure(pool, slow_pdf(), "pdf")
+        data = slow_pdf()
+        error = failure(pool, data, "pdf")
         assert error.type == "operation.failed"
-        assert f"took longer than {limit:g} s" in error.message
+        # The larger the document, the longer it may take.
+        seconds = round(limit * len(data) / BYTES_IN_TIME, 1)
+        assert f"took longer than {seconds:g} s" in error.message
         assert gone(before)
         assert pool.parse(b"x", "text", "a").chunks
         assert pool.pids != [before]
@@ -167,6 +181,35 @@ def test_a_document_that_needs_too_much_memory() -> None:
         assert pool.parse(b"x", "text", "a").chunks
     finally:
         pool.close()
+
+
+MEGABYTES = 50 if LONG else 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
+@pytest.mark.parametrize("name", ["a.log", "a.csv", "a.txt"])
+def test_a_large_text_is_read_in_bounded_memory(name: str) -> None:
+    """Lines or words of one character, the most parts that a text can have. All of them at once
+    would take a hundred times its bytes."""
+    between = b" " if name == "a.txt" else b"\n"
+    data = b"".join(b"%d" % digit + between for digit in range(10)) * (MEGABYTES * 50_000)
+    pool = ParserPool(workers=1, timeout_s=PATIENCE, memory_bytes=(128 << 20) + 10 * len(data))
+    try:
+        parsed = pool.parse(data, "text", name)
+    finally:
+        pool.close()
+    new = b"".join(one.text[one.overlap :].encode() for one in parsed.chunks)
+    assert b"".join(new.split()) == b"".join(data.split())
+    last = parsed.chunks[-1]
+    end = passage(last.marks, last.text, 0, len(last.text)).end_line
+    assert end == (data.count(b"\n") or 1)
+
+
+def test_a_larger_document_may_take_longer() -> None:
+    setup = Setup(
+        tokenizer=None, max_tokens=32, overlap=0, memory_bytes=1 << 30, timeout_s=60, parent=0
+    )
+    assert [setup.seconds_for(size) for size in (0, 3_000_000, 48_000_000)] == [60, 60, 960]
 
 
 def some(*sources: tuple[bytes, str]) -> list[Job]:
