@@ -18,9 +18,18 @@ from kbproc.mcp.toolbox import Wanted
 
 KEY = "approval"
 _MOST_SHOWN = 20
-# Without members, because clients fill in forms: one highlights true, and Enter destroys.
-_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
-_ASKS = "Accept to do exactly this; decline to leave everything as it is."
+_FIELD = "carry_out"
+_YES = "yes"
+# An empty form is accepted without a person by Codex where its user has switched approvals off, and
+# of a boolean Codex highlights true, so that Enter destroys. So the first answer is no.
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        _FIELD: {"type": "string", "title": "Carry out this plan?", "enum": ["no", _YES]}
+    },
+    "required": [_FIELD],
+}
+_ASKS = "Choose yes to do exactly this; choose no, or decline, to leave everything as it is."
 _NOT_FOR_SHELL = frozenset({"client_token", "confirm", "dry_run", "timeout_ms"})
 
 Verdict = Literal["approved", "refused", "unanswered"]
@@ -81,10 +90,12 @@ def given(request: Request) -> tuple[str, Verdict] | None:
 
 
 def verdict(answer: dict[str, Any]) -> Verdict:
-    """Returns what a person says. Clients that run without one send cancel, or an error."""
-    match answer.get("action"):
-        case "accept":
-            return "approved"
-        case "decline":
+    """Returns what a person says. Clients that run without one send cancel, an error, or a form
+    that nobody has filled in.
+    """
+    match answer:
+        case {"action": "decline"}:
             return "refused"
+        case {"action": "accept", "content": dict(content)} if _FIELD in content:
+            return "approved" if content[_FIELD] == _YES else "refused"
     return "unanswered"

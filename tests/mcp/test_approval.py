@@ -14,7 +14,7 @@ from kbproc.mcp.toolbox import Wanted
 from tests.kit.mcp import ADMIN, MODERN, Client, client
 
 CAN = {"elicitation": {}}
-APPROVED = {"action": "accept", "content": {}}
+APPROVED = {"action": "accept", "content": {"carry_out": "yes"}}
 DELETE = {"name": "kb_call", "arguments": {"method": "doc.delete", "params": {"ids": [1]}}}
 
 
@@ -51,7 +51,9 @@ def test_the_plan_comes_as_a_request_for_input(modern: Client) -> None:
     asked = result["inputRequests"]["approval"]
     assert asked["method"] == "elicitation/create"
     assert "doc.delete" in asked["params"]["message"] and "One" in asked["params"]["message"]
-    assert asked["params"]["requestedSchema"] == {"type": "object", "properties": {}}
+    schema = asked["params"]["requestedSchema"]
+    assert schema["required"] == ["carry_out"]
+    assert schema["properties"]["carry_out"]["enum"] == ["no", "yes"]  # what Enter takes is no
     assert is_there(modern)
 
 
@@ -72,18 +74,26 @@ def nobody_answered(one: Client, result: dict[str, Any]) -> None:
     assert Path(words[5]).is_absolute() and (Path(words[5]) / "store.toml").exists()
 
 
-def test_an_empty_form_is_accepted_with_or_without_content(modern: Client) -> None:
-    assert not approved(modern, {"action": "accept"})["isError"]
-    assert not is_there(modern)
-
-
-def test_a_refusal_is_a_refusal(modern: Client) -> None:
-    result = approved(modern, {"action": "decline"})
+@pytest.mark.parametrize(
+    "answer", [{"action": "decline"}, {"action": "accept", "content": {"carry_out": "no"}}]
+)
+def test_a_refusal_is_a_refusal(modern: Client, answer: dict[str, Any]) -> None:
+    result = approved(modern, answer)
     assert result["isError"] and "did not approve" in result["content"][0]["text"]
     assert is_there(modern)
 
 
-@pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "later"}, {}])
+NOBODY = [
+    {"action": "cancel"},
+    {"action": "later"},
+    {"action": "accept"},
+    {"action": "accept", "content": {}},
+    {"action": "accept", "content": None},
+    {},
+]
+
+
+@pytest.mark.parametrize("answer", NOBODY)
 def test_where_nobody_answers_a_person_can_decide_in_a_shell(
     modern: Client, answer: dict[str, Any]
 ) -> None:
