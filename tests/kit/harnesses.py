@@ -1,0 +1,363 @@
+"""Coding agents as they are installed by `make harnesses`, each with a scripted model.
+
+An agent runs in a network namespace of its own, in which there is nothing but the loopback and the
+model; its home, its settings and its project are folders of the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tests.kit.patience import PATIENCE, until
+from tests.kit.processes import processes_in
+from tests.kit.scripted import Call, Model, serving
+from tests.kit.start import REPO
+
+INSTALLED = REPO / ".harnesses"
+PROGRAMS = INSTALLED / "node_modules" / ".bin"
+INSTALL = "make harnesses"
+PORT = 8080  # of the model, in every namespace
+URL = f"http://127.0.0.1:{PORT}"
+KEY = "scripted"
+_NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+# Brings the loopback up, hands a socket on it to the test, and becomes the agent.
+_ENTER = f"""
+import fcntl, os, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any:
+    fcntl.ioctl(any, 0x8914, struct.pack("16sh14x", b"lo", 1))
+with socket.socket(fileno=int(sys.argv[1])) as control:
+    with socket.create_server(("127.0.0.1", {PORT})) as listening:
+        socket.send_fds(control, [b"."], [listening.fileno()])
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+# Notes when a client has started it; all models are made once.
+_KBPROC = """#!/bin/sh
+[ "$1" = mcp ] && date +%s.%N >> "$0.started"
+export PYTHONPATH={path} XDG_CACHE_HOME={cache}
+exec {python} -m kbproc "$@"
+"""
+
+
+class Places(NamedTuple):
+    """Folders of one agent, and the command that starts its kbproc."""
+
+    home: Path
+    project: Path
+    kbproc: Path
+
+    def write(self, path: str, text: str) -> None:
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+class Harness(NamedTuple):
+    """`program`: below .harnesses. `command`: its arguments. `client`: its name for
+    `kbproc mcp install`, or None if it has no settings. `prepare`: writes its own settings and
+    returns its environment. `is_prefixed`: its model sees the server's name before a tool's.
+    """
+
+    program: Path
+    command: tuple[str, ...]
+    prepare: Callable[[Places], dict[str, str]]
+    client: str | None = None
+    is_prefixed: bool = True
+
+
+def _claude(places: Places) -> dict[str, str]:
+    approved = json.dumps({"enabledMcpjsonServers": ["kbproc"]})
+    settings = places.project / ".claude" / "settings.local.json"
+    settings.parent.mkdir()
+    settings.write_text(approved)
+    return {
+        "ANTHROPIC_BASE_URL": URL,
+        "ANTHROPIC_API_KEY": KEY,
+        "CLAUDE_CONFIG_DIR": str(places.home / ".claude"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "ENABLE_TOOL_SEARCH": "false",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+    }
+
+
+_CODEX = f"""model = "scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+mcp_optional_startup_grace_ms = 10000
+
+[analytics]
+enabled = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{URL}/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+"""
+
+
+def _codex(places: Places) -> dict[str, str]:
+    places.write(".codex/config.toml", _CODEX)
+    return {"CODEX_HOME": str(places.home / ".codex"), "SCRIPTED_KEY": KEY}
+
+
+_OPENCODE = {
+    "autoupdate": False,
+    "share": "disabled",
+    "model": "scripted/scripted",
+    "provider": {
+        "scripted": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "scripted",
+            "options": {"baseURL": f"{URL}/v1", "apiKey": KEY},
+            "models": {"scripted": {"name": "scripted"}},
+        }
+    },
+}
+
+
+def _opencode(places: Places) -> dict[str, str]:
+    places.write(".config/opencode/opencode.json", json.dumps(_OPENCODE))
+    return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+
+def _gemini(places: Places) -> dict[str, str]:
+    settings = {
+        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "telemetry": {"enabled": False},
+    }
+    places.write(".gemini/settings.json", json.dumps(settings))
+    return {
+        "GEMINI_API_KEY": KEY,
+        "GOOGLE_GEMINI_BASE_URL": URL,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+
+
+_OPENAI = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_MODEL": "scripted"}
+
+
+def _qwen(places: Places) -> dict[str, str]:
+    settings = {
+        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {"auth": {"selectedType": "openai"}},
+        "telemetry": {"enabled": False},
+        "tools": {"toolSearch": {"enabled": False}},
+    }
+    places.write(".qwen/settings.json", json.dumps(settings))
+    return _OPENAI
+
+
+def _library(places: Places) -> dict[str, str]:
+    return {**_OPENAI, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+
+
+def _driver(name: str) -> Harness:
+    """A program of ours with a library of an agent's."""
+    program = REPO / "tests" / "harnesses" / "drivers" / name
+    return Harness(
+        program=INSTALLED / "venv" / "bin" / "python",
+        command=(str(program),),
+        prepare=_library,
+        is_prefixed=False,
+    )
+
+
+HARNESSES = {
+    "Claude Code": Harness(
+        program=PROGRAMS / "claude",
+        command=("--print", "go", "--model", "sonnet", "--allowedTools", "mcp__kbproc"),
+        prepare=_claude,
+        client="claude-code",
+    ),
+    "Codex": Harness(
+        program=PROGRAMS / "codex",
+        command=(
+            "exec",
+            "--skip-git-repo-check",
+            "--dangerously-bypass-approvals-and-sandbox",
+            "go",
+        ),
+        prepare=_codex,
+        client="codex",
+    ),
+    "opencode": Harness(
+        program=PROGRAMS / "opencode",
+        command=("run", "go"),
+        prepare=_opencode,
+        client="opencode",
+    ),
+    "Gemini CLI": Harness(
+        program=PROGRAMS / "gemini",
+        command=("--prompt", "go", "--yolo", "--model", "gemini-2.5-flash"),
+        prepare=_gemini,
+        client="gemini",
+    ),
+    "Qwen Code": Harness(
+        program=PROGRAMS / "qwen",
+        command=("--prompt", "go", "--yolo"),
+        prepare=_qwen,
+        client="qwen",
+    ),
+    "openai-agents": _driver("openai_agents.py"),
+    "pydantic-ai": _driver("pydantic_agent.py"),
+    "FastMCP": _driver("fastmcp_agent.py"),
+    "Inspector": _driver("inspector_agent.py"),
+}
+
+
+def missing(name: str) -> str | None:
+    """Returns why this harness cannot run here, or None."""
+    if sys.platform != "linux" or subprocess.run([*_NAMESPACE, "true"], check=False).returncode:
+        return "there are no network namespaces here"
+    if not HARNESSES[name].program.exists():
+        return f"{name} is not here; `{INSTALL}` installs it"
+    return None
+
+
+class Agent:
+    """One run of a harness, from its start to its end."""
+
+    def __init__(
+        self, harness: Harness, places: Places, script: Sequence[Call], more: Sequence[str]
+    ) -> None:
+        self.model = Model(script, is_prefixed=harness.is_prefixed)
+        self.places = places
+        self._command = [str(harness.program), *harness.command, *more]
+        self._output = (places.home / "output").open("w+b")
+
+    @contextlib.contextmanager
+    def running(self, env: dict[str, str]) -> Iterator[Agent]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(PATIENCE)
+        enter = [sys.executable, "-IS", "-c", _ENTER, str(theirs.fileno())]
+        self.started = time.time()
+        self.process = subprocess.Popen(
+            [*_NAMESPACE, *enter, *self._command],
+            cwd=self.places.project,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        with ours:
+            fds = socket.recv_fds(ours, 1, 1)[1]
+        assert fds, self.told()
+        try:
+            with serving(self.model, socket.socket(fileno=fds[0])):
+                yield self
+                self.model.check()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            self._output.close()
+
+    def finish(self) -> list[str]:
+        """Waits for the agent's end; returns the results of all calls."""
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the agent goes on; {self.told()}") from None
+        self.model.check()
+        assert self.model.is_finished, f"{self.model.told()}\n{self.told()}"
+        return self.model.results
+
+    def seconds_to_tools(self, *, of_kbproc: bool = False) -> float:
+        """From the agent's start, or that of its kbproc, until its model was offered the tools."""
+        assert self.model.first_offer is not None, self.told()
+        began = self.started
+        if of_kbproc:
+            moments = Path(f"{self.places.kbproc}.started").read_text().split()
+            began = min(moment for moment in map(float, moments) if moment >= self.started)
+        return self.model.first_offer - began
+
+    def told(self) -> str:
+        return (self.places.home / "output").read_text(errors="replace")[-4000:]
+
+
+_BARE = {"PATH": "/usr/bin:/bin"}
+
+
+class Desk:
+    """A folder with one store, and agents that work with it; none outlives it."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.kbproc = folder / "bin" / "kbproc"
+        self.kbproc.parent.mkdir()
+        self.kbproc.write_text(_KBPROC.format(path=REPO, cache=cache, python=sys.executable))
+        self.kbproc.chmod(0o755)
+        self._count = 0
+
+    @contextlib.contextmanager
+    def agent(
+        self, name: str, script: Sequence[Call], *flags: str, files: Mapping[str, str] = {}
+    ) -> Iterator[Agent]:
+        """`flags`: of `kbproc mcp`. `files`: of the project where the agent works."""
+        harness = HARNESSES[name]
+        self._count += 1
+        home = self.folder / f"home{self._count}"
+        places = Places(home, home / "project", self.kbproc)
+        places.project.mkdir(parents=True)
+        for path, text in files.items():
+            places.write(f"project/{path}", text)
+        env = {
+            "PATH": f"{self.kbproc.parent}:{PROGRAMS}:/usr/bin:/bin",
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            **harness.prepare(places),
+        }
+        more: list[str] = []
+        if harness.client is None:
+            more = [str(self.kbproc), "mcp", "--store", str(self.store), *flags]
+        else:
+            self.run("mcp", "install", harness.client, "--yes", *flags, cwd=places.project, env=env)
+        with Agent(harness, places, script, more).running(env) as agent:
+            yield agent
+
+    def servers(self) -> list[int]:
+        """Pids of `kbproc mcp`."""
+        found = processes_in(self.folder).items()
+        return [pid for pid, command in found if " -m kbproc mcp " in command]
+
+    def clients(self) -> list[int]:
+        """Pids of the agents that have a server."""
+        return [psutil.Process(pid).ppid() for pid in self.servers()]
+
+    def run(self, *argv: str, cwd: Path | None = None, env: Mapping[str, str] = _BARE) -> str:
+        """What a command prints that succeeds."""
+        done = subprocess.run(
+            [self.kbproc, *argv],
+            cwd=cwd or self.folder,
+            env={"HOME": str(self.folder), "KBPROC_STORE": str(self.store), **env},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def end(self) -> None:
+        """Waits until nothing is left that names the folder."""
+        until(lambda: not processes_in(self.folder), "the end of all processes")

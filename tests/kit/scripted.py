@@ -1,0 +1,175 @@
+"""A model for coding agents that follows a script: it calls the tools that a test has written down.
+
+How far the script is shows in each request: an agent sends the whole conversation, results of
+earlier calls included. So a request that an agent repeats gets the same answer again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tests.kit.dialects import DIALECTS, Ask, Message, Reply, Tool
+
+# Agents put the server's name before the tool's, each in its own way.
+_PREFIX = re.compile(r"^(mcp_+)?kbproc_*")
+
+_WAIT = "WaitForMcpServers"
+
+
+class Call(NamedTuple):
+    """`before`: what happens before the agent is asked for it."""
+
+    tool: str
+    arguments: Message = {}
+    before: Callable[[], object] = lambda: None
+
+
+class Model:
+    """What it was offered, and what its calls returned.
+
+    `results` are the newest conversation's. `asked` is set by the first request that offers tools
+    of kbproc.
+    """
+
+    def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:
+        self.script = script
+        self.results: list[str] = []
+        self.tools: dict[str, Tool] = {}
+        self.offers: list[list[str]] = []
+        self.first_offer: float | None = None
+        self.bodies: list[Message] = []
+        self._failure: BaseException | None = None
+        self._is_prefixed = is_prefixed
+        self._done: set[int] = set()
+        self._answering = threading.Lock()
+
+    @property
+    def is_finished(self) -> bool:
+        return len(self.results) >= len(self.script)
+
+    def check(self) -> None:
+        """Raises what a step of the script has raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def told(self) -> str:
+        return f"tools offered: {self.offers}; results: {self.results}"
+
+    def declared(self) -> list[Message]:
+        """The declarations of kbproc's tools, as the model was given them."""
+        return [tool.declaration for tool in self.tools.values()]
+
+    def answer(self, ask: Ask) -> Reply:
+        """One at a time: the steps of a script follow each other."""
+        with self._answering:
+            self.offers.append([tool.name for tool in ask.tools])
+            own = {
+                _PREFIX.sub("", tool.name): tool
+                for tool in ask.tools
+                if self._is_own(tool.namespace or tool.name)
+            }
+            if not own:
+                return self._other(ask)
+            self.tools = own
+            if self.first_offer is None:
+                self.first_offer = time.time()
+            self.results = [text for name, text in ask.results if self._is_own(name)]
+            number = len(self.results)
+            if number >= len(self.script):
+                return Reply("Done.")
+            call = self.script[number]
+            if number not in self._done:
+                self._done.add(number)
+                self._prepare(call)
+            if call.tool not in own:
+                return Reply(f"There is no tool {call.tool}.")
+            return Reply("", own[call.tool], call.arguments)
+
+    def _prepare(self, call: Call) -> None:
+        try:
+            call.before()
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def _other(self, ask: Ask) -> Reply:
+        """To a request without tools of kbproc: for a title, say; or the server is not there yet,
+        and the agent has a tool that waits for it.
+        """
+        waiting = [tool for tool in ask.tools if tool.name == _WAIT]
+        return Reply("", waiting[0]) if waiting else Reply("{}")
+
+    def _is_own(self, name: str) -> bool:
+        return not self._is_prefixed or _PREFIX.match(name) is not None
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    model: Model
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has gone."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._send({"data": [{"id": "scripted", "object": "model"}], "object": "list"})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        dialect = next((one for one in DIALECTS if one.path.search(self.path)), None)
+        if dialect is None:
+            self._send({"input_tokens": 1, "totalTokens": 1})
+            return
+        self.server.model.bodies.append(body)
+        ask = dialect.read(body, self.path)
+        reply = self.server.model.answer(ask)
+        if not ask.is_streamed:
+            self._send(dialect.whole(reply))
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for name, value in dialect.stream(reply):
+            head = "" if name is None else f"event: {name}\n"
+            data = value if isinstance(value, str) else json.dumps(value)
+            self.wfile.write(f"{head}data: {data}\n\n".encode())
+        self.close_connection = True
+
+    def _send(self, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(model: Model, listening: socket.socket) -> Iterator[None]:
+    """Answers for the model on a socket that listens already."""
+    server = _Server(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
+    server.model = model
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
