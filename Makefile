@@ -81,11 +81,12 @@ eval: $(READY)
 bench-mcp: $(READY)
 	$(BIN)/python -m bench.mcp
 
+# Not `npm ci`: it refuses a lock without packages that are only for systems other than this.
 $(HARNESSES): $(wildcard tests/harnesses/*.json tests/harnesses/requirements.txt)
 	@mkdir -p .harnesses
 	@cp tests/harnesses/package.json tests/harnesses/package-lock.json .harnesses
 	@echo "Installing coding agents (2 GB)…"
-	@cd .harnesses && npm ci --no-audit --no-fund
+	@cd .harnesses && npm install --silent --no-audit --no-fund
 	@$(PYTHON) -m venv .harnesses/venv
 	@.harnesses/venv/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r tests/harnesses/requirements.txt

@@ -88,15 +88,9 @@ def test_search_finds_what_was_there(filled: Desk, name: str, note: Note) -> Non
     assert len(hits) == 5
     assert "branches" in hits[0]["text"]
     tools = json.dumps(agent.model.declared(), ensure_ascii=False)
-    assert agent.model.first_offer is not None
     note("measured", "tokens of the tools", tokens(tools))
     note("measured", "tokens of five hits", tokens(result))
     note("measured", "seconds from its start to the tools", seconds(agent.seconds_to_tools()))
-    note(
-        "measured",
-        "seconds from kbproc's start to the tools",
-        seconds(agent.seconds_to_tools(of_kbproc=True)),
-    )
 
 
 def test_an_entry_is_stored(filled: Desk, name: str, note: Note) -> None:
@@ -175,9 +169,11 @@ RESTARTS = {
 def test_its_server_is_killed(filled: Desk, name: str, note: Note) -> None:
     killed = store("second", lambda: kill_server(filled))
     with filled.agent(name, [store("first"), killed, store("third")]) as agent:
-        results = agent.finish()
+        results = agent.finish(is_whole=False)
     titles = ["first", "second", "third"]
-    answered = [title for title, result in zip(titles, results, strict=True) if is_answered(result)]
+    answered = [
+        title for title, result in zip(titles, results, strict=False) if is_answered(result)
+    ]
     check_once(filled, acknowledged=answered, sent=titles)
     note("outcomes", "its server is killed", RESTARTS[tuple(answered)])
 
@@ -200,7 +196,7 @@ def test_nothing_outlives_a_killed_client(filled: Desk, name: str, note: Note) -
         moments.append(time.monotonic())
 
     with filled.agent(name, [store("first"), store("second", kill)]):
-        until(lambda: moments and not filled.servers() and not holders(filled.store), "its end")
+        until(lambda: moments and not filled.kbprocs(), "the end of kbproc")
         took = time.monotonic() - moments[0]
     assert took <= ENDED_SECONDS
     note("measured", "seconds from its kill to the end of kbproc", seconds(took))
@@ -224,5 +220,6 @@ def test_the_next_client_waits_for_no_embeddings(desk: Desk, name: str, note: No
         took = agent.seconds_to_tools(of_kbproc=True)
     assert data(counted)["freshness"]["pending_embeddings"] > 0
     assert data(found)["results"]
-    note("measured", "… with 400 chunks pending", seconds(took))
+    note("measured", "seconds from kbproc's start to the tools", seconds(usual))
+    note("measured", "the same with hundreds of chunks pending", seconds(took))
     assert took <= usual + NEXT_SECONDS

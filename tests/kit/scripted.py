@@ -20,7 +20,7 @@ from tests.kit.dialects import DIALECTS, Ask, Message, Reply, Tool
 
 # Agents put the server's name before the tool's, each in its own way.
 _PREFIX = re.compile(r"^(mcp_+)?kbproc_*")
-
+# Claude Code's, for servers that have not answered yet.
 _WAIT = "WaitForMcpServers"
 
 
@@ -35,8 +35,8 @@ class Call(NamedTuple):
 class Model:
     """What it was offered, and what its calls returned.
 
-    `results` are the newest conversation's. `asked` is set by the first request that offers tools
-    of kbproc.
+    `offers`: names of the tools in each request. `tools`: kbproc's, by the names that kbproc gives
+    them. `results`: those of kbproc's tools. `is_prefixed`: the agent puts the server's name first.
     """
 
     def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:
@@ -45,7 +45,6 @@ class Model:
         self.tools: dict[str, Tool] = {}
         self.offers: list[list[str]] = []
         self.first_offer: float | None = None
-        self.bodies: list[Message] = []
         self._failure: BaseException | None = None
         self._is_prefixed = is_prefixed
         self._done: set[int] = set()
@@ -60,7 +59,7 @@ class Model:
         if self._failure is not None:
             raise self._failure
 
-    def told(self) -> str:
+    def report(self) -> str:
         return f"tools offered: {self.offers}; results: {self.results}"
 
     def declared(self) -> list[Message]:
@@ -76,14 +75,15 @@ class Model:
                 for tool in ask.tools
                 if self._is_own(tool.namespace or tool.name)
             }
-            if not own:
+            results = [text for name, text in ask.results if self._is_own(name)]
+            if not own and not results:
                 return self._other(ask)
-            self.tools = own
+            self.tools = self.tools | own
             if self.first_offer is None:
                 self.first_offer = time.time()
-            self.results = [text for name, text in ask.results if self._is_own(name)]
-            number = len(self.results)
-            if number >= len(self.script):
+            self.results = results
+            number = len(results)
+            if not own or number >= len(self.script):
                 return Reply("Done.")
             call = self.script[number]
             if number not in self._done:
@@ -131,7 +131,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if dialect is None:
             self._send({"input_tokens": 1, "totalTokens": 1})
             return
-        self.server.model.bodies.append(body)
         ask = dialect.read(body, self.path)
         reply = self.server.model.answer(ask)
         if not ask.is_streamed:
