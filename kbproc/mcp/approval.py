@@ -18,18 +18,24 @@ from kbproc.mcp.toolbox import Wanted
 
 KEY = "approval"
 _MOST_SHOWN = 20
+# An empty form preselects nothing: accept is yes, decline is no.
+_EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+_ASKS = "Accept to do exactly this; decline to leave everything as it is."
+# Codex accepts an empty form without a person where its user has switched approvals off, and of a
+# boolean it highlights true, so that Enter destroys. It is asked for a choice that starts at no.
+_ACCEPT_BY_THEMSELVES = frozenset({"codex-mcp-client"})
 _FIELD = "carry_out"
 _YES = "yes"
-# An empty form is accepted without a person by Codex where its user has switched approvals off, and
-# of a boolean Codex highlights true, so that Enter destroys. So the first answer is no.
-_SCHEMA: dict[str, Any] = {
+_CHOICE: dict[str, Any] = {
     "type": "object",
     "properties": {
         _FIELD: {"type": "string", "title": "Carry out this plan?", "enum": ["no", _YES]}
     },
     "required": [_FIELD],
 }
-_ASKS = "Choose yes to do exactly this; choose no, or decline, to leave everything as it is."
+_ASKS_TO_CHOOSE = (
+    "Choose yes to do exactly this; choose no, or decline, to leave everything as it is."
+)
 _NOT_FOR_SHELL = frozenset({"client_token", "confirm", "dry_run", "timeout_ms"})
 
 Verdict = Literal["approved", "refused", "unanswered"]
@@ -59,19 +65,24 @@ def can_elicit(request: Request) -> bool:
     return isinstance(declared, dict) and (not declared or "form" in declared)
 
 
-def question(plan: dict[str, Any]) -> dict[str, Any]:
-    """The params of elicitation/create."""
+def _needs_choice(request: Request) -> bool:
+    return request.client in _ACCEPT_BY_THEMSELVES
+
+
+def question(plan: dict[str, Any], request: Request) -> dict[str, Any]:
+    """The params of elicitation/create, for the client of the request."""
+    schema, asks = (_CHOICE, _ASKS_TO_CHOOSE) if _needs_choice(request) else (_EMPTY, _ASKS)
     risk = plan["risk"]
     lines = [f"{plan['action']} (risk: {risk['level']}) would:"]
     lines += [f"- {change}" for change in plan["changes"][:_MOST_SHOWN]]
     if (more := len(plan["changes"]) - _MOST_SHOWN) > 0:
         lines.append(f"- and {more} more")
-    return {"message": "\n".join([*lines, _ASKS]), "requestedSchema": _SCHEMA}
+    return {"message": "\n".join([*lines, asks]), "requestedSchema": schema}
 
 
-def required(plan: dict[str, Any]) -> dict[str, Any]:
+def required(plan: dict[str, Any], request: Request) -> dict[str, Any]:
     """The result that asks for input, since 2026-07-28."""
-    asked = {"method": "elicitation/create", "params": {"mode": "form", **question(plan)}}
+    asked = {"method": "elicitation/create", "params": {"mode": "form", **question(plan, request)}}
     return {
         "resultType": "input_required",
         "inputRequests": {KEY: asked},
@@ -86,16 +97,18 @@ def given(request: Request) -> tuple[str, Verdict] | None:
     if not request.is_modern or not isinstance(state, str) or not isinstance(responses, dict):
         return None
     answer = responses.get(KEY)
-    return None if not isinstance(answer, dict) else (state, verdict(answer))
+    return None if not isinstance(answer, dict) else (state, verdict(answer, request))
 
 
-def verdict(answer: dict[str, Any]) -> Verdict:
-    """Returns what a person says. Clients that run without one send cancel, an error, or a form
-    that nobody has filled in.
+def verdict(answer: dict[str, Any], request: Request) -> Verdict:
+    """Returns what a person says to the form of `question`. Clients that run without a person send
+    cancel, an error, or a form that nobody has filled in.
     """
     match answer:
         case {"action": "decline"}:
             return "refused"
+        case {"action": "accept"} if not _needs_choice(request):
+            return "approved"
         case {"action": "accept", "content": dict(content)} if _FIELD in content:
             return "approved" if content[_FIELD] == _YES else "refused"
     return "unanswered"

@@ -161,15 +161,19 @@ class Caller:
         if not self.can_ask:
             self.end(self.unapproved(data))
         elif self.request.is_modern:
-            self._calls.put_off(self.request, approval.required(data["plan"]), self._ticket)
+            self._calls.put_off(
+                self.request, approval.required(data["plan"], self.request), self._ticket
+            )
         else:
             self._elicit(data, again)
 
     def _elicit(self, data: Message, again: Again) -> None:
         def decided(answer: dict[str, Any]) -> None:
-            self.follow(approval.verdict(answer), data, again, self.end)
+            self.follow(approval.verdict(answer, self.request), data, again, self.end)
 
-        self.request.ask("elicitation/create", approval.question(data["plan"]), decided)
+        self.request.ask(
+            "elicitation/create", approval.question(data["plan"], self.request), decided
+        )
 
     def follow(
         self,

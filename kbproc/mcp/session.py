@@ -58,6 +58,13 @@ class Request:
     def is_modern(self) -> bool:
         return self.version == protocol.MODERN
 
+    @property
+    def client(self) -> str | None:
+        """The client's own name; None where it gives none."""
+        info = self.meta.get(protocol.CLIENT) if self.is_modern else self.session.client_info
+        name = info.get("name") if isinstance(info, dict) else None
+        return name if isinstance(name, str) else None
+
     def reply(self, result: dict[str, Any], *, cache: dict[str, Any] | None = None) -> None:
         if self.session.settle(self):
             if self.is_modern:
@@ -137,6 +144,7 @@ class Session:
         self.server = server
         self.version: str | None = None  # of the older era, once the client has introduced itself
         self.capabilities: dict[str, Any] = {}
+        self.client_info: Any = None  # of initialize
         self.log_level: str | None = None
         self._lock = threading.Lock()
         self._open: dict[Id, Request] = {}
@@ -262,6 +270,7 @@ class Session:
             raise Refusal(protocol.INVALID_PARAMS, "params.protocolVersion must be a string.")
         capabilities = request.params.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.client_info = request.params.get("clientInfo")
         self.version = wanted if wanted in protocol.LEGACY else protocol.LEGACY[-1]
         self._on_introduction(request)
         request.reply(

@@ -29,19 +29,22 @@ class Client:
     `era`: the version that it initializes with, or MODERN, which has no beginning.
     """
 
-    def __init__(self, process: Process, era: str = MODERN, **capabilities: Any) -> None:
+    def __init__(
+        self, process: Process, era: str = MODERN, *, name: str = "lines", **capabilities: Any
+    ) -> None:
         self.process = process
         self.era = era
         self.told: list[Message] = []  # what came beside the answers
         self._id = 0
         self._asked: dict[int, str] = {}
         self._capabilities = capabilities
+        self._info = {"name": name, "version": "1"}
         if era != MODERN:
             self.introduced = self.ask(
                 "initialize",
                 protocolVersion=era,
                 capabilities=capabilities,
-                clientInfo={"name": "lines", "version": "1"},
+                clientInfo=self._info,
             )
             self.notify("notifications/initialized")
 
@@ -54,6 +57,8 @@ class Client:
         self._asked[self._id] = method
         if self.era == MODERN:
             own = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
+            if self._info["name"] != "lines":
+                own["io.modelcontextprotocol/clientInfo"] = self._info
             params["_meta"] = {**own, **(meta or {})}
         elif meta:
             params["_meta"] = meta
@@ -115,8 +120,13 @@ def served(folder: Path, *, tools: str = "default", **options: Any) -> Iterator[
 
 @contextlib.contextmanager
 def client(
-    folder: Path, *, era: str = MODERN, can: dict[str, Any] | None = None, **options: Any
+    folder: Path,
+    *,
+    era: str = MODERN,
+    can: dict[str, Any] | None = None,
+    name: str = "lines",
+    **options: Any,
 ) -> Iterator[Client]:
-    """`can`: the client's capabilities."""
+    """`can`: the client's capabilities; `name`: what it calls itself."""
     with served(folder, **options) as process:
-        yield Client(process, era, **(can or {}))
+        yield Client(process, era, name=name, **(can or {}))

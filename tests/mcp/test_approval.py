@@ -14,7 +14,7 @@ from kbproc.mcp.toolbox import Wanted
 from tests.kit.mcp import ADMIN, MODERN, Client, client
 
 CAN = {"elicitation": {}}
-APPROVED = {"action": "accept", "content": {"carry_out": "yes"}}
+APPROVED = {"action": "accept", "content": {}}
 DELETE = {"name": "kb_call", "arguments": {"method": "doc.delete", "params": {"ids": [1]}}}
 
 
@@ -51,9 +51,7 @@ def test_the_plan_comes_as_a_request_for_input(modern: Client) -> None:
     asked = result["inputRequests"]["approval"]
     assert asked["method"] == "elicitation/create"
     assert "doc.delete" in asked["params"]["message"] and "One" in asked["params"]["message"]
-    schema = asked["params"]["requestedSchema"]
-    assert schema["required"] == ["carry_out"]
-    assert schema["properties"]["carry_out"]["enum"] == ["no", "yes"]  # what Enter takes is no
+    assert asked["params"]["requestedSchema"] == {"type": "object", "properties": {}}
     assert is_there(modern)
 
 
@@ -74,26 +72,18 @@ def nobody_answered(one: Client, result: dict[str, Any]) -> None:
     assert Path(words[5]).is_absolute() and (Path(words[5]) / "store.toml").exists()
 
 
-@pytest.mark.parametrize(
-    "answer", [{"action": "decline"}, {"action": "accept", "content": {"carry_out": "no"}}]
-)
-def test_a_refusal_is_a_refusal(modern: Client, answer: dict[str, Any]) -> None:
-    result = approved(modern, answer)
+def test_an_empty_form_is_accepted_with_or_without_content(modern: Client) -> None:
+    assert not approved(modern, {"action": "accept"})["isError"]
+    assert not is_there(modern)
+
+
+def test_a_refusal_is_a_refusal(modern: Client) -> None:
+    result = approved(modern, {"action": "decline"})
     assert result["isError"] and "did not approve" in result["content"][0]["text"]
     assert is_there(modern)
 
 
-NOBODY = [
-    {"action": "cancel"},
-    {"action": "later"},
-    {"action": "accept"},
-    {"action": "accept", "content": {}},
-    {"action": "accept", "content": None},
-    {},
-]
-
-
-@pytest.mark.parametrize("answer", NOBODY)
+@pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "later"}, {}])
 def test_where_nobody_answers_a_person_can_decide_in_a_shell(
     modern: Client, answer: dict[str, Any]
 ) -> None:
@@ -171,3 +161,38 @@ def test_a_client_that_cannot_ask_gets_the_plan(
         assert result["isError"] and "kbproc doc delete" in said and "One" in said
         assert result["_meta"]["kbproc/error"]["type"] == "input.confirmation_required"
         assert is_there(one)
+
+
+CODEX = "codex-mcp-client"
+CHOICES = [
+    ({"action": "accept", "content": {"carry_out": "yes"}}, "approved"),
+    ({"action": "accept", "content": {"carry_out": "no"}}, "refused"),
+    ({"action": "decline"}, "refused"),
+    ({"action": "accept", "content": {}}, "unanswered"),
+    ({"action": "accept"}, "unanswered"),
+    ({"action": "accept", "content": None}, "unanswered"),
+]
+
+
+@pytest.mark.parametrize(("answer", "outcome"), CHOICES)
+@pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
+def test_a_client_that_accepts_empty_forms_by_itself_gets_a_choice(
+    tmp_path: Path, era: str, answer: dict[str, Any], outcome: str
+) -> None:
+    with client(tmp_path, era=era, can=CAN, scopes=ADMIN, name=CODEX) as one:
+        one.data("doc_add", title="One", text="the text")
+        result = approved(one, answer) if era == MODERN else answered(one, {"result": answer})
+        assert is_there(one) == (outcome != "approved")
+        if outcome == "unanswered":
+            nobody_answered(one, result)
+        else:
+            assert result["isError"] == (outcome == "refused")
+
+
+def test_the_choice_starts_at_no(tmp_path: Path) -> None:
+    with client(tmp_path, can=CAN, scopes=ADMIN, name=CODEX) as one:
+        one.data("doc_add", title="One", text="the text")
+        asked = one.ask("tools/call", **DELETE)["result"]["inputRequests"]["approval"]
+        schema = asked["params"]["requestedSchema"]
+        assert schema["required"] == ["carry_out"]
+        assert schema["properties"]["carry_out"]["enum"] == ["no", "yes"]

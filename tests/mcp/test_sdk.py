@@ -146,9 +146,7 @@ def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> Non
 
     async def decide(context: Any, params: Any) -> ElicitResult:
         asked.append(params.message)
-        return ElicitResult(
-            action=action, content={"carry_out": "yes"} if action == "accept" else None
-        )
+        return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def talk() -> None:
         process = server(tmp_path, "--scopes", SCOPES)

@@ -212,7 +212,7 @@ def test_whoever_listens_is_told(tmp_path: Path, slow: Slow) -> None:
 
 
 PURGE = {"method": "store.purge", "params": {"document_ids": [1]}}
-APPROVED = {"approval": {"action": "accept", "content": {"carry_out": "yes"}}}
+APPROVED = {"approval": {"action": "accept", "content": {}}}
 
 
 def test_a_plan_is_approved_before_there_is_a_task(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.kit.protocol import check
 
 Message = dict[str, Any]
 DELETE = {"method": "doc.delete", "params": {"ids": [1]}}
-APPROVED = {"action": "accept", "content": {"carry_out": "yes"}}
+APPROVED = {"action": "accept", "content": {}}
 
 
 class Written(Client):

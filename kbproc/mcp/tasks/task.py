@@ -118,7 +118,7 @@ class Task:
         if not caller.can_ask:
             self.end(caller.unapproved(data))
             return
-        asked = approval.required(data["plan"])
+        asked = approval.required(data["plan"], caller.request)
         self._asked = data, again
         self._change(status="input_required", inputRequests=asked["inputRequests"])
         self.settle()
@@ -135,7 +135,7 @@ class Task:
             self._change(status="working", inputRequests=None)
             again(plan_hash)
 
-        self.caller.follow(approval.verdict(given), data, go_on, self.end)
+        self.caller.follow(approval.verdict(given, self.caller.request), data, go_on, self.end)
 
     def end(self, result: Message) -> None:
         error = result.get("_meta", {}).get(told.ERROR, {})
