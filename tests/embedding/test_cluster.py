@@ -141,6 +141,29 @@ def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
     assert len(embedded.texts) == 23, "none twice"
 
 
+@pytest.mark.parametrize("odd", [b"", b"{", b"\xff", b"[" * 100_000, b'{"why":1}', b'"\xff"'])
+def test_odd_messages_end_no_sharing(
+    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch, odd: bytes
+) -> None:
+    """On each subject, the list of failed jobs among them: they stay there for days."""
+    monkeypatch.setattr(node, "_WAITS_S", 1000.0)
+    settings = shared().stream()
+    names = Names(settings.stream, MODEL.fingerprint)
+
+    async def publish(context: JetStreamContext) -> None:
+        await messages.make_streams(context, settings)
+        for subject in (messages.dead_subject(settings.stream), names.vectors):
+            await context.publish(subject, odd)
+
+    asked(settings, publish)
+    one, two = open_node("one", settings), open_node("two", settings)
+    two.data("ping", min_seq=write(one, 5))
+    one.embedded(), two.embedded()
+    assert len(embedded.texts) == 5, "each is embedded once"
+    until(lambda: one.data("cluster.status")["dead_jobs"] == 1, "the count")
+    assert "can't be read" in one.data("cluster.status")["dead_why"]
+
+
 def test_the_first_node_shares_what_it_has(
     open_node: OpenNode, embedded: Embedded, tmp_path: Path
 ) -> None:

@@ -65,7 +65,7 @@ class Lent:
             return
         try:
             self.found.set_result(decode_answer(self._back).parsed)
-        except msgspec.DecodeError:
+        except messages.NOT_READABLE:
             self.found.set_result(None)
 
 
@@ -138,7 +138,7 @@ class Lending:
         """By a worker, for a piece of a document or with one of what it has read."""
         try:
             said = messages.decode_said(message.data)
-        except msgspec.DecodeError:
+        except messages.NOT_READABLE:
             return
         lent = self._lent.get(said.id)
         with suppress(*LOST):

@@ -122,6 +122,9 @@ class Dead(Struct, frozen=True, kw_only=True):
     why: str
 
 
+# Of what anybody may have published. A message that can't be read is passed over.
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 decode_model = decoder(Model).decode
 decode_beat = decoder(Beat).decode
 decode_dead = decoder(Dead).decode

@@ -172,7 +172,7 @@ class Sharing:
             self._take(message, model)
 
         async def beat(message: Msg) -> None:
-            with suppress(msgspec.DecodeError):
+            with suppress(*messages.NOT_READABLE):
                 found = messages.decode_beat(message.data)
                 self._offers.listeners.hear(found.worker, found.parallel)
                 if found.parser == names.parser:
@@ -358,7 +358,15 @@ async def _buried(context: JetStreamContext, store: str) -> Buried:
     if not count:
         return Buried(0, None)
     last = await context.get_msg(stream, subject=subject)
-    return Buried(count, messages.decode_dead(last.data or b"").why)
+    return Buried(count, _why(last.data or b""))
+
+
+def _why(dead: bytes) -> str:
+    """What is told of the last job that has failed."""
+    try:
+        return messages.decode_dead(dead).why
+    except messages.NOT_READABLE:
+        return "What is told of it can't be read: somebody else has published it."
 
 
 def _is_finite(half: bytes) -> bool:

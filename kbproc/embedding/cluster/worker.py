@@ -137,7 +137,8 @@ class Worker:
         found = []
 
         async def answered(message: Msg) -> None:
-            found.append(messages.decode_model(message.data))
+            with contextlib.suppress(*messages.NOT_READABLE):
+                found.append(messages.decode_model(message.data))
 
         inbox = client.new_inbox()
         subscription = await client.subscribe(inbox, cb=answered)
@@ -186,7 +187,7 @@ class Worker:
         progress = asyncio.create_task(_in_progress(message))
         try:
             await act(client, context, message)
-        except (KbprocError, msgspec.DecodeError) as error:
+        except (KbprocError, *messages.NOT_READABLE) as error:
             self._tell(f"a job failed: {error}")
             if tries == TRIES:
                 await self._bury(context, message, tries, str(error))
@@ -220,7 +221,7 @@ class Worker:
     async def _bury(self, context: JetStreamContext, message: Msg, tries: int, why: str) -> None:
         """The texts go; how many there were, and why, is told for a while."""
         count = 1  # a document
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(*messages.NOT_READABLE):
             count = len(messages.decode_job(message.data).texts)
         dead = msgspec.json.encode(Dead(texts=count, tries=tries, why=why))
         await context.publish(messages.dead_subject(self._names.store), dead)
