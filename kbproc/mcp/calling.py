@@ -168,12 +168,22 @@ class Caller:
             self._elicit(data, again)
 
     def _elicit(self, data: Message, again: Again) -> None:
+        cancel = self.request.on_cancel
+
         def decided(answer: dict[str, Any]) -> None:
+            self.request.on_cancel = cancel
+            if not self.request.session.is_open(self.request):
+                return  # it was cancelled meanwhile, and nobody waits for it
             self.follow(approval.verdict(answer, self.request), data, again, self.end)
 
-        self.request.ask(
-            "elicitation/create", approval.question(data["plan"], self.request), decided
-        )
+        question = approval.question(data["plan"], self.request)
+        withdraw = self.request.ask("elicitation/create", question, decided)
+
+        def cancelled() -> None:
+            withdraw()
+            cancel()
+
+        self.request.on_cancel = cancelled
 
     def follow(
         self,

@@ -105,9 +105,12 @@ class Request:
             params = {"level": level, "logger": "kbproc", "data": data}
             self.session.send(protocol.notification("notifications/message", params))
 
-    def ask(self, method: str, params: dict[str, Any], then: Answered) -> None:
-        """Asks a client of the older era; `then` gets its result, or {} where it refused."""
-        self.session.ask(method, params, then)
+    def ask(self, method: str, params: dict[str, Any], then: Answered) -> Callable[[], None]:
+        """Asks a client of the older era; `then` gets its result, or {} where it refused.
+
+        Returns how to withdraw the question.
+        """
+        return self.session.ask(method, params, then)
 
 
 Handler = Callable[[Request], None]
@@ -243,11 +246,20 @@ class Session:
 
     # -------------------------------------------------------------------- to the client
 
-    def ask(self, method: str, params: dict[str, Any], then: Answered) -> None:
+    def ask(self, method: str, params: dict[str, Any], then: Answered) -> Callable[[], None]:
+        """Returns how to withdraw the question."""
         id = f"kbproc-{next(self._ids)}"
+
+        def withdraw() -> None:
+            with self._lock:
+                is_open = self._asked.pop(id, None) is not None
+            if is_open:
+                self.send(protocol.notification("notifications/cancelled", {"requestId": id}))
+
         with self._lock:
             self._asked[id] = then
         self.send(protocol.request(id, method, params))
+        return withdraw
 
     def is_open(self, request: Request) -> bool:
         """Whether the client still waits for its answer."""

@@ -196,3 +196,24 @@ def test_the_choice_starts_at_no(tmp_path: Path) -> None:
         schema = asked["params"]["requestedSchema"]
         assert schema["required"] == ["carry_out"]
         assert schema["properties"]["carry_out"]["enum"] == ["no", "yes"]
+
+
+@pytest.mark.parametrize("answer", [APPROVED, {"action": "decline"}, {}])
+def test_what_was_cancelled_is_not_carried_out_when_it_is_approved_later(
+    legacy: Client, answer: dict[str, Any]
+) -> None:
+    """The question is withdrawn, and an answer that comes all the same is passed over."""
+    id = legacy.send("tools/call", **DELETE)
+    asked = legacy.until("elicitation/create")
+    legacy.notify("notifications/cancelled", requestId=id)
+    withdrawn = legacy.until("notifications/cancelled")
+    assert withdrawn["params"] == {"requestId": asked["id"]}
+    legacy.line({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+    assert is_there(legacy)
+    assert is_there(legacy), "nor a moment later"
+    assert not [message for message in legacy.told if message.get("id") == id]
+    id = legacy.send("tools/call", **DELETE)
+    asked = legacy.until("elicitation/create")
+    legacy.line({"jsonrpc": "2.0", "id": asked["id"], "result": APPROVED})
+    assert not legacy.answer_to(id)["result"]["isError"]
+    assert not is_there(legacy)
