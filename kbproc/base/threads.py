@@ -1,7 +1,7 @@
 """Threads that work in the background or ahead.
 
-Owns: their low priority, results in order from several threads, what they leave of memory, and
-what several of them hold until none does.
+Owns: going on where none can be started, their low priority, results in order from several
+threads, what they leave of memory, and what several of them hold until none does.
 Refuses to know: what the work is.
 """
 
@@ -31,6 +31,16 @@ _NICE = 10
 _HEAPS = 2
 _ARENA_MAX = -8  # glibc's M_ARENA_MAX
 _logger = logging.getLogger(__name__)
+
+
+def apart(act: Callable[[], object], name: str) -> threading.Thread:
+    """A thread that runs `act`; where the system refuses to start one, it is run here first."""
+    thread = threading.Thread(target=act, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        act()
+    return thread
 
 
 def lower_priority() -> None:

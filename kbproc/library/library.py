@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.threads import share_heaps
+from kbproc.base.threads import apart, share_heaps
 from kbproc.embedding.background import Embedding
 from kbproc.history import purge
 from kbproc.library import joining
@@ -268,9 +268,9 @@ class Library:
             with self.store.turns.lane:  # a write that runs
                 pass
 
-        ending = threading.Thread(target=end, name="ending", daemon=True)
-        ending.start()
-        ending.join(patience_s)
+        ending = apart(end, "ending")
+        if ending.ident is not None:
+            ending.join(patience_s)
         return not ending.is_alive()
 
     def _end_work(self) -> None:

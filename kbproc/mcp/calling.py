@@ -173,7 +173,7 @@ class Caller:
         def decided(answer: dict[str, Any]) -> None:
             self.request.on_cancel = cancel
             if not self.request.session.is_open(self.request):
-                return  # it was cancelled meanwhile, and nobody waits for it
+                return  # the client has cancelled it, and expects no answer
             self.follow(approval.verdict(answer, self.request), data, again, self.end)
 
         question = approval.question(data["plan"], self.request)

@@ -6,10 +6,9 @@ Refuses to know: how a connection works (wire/), and the first line (serve.py).
 
 from __future__ import annotations
 
-import threading
-
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.threads import apart
 from kbproc.sharing.client import begin, connection_of
 from kbproc.sharing.listening import Listening
 from kbproc.sharing.owner import Owner
@@ -44,8 +43,7 @@ def run(
 
     # Not in this thread: lines are read meanwhile, and DuckDB takes a signal that raises for
     # the end of its query.
-    opening = threading.Thread(target=open_store, name="opening", daemon=True)
-    opening.start()
+    opening = apart(open_store, "opening")
 
     def wait_for_store() -> None:
         while opening.is_alive():

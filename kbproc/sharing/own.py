@@ -6,10 +6,10 @@ Refuses to know: who its clients are. apart.py starts it.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import sys
-import threading
 import time
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.pipes import leave
+from kbproc.base.threads import apart
 from kbproc.settings.config import Config
 from kbproc.sharing.listening import Listening, reach_or_listen
 from kbproc.sharing.waiting import Waiting
@@ -76,8 +77,7 @@ def _own(
     host = Host()
     log_to_stderr(config.log_level, host)
     owner = Owner(config, host, model=model)
-    opening = threading.Thread(target=owner.open, args=(listening,), name="opening", daemon=True)
-    opening.start()
+    opening = apart(functools.partial(owner.open, listening), "opening")
     woken = select.poll()
     woken.register(signals.woken, select.POLLIN)
     attended = time.monotonic()

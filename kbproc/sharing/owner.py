@@ -17,6 +17,7 @@ from typing import Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
+from kbproc.base.threads import apart
 from kbproc.calls.registry import Registry
 from kbproc.library.library import Library
 from kbproc.methods.all import registry as all_methods
@@ -171,11 +172,9 @@ class Listener:
             self._closed.set()
             guests = list(self._guests)
         self._listening.stop()
-        leaving = [threading.Thread(target=guest.hand_over) for guest in guests]
-        for thread in leaving:
-            thread.start()
-        for thread in leaving:
-            thread.join()
+        for thread in [apart(guest.hand_over, "leaving") for guest in guests]:
+            if thread.ident is not None:
+                thread.join()
 
 
 def most_descriptors() -> float:

@@ -204,16 +204,16 @@ def test_what_was_cancelled_is_not_carried_out_when_it_is_approved_later(
 ) -> None:
     """The question is withdrawn, and an answer that comes all the same is passed over."""
     id = legacy.send("tools/call", **DELETE)
-    asked = legacy.until("elicitation/create")
+    question = legacy.until("elicitation/create")
     legacy.notify("notifications/cancelled", requestId=id)
     withdrawn = legacy.until("notifications/cancelled")
-    assert withdrawn["params"] == {"requestId": asked["id"]}
-    legacy.line({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+    assert withdrawn["params"] == {"requestId": question["id"]}
+    legacy.line({"jsonrpc": "2.0", "id": question["id"], "result": answer})
     assert is_there(legacy)
     assert is_there(legacy), "nor a moment later"
     assert not [message for message in legacy.told if message.get("id") == id]
     id = legacy.send("tools/call", **DELETE)
-    asked = legacy.until("elicitation/create")
-    legacy.line({"jsonrpc": "2.0", "id": asked["id"], "result": APPROVED})
+    question = legacy.until("elicitation/create")
+    legacy.line({"jsonrpc": "2.0", "id": question["id"], "result": APPROVED})
     assert not legacy.answer_to(id)["result"]["isError"]
     assert not is_there(legacy)

@@ -19,6 +19,7 @@ compared = faults_of("shortage", counted=True)
 
 DESCRIPTORS, CONNECTIONS = 48, 60
 AGAIN = "requests are {} meanwhile; later processes are let in and all goes on"
+ANSWERED = "each request is answered, and the process ends with 0"
 LIMITED = f"""
 import resource
 from kbproc.base.pipes import leave
@@ -150,3 +151,33 @@ def test_an_owner_without_threads_listens_again(crowd: Crowd) -> None:
     assert owner.end() == 0
     assert guest.data("kb.get", slug="team")
     note("shortage", "no thread can be started by an owner", AGAIN.format("server.overloaded"))
+
+
+def test_a_process_that_may_start_no_thread_answers_before_it_ends(crowd: Crowd) -> None:
+    """Requests in flight, requests during the shortage, and those of an attached process."""
+    owner, guest = crowd.join(program=NO_THREADS), crowd.join()
+    waits = [client.start("ping", min_seq=999) for client in (owner, guest)]
+    assert owner.data("ping") and guest.data("ping")
+    (crowd.folder / "refuse").touch()
+    written = owner.create("during")
+    owner.answer(written)
+    assert owner.end() == 0
+    assert owner.answer(waits[0])["error"]["data"]["type"] == "operation.cancelled"
+    assert guest.data("status")
+    check_answers(owner)
+    done = [] if "error" in owner.answers[written][0] else ["during"]
+    check_once(guest, acknowledged=done, sent=done)
+    assert guest.end() == 0
+    assert guest.answer(waits[1])["error"]["data"]["type"] == "operation.cancelled"
+    note("shortage", "no thread can be started by an owner that ends", ANSWERED)
+
+
+def test_a_process_that_may_start_no_thread_at_all(crowd: Crowd) -> None:
+    (crowd.folder / "refuse").touch()
+    owner = crowd.spawn(program=NO_THREADS)
+    requests = [owner.start(method) for method in ("ping", "kb.list", "status")]
+    for id in requests:
+        assert owner.answer(id)["error"]["data"]["type"] == "server.overloaded"
+    assert owner.end() == 0
+    check_answers(owner)
+    note("shortage", "no thread can be started by a process from its beginning", ANSWERED)
