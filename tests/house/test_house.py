@@ -28,6 +28,7 @@ BOUNDARIES = {
     "embedding/cluster/node.py",
     "library/library.py",
     "log/jetstream/link.py",
+    "mcp/inside.py",
     "mcp/session.py",
     "models/onnx.py",
     "agents/notes/background.py",
@@ -35,13 +36,16 @@ BOUNDARIES = {
     "sharing/alone.py",
     "sharing/guest.py",
     "sharing/owner.py",
+    "sharing/relay.py",
     "shell/cli.py",
     "sources/parse/formats.py",
     "sources/parse/pdf.py",
     "store/lane.py",
     "store/store.py",
     "views/fulltext/search.py",
+    "wire/deadlines.py",
     "wire/in_flight.py",
+    "wire/pool.py",
 }
 
 # Names of folders that exist only on the machines of those who wrote this.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
+import random
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from kbproc.log.lease import identity
 from kbproc.sharing import waiting
-from tests.kit.patience import LIVES, until
+from tests.kit.patience import LIVES, LONG, until
 from tests.kit.processes import (
     Client,
     Crowd,
@@ -26,6 +29,7 @@ from tests.kit.processes import (
 )
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
+WALK = 2000 if LONG else 30  # operations
 
 
 @pytest.fixture
@@ -114,6 +118,43 @@ def test_a_write_that_was_given_up_is_done_once(crowd: Crowd) -> None:
     sent = [f"{kind} {number}" for kind in ("plain", "token") for number in range(2)]
     check_once(owner, acknowledged=sent, sent=sent)
     check_answers(guest)
+
+
+def is_stopped(client: Client) -> bool:
+    return waiting.state_of(client.pid) == "stopped"
+
+
+def test_a_random_walk_with_stops_and_kills(crowd: Crowd) -> None:
+    """Each write is asked until it is acknowledged, under the token that an error tells."""
+    walk = random.Random(43)
+    model: Counter[str] = Counter()
+    crowd.together(3)
+    for number in range(WALK):
+        owner = crowd.owner()
+        guests = [client for client in crowd.living if client is not owner]
+        client, title = walk.choice(guests), f"{number}"
+        params = {"title": title, "text": "words"}
+        event = walk.random()
+        if event < 0.08:
+            owner.kill(signal.SIGSTOP)
+            until(functools.partial(is_stopped, owner), "a stopped owner")
+            error = client.error("doc.create", **params, timeout_ms=walk.choice((100, 300)))
+            assert error["type"] == "operation.timeout", error
+            params.update(error.get("retry", {}).get("params", {}), timeout_ms=600_000)
+            if walk.random() < 0.5:
+                owner.kill()
+            else:
+                owner.kill(signal.SIGCONT)
+        answer = client.start("doc.create", **params)
+        if 0.08 <= event < 0.2:
+            owner.kill()
+        assert "result" in client.answer(answer), client.answer(answer)
+        model[title] += 1
+        if len(crowd.living) < 3:
+            crowd.join()
+    assert titles(crowd.owner()) == model
+    for client in crowd.living:
+        check_answers(client)
 
 
 def test_a_stopped_owner_that_dies_is_followed(crowd: Crowd, stopped: Client) -> None:
