@@ -28,6 +28,7 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 _NICE = 10
+_LOOKS_S = 0.25
 _HEAPS = 2
 _ARENA_MAX = -8  # glibc's M_ARENA_MAX
 _logger = logging.getLogger(__name__)
@@ -98,13 +99,20 @@ def map_ahead(
     threads: int,
     name: str,
     most: int | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Generator[_Made]:
     """`work(item)` of each item, in order, `most` of them being worked on ahead of the next.
 
     `most`: a few, as many as there are `threads`, unless whoever takes them pauses at times.
+    The thread that takes them calls `meanwhile` every quarter of a second while it waits.
     Closing the generator cancels those that have not begun.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    def result(future: Future[_Made]) -> _Made:
+        while meanwhile is not None and not wait([future], _LOOKS_S).done:
+            meanwhile()
+        return future.result()
 
     with ThreadPoolExecutor(threads, thread_name_prefix=name) as executor:
         ahead: deque[Future[_Made]] = deque()
@@ -112,9 +120,9 @@ def map_ahead(
             for item in items:
                 ahead.append(executor.submit(work, item))
                 if len(ahead) >= (most or threads):
-                    yield ahead.popleft().result()
+                    yield result(ahead.popleft())
             while ahead:
-                yield ahead.popleft().result()
+                yield result(ahead.popleft())
         finally:
             for future in ahead:
                 future.cancel()

@@ -17,6 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.documents.document import whole_text
 from kbproc.documents.revision import Content, Ids, Labels, labels_of, written
+from kbproc.documents.under_way import UnderWay
 from kbproc.embedding.parsers import Parsers
 from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten, SourceFacts
 from kbproc.sources.blobs import Blobs, digest, forgotten
@@ -28,6 +29,7 @@ from kbproc.views.catalog.queries.all import Queries
 from kbproc.views.catalog.rows import DocumentRow
 
 if TYPE_CHECKING:
+    from kbproc.sources.parse.progress import Progress
     from kbproc.sources.parse.worker import ParsedChunks
 
 
@@ -56,6 +58,7 @@ T = TypeVar("T")
 # These end all that is read together; every other error is one source's failure.
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
 _TOGETHER = 1 << 20  # bytes that go to a parser at once; a file may have grown since it was found
+_LARGE = 64 << 10  # bytes that may take seconds to parse
 _SHORT = 4 << 10  # bytes of UTF-8: cut within milliseconds, whatever they are
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
@@ -99,27 +102,30 @@ def read_content(
     title: str | None = None,
     keep: bool = True,
     plain: str | None = None,
+    tell: Callable[[Progress], None] | None = None,
 ) -> Content:
     """Parses in a separate process and keeps the bytes as a blob; a preview does not `keep` them.
 
     `plain`: a text of which nothing is to be parsed: it is cut into chunks here, in less time than
-    it takes to ask the other process. Raises what the parser raises; a document without any text
-    is a failure too.
+    it takes to ask the other process. `tell` gets how far the parser is. Raises what the parser
+    raises; a document without any text is a failure too.
     """
 
     def parse() -> ParsedChunks:
         if plain is not None:
             return intake.parsers.get().read_here(plain, name, title)
-        return intake.parsers.parse(data, doc_type, name, title)
+        return intake.parsers.parse(data, doc_type, name, title, tell)
 
     source = Source(data, doc_type, name)
     return _content(intake, source, _with_parsers(parse), title=title, keep=keep)
 
 
 def read_some(
-    intake: Intake, sources: Sequence[Source], *, keep: bool
+    intake: Intake, sources: Sequence[Source], under_way: UnderWay, *, keep: bool
 ) -> list[Content | KbprocError]:
     """What `read_content` says of each. Several are short, and are parsed together.
+
+    `under_way` gets how far the parser is with a large one.
 
     Raises what would befall the others, too.
     """
@@ -130,7 +136,10 @@ def read_some(
             if isinstance(parsed, KbprocError):
                 raise parsed
             if parsed is None:
-                return read_content(intake, *source, keep=keep)
+                if len(source.data) < _LARGE:
+                    return read_content(intake, *source, keep=keep)
+                with under_way.reading(source.name) as tell:
+                    return read_content(intake, *source, keep=keep, tell=tell)
             return _content(intake, source, parsed, title=None, keep=keep)
         except KbprocError as error:
             if error.type in ENDS_ALL:

@@ -29,6 +29,7 @@ from kbproc.documents.document import Unread
 from kbproc.documents.lookup import require_kb
 from kbproc.documents.moves import FormerFiles
 from kbproc.documents.revision import Content, Ids, fills_record, labels_of, written
+from kbproc.documents.under_way import UnderWay
 from kbproc.events.document import DocChanged, DocDeleted, DocWritten, FileCleared, FileFailed
 from kbproc.events.event import Event
 from kbproc.sources import gitignore, walk
@@ -152,7 +153,8 @@ def run(
 ) -> IngestResult:
     """Ingests; each batch is durable when the next begins. Raises operation.cancelled.
 
-    `tell` gets how many files were read, of how many, and the last one's name.
+    `tell` gets how many files were read, of how many, and the last one's name; while a large one
+    is read, its name and how far it is.
     """
     before = _known(store, work.kb)
     known, failed_before = before.files, before.failed
@@ -170,7 +172,10 @@ def run(
     paths, missed, mended, left_out = find_files(store, work, failed_before, check)
     _list_left_out(result, left_out)
 
-    items = _examine_all(intake, work, paths, known, keep=True)
+    read = 0
+    items = _examine_all(
+        intake, work, paths, known, keep=True, tell=lambda message: tell(read, len(paths), message)
+    )
     no_files = [*missed, *mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
         item = _with_former(examined, before.former)
@@ -181,7 +186,8 @@ def run(
             _commit(write, work, batch, before, result)
             batch = []
         if number > 0:
-            tell(number, len(paths), item.path.rpartition("/")[2])
+            read = number
+            tell(read, len(paths), item.path.rpartition("/")[2])
         if cancelled():
             items.close()
             _commit(write, work, batch, before, result)
@@ -247,8 +253,17 @@ def _examine_all(
     known: dict[str, DocumentRow],
     *,
     keep: bool,
+    tell: Callable[[str], None],
 ) -> Generator[FileOutcome]:
-    """In order. `keep` False: for a preview, which leaves nothing behind."""
+    """In order. `keep` False: for a preview, which leaves nothing behind.
+
+    `tell` gets how far a large file is, while no file is at its end.
+    """
+    under_way = UnderWay()
+
+    def meanwhile() -> None:
+        if message := under_way.news():
+            tell(message)
 
     def examine(some: list[Path]) -> list[FileOutcome]:
         earlier = [known.get(str(path)) for path in some]
@@ -260,13 +275,15 @@ def _examine_all(
                 for path, row in zip(some, earlier, strict=True)
             ]
         sources = [one for one in looked if isinstance(one, Source)]
-        read = iter(read_some(intake, sources, keep=keep))
+        read = iter(read_some(intake, sources, under_way, keep=keep))
         return [
             _read(path, row, one.data, next(read)) if isinstance(one, Source) else one
             for path, row, one in zip(some, earlier, looked, strict=True)
         ]
 
-    groups = map_ahead(examine, _together(paths), threads=_READERS, name="ingest")
+    groups = map_ahead(
+        examine, _together(paths), threads=_READERS, name="ingest", meanwhile=meanwhile
+    )
     with contextlib.closing(groups):
         for group in groups:
             yield from group
@@ -621,15 +638,19 @@ def plan(
 
     foreseen, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
-    size = 0
-    with contextlib.closing(_examine_all(intake, work, paths, known, keep=False)) as items:
+    size = read = 0
+    every = _examine_all(
+        intake, work, paths, known, keep=False, tell=lambda message: tell(read, len(paths), message)
+    )
+    with contextlib.closing(every) as items:
         for number, examined in enumerate(chain(missed, items), 1 - len(missed)):
             item = _with_former(examined, former)
             _foresee(result, item)
             size += item.content.size_bytes if item.content else 0
             if item.action in _FORESEEN and len(foreseen) < _MOST_LISTED:
                 foreseen.append(f"{item.action}: {item.path}{_why(item)}")
-            tell(max(number, 0), len(paths), item.path.rpartition("/")[2])
+            read = max(number, 0)
+            tell(read, len(paths), item.path.rpartition("/")[2])
             check()
     lost_rows = without_file(here, work)
     # The same targets as when the ingest is asked to run, before it knows what was moved.

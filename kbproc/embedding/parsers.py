@@ -16,6 +16,7 @@ from kbproc.embedding.model import StoredModel
 
 if TYPE_CHECKING:
     from kbproc.sources.parse.pool import ParserPool
+    from kbproc.sources.parse.progress import Progress
     from kbproc.sources.parse.worker import Job, ParsedChunks
 
 _OVERLAP = 0.15  # of what a chunk may hold
@@ -61,13 +62,20 @@ class Parsers:
                 self.pool = self._start()
             return self.pool
 
-    def parse(self, data: bytes, type: str, name: str, title: str | None) -> ParsedChunks:
+    def parse(
+        self,
+        data: bytes,
+        type: str,
+        name: str,
+        title: str | None,
+        tell: Callable[[Progress], None] | None = None,
+    ) -> ParsedChunks:
         """See ParserPool.parse; where all processes are busy, others may do it."""
         is_idle = self._places.acquire(blocking=False)
         try:
             others = None if is_idle or len(data) < _WORTH else self.others
             found = None if others is None else others.read(data, type, name, title)
-            return found if found is not None else self.get().parse(data, type, name, title)
+            return found if found is not None else self.get().parse(data, type, name, title, tell)
         finally:
             if is_idle:
                 self._places.release()

@@ -2,8 +2,8 @@
 
 Refuses to know: documents, stores and events.
 
-Offers: blobs · chunk · gitignore · parse.formats · parse.pool · parse.unread · parse.worker ·
-    walk · web
+Offers: blobs · chunk · gitignore · parse.formats · parse.pool · parse.progress ·
+    parse.unread · parse.worker · walk · web
 May import: base · text
 Light: yes
 """

@@ -16,6 +16,7 @@ from operator import itemgetter
 import msgspec
 
 from kbproc.sources.parse.blocks import PATH, Block, Kind
+from kbproc.sources.parse.progress import Report, no_report
 from kbproc.sources.word_counts import WordCounts, reads_word_by_word
 from kbproc.text.passage import Mark
 
@@ -135,6 +136,7 @@ def chunk(
     count: TokenCounter,
     max_tokens: int = MAX_TOKENS,
     overlap: int = 0,
+    report: Report = no_report,
 ) -> list[Chunk]:
     """Cut `blocks` into chunks with `count(embed_text(...)) <= max_tokens` each.
 
@@ -156,7 +158,16 @@ def chunk(
         for piece in _pack(list(run), budget.of(section), budget, overlap)
     )
     joined = _join_tiny(pieces, budget)
-    return list(_chunks(fit for piece in joined for fit in _fitted(piece, budget)))
+    chunks = _chunks(fit for piece in joined for fit in _fitted(piece, budget))
+    return list(_reported(chunks, sum(len(block.text) for block in blocks), report))
+
+
+def _reported(chunks: Iterable[Chunk], total: int, report: Report) -> Iterator[Chunk]:
+    done = 0
+    for one in chunks:
+        done += len(one.joint or "") + len(one.text) - one.overlap
+        report("character", min(done, total), total)
+        yield one
 
 
 class _Atom(msgspec.Struct):

@@ -31,6 +31,21 @@ def test_so_many_are_begun_ahead_and_come_in_order(most: int | None, ahead: int)
     assert list(made) == [n * n for n in range(1, 20)]
 
 
+def test_whoever_waits_for_a_result_is_called_meanwhile() -> None:
+    may_end, here = threading.Event(), threading.get_ident()
+    callers: list[int] = []
+
+    def meanwhile() -> None:
+        callers.append(threading.get_ident())
+        may_end.set()
+
+    def work(n: int) -> bool:
+        return n == 0 or may_end.wait(PATIENCE)
+
+    assert all(map_ahead(work, range(3), threads=2, name="test", meanwhile=meanwhile))
+    assert set(callers) == {here}
+
+
 def test_what_has_not_begun_is_not_done_once_nobody_takes_it() -> None:
     may_end, done = threading.Event(), list[int]()
 

@@ -630,6 +630,35 @@ def test_a_cancelled_ingest_keeps_what_it_has_committed(
     assert paths(session) == [f"{n:03}.md" for n in range(41)]
 
 
+def test_progress_moves_while_one_large_file_is_read(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event is left out: the clock of a session stands still."""
+    monkeypatch.setattr("kbproc.wire.stream._PROGRESS_EVERY_MS", 0)
+    put(docs, a_md="A.")
+    (docs / "b.log").write_text("1\n" * 300_000)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "doc.ingest", "params": {"paths": ["docs"]}}
+    session.connection.receive(as_bytes(request))
+    events: list[dict[str, Any]] = []
+    while "id" not in (message := msgspec.json.decode(session.outbox.take())):
+        events.append(message["params"])
+    events = [event for event in events if event.get("request_id") == 1]
+    assert counts(message["result"]["data"]) == {"added": 2}
+    assert [event["index"] for event in events] == list(range(len(events)))
+    progress = [event for event in events if event["type"] == "progress"]
+    within = [event for event in progress if event["message"].startswith("b.log: ")]
+    shares = [int(event["message"].split()[1]) for event in within]
+    assert shares == sorted(shares)
+    assert within
+    assert all(event["message"].endswith(" % of its text") for event in within)
+    assert {(event["stage"], event["total"]) for event in progress} == {("parse", 2)}
+    assert [event["current"] for event in progress] == sorted(
+        event["current"] for event in progress
+    )
+    assert all(event["current"] < 2 for event in within)
+    assert (progress[-1]["current"], progress[-1]["message"]) == (2, "b.log")
+
+
 def test_with_the_same_token_it_goes_on_where_it_stopped(
     session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from kbproc.settings.config import load
 from kbproc.shell import run as performing
 from kbproc.shell.arguments import Options
 from kbproc.shell.printing.formats import Output
+from kbproc.shell.printing.terminal import shortened
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
 
@@ -104,6 +106,25 @@ def test_terminals_get_text_and_progress(tmp_path: Path) -> None:
     assert ANSI.search(seen)
     assert "parse" in seen
     assert "embed" in seen
+
+
+def test_terminals_show_how_far_a_large_file_is(tmp_path: Path) -> None:
+    (tmp_path / "numbers.log").write_text("1\n" * 300_000)
+    code, seen = on_terminal(tmp_path, "add", "numbers.log")
+    assert code == 0, seen
+    assert re.search(r"numbers\.log: \d+ % of its text", seen)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("report.pdf: page 120 of 500", "report.pdf: page 120 of 500"),
+        ("a" * 48, "a" * 48),
+        ("n" * 60 + ".pdf: page 1200 of 5000", "n" * 23 + "…" + "n.pdf: page 1200 of 5000"),
+    ],
+)
+def test_a_message_beside_a_bar_keeps_its_end(message: str, expected: str) -> None:
+    assert shortened(message) == expected
 
 
 def test_no_color_means_no_escape_sequences(tmp_path: Path) -> None:

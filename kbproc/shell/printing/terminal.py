@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+_WIDTH, _ENDING = 48, 24
+
+
+def shortened(message: str) -> str:
+    """The beginning and the end of a message beside a bar: the end tells how far a file is."""
+    if len(message) <= _WIDTH:
+        return message
+    return f"{message[: _WIDTH - _ENDING - 1]}…{message[-_ENDING:]}"
+
+
 class Text(Output):
     """Answers on stdout; progress, remarks and errors on stderr.
 
@@ -113,7 +123,10 @@ class Text(Output):
         if stage not in self._tasks:
             self._tasks[stage] = bars.add_task(stage, total=total, message="")
         bars.update(
-            self._tasks[stage], completed=current, total=total, message=tables.plain(message)[:30]
+            self._tasks[stage],
+            completed=current,
+            total=total,
+            message=shortened(tables.plain(message)),
         )
 
     def settled(self) -> None:

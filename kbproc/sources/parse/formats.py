@@ -18,6 +18,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.sources.parse.code import LANGUAGES, NAMES
 from kbproc.sources.parse.page_encoding import decode_page
+from kbproc.sources.parse.progress import Report, no_report
 from kbproc.sources.parse.text import decode, looks_like_text
 from kbproc.sources.parse.unread import counted
 
@@ -26,18 +27,23 @@ PARSER_VERSION = 3
 
 
 class Format(msgspec.Struct, frozen=True):
-    """A document type: the module whose `parse` reads it, and the suffixes it goes by."""
+    """A document type: the module whose `parse` reads it, and the suffixes it goes by.
+
+    `reports_pages`: its `parse` takes a Report, too.
+    """
 
     module: str
     suffixes: frozenset[str]
+    reports_pages: bool = False
 
 
-def _format(module: str, suffixes: str) -> Format:
-    return Format(f"kbproc.sources.parse.{module}", frozenset(f".{s}" for s in suffixes.split()))
+def _format(module: str, suffixes: str, *, reports_pages: bool = False) -> Format:
+    names = frozenset(f".{suffix}" for suffix in suffixes.split())
+    return Format(f"kbproc.sources.parse.{module}", names, reports_pages)
 
 
 FORMATS: dict[str, Format] = {
-    "pdf": _format("pdf", "pdf"),
+    "pdf": _format("pdf", "pdf", reports_pages=True),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
     "text": _format("text", "txt text log rst adoc asciidoc org tex csv tsv srt vtt eml mbox"),
     "html": _format("html", "html htm xhtml"),
@@ -54,7 +60,7 @@ _TEXTUAL = frozenset({"markdown", "text", "html", "code"})
 
 
 class _Parser(Protocol):
-    def parse(self, data: bytes, name: str) -> Parsed: ...
+    def parse(self, data: bytes, name: str, *report: Report) -> Parsed: ...
 
 
 def detect(name: str, head: bytes) -> str | None:
@@ -87,7 +93,7 @@ def _sniff(head: bytes) -> str | None:
     return "code" if start.startswith(b"#!") else "text"
 
 
-def parse(data: bytes, type: str, name: str) -> Parsed:
+def parse(data: bytes, type: str, name: str, report: Report = no_report) -> Parsed:
     """Read `data` as `type`, here and now, without limits of time or memory.
 
     Raises `input.unsupported_type` for a type that is not in FORMATS or bytes
@@ -102,7 +108,7 @@ def parse(data: bytes, type: str, name: str) -> Parsed:
     module = "kbproc.sources.parse.mail" if is_mail else format.module
     parser = cast("_Parser", importlib.import_module(module))
     try:
-        parsed = parser.parse(data, name)
+        parsed = parser.parse(data, name, *([report] if format.reports_pages else []))
     except (KbprocError, MemoryError):
         raise
     except RecursionError as error:

@@ -18,6 +18,7 @@ from kbproc.sources.parse.blocks import Block, Parsed, Scalar, clean_title
 from kbproc.sources.parse.fonts import Fonts
 from kbproc.sources.parse.forms import Filled, embedded_files, is_dynamic_form
 from kbproc.sources.parse.pages import PageText, read
+from kbproc.sources.parse.progress import Report, no_report
 from kbproc.sources.parse.titles import real_title
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|\W+(?<!\d)(\d{1,9})\W*$", re.A)
 _OUTER, _SHARE, _FEWEST = 2, 0.4, 4
 
 
-def parse(data: bytes, name: str) -> Parsed:
+def parse(data: bytes, name: str, report: Report = no_report) -> Parsed:
     """Blocks with their pages, counted from 1.
 
     Raises `operation.failed` when the file is encrypted, damaged, or holds no
@@ -50,7 +51,7 @@ def parse(data: bytes, name: str) -> Parsed:
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = _open(data, name)
-        pages, lines, unread = _pages(reader)
+        pages, lines, unread = _pages(reader, report)
     except PyPdfError as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         message = f"{name} is damaged: {reason}."
@@ -84,7 +85,9 @@ def _open(data: bytes, name: str) -> PdfReader:
     return reader
 
 
-def _pages(reader: PdfReader) -> tuple[list[PageText], list[list[str]], Counter[str]]:
+def _pages(
+    reader: PdfReader, report: Report
+) -> tuple[list[PageText], list[list[str]], Counter[str]]:
     """Every page's text, every page's fields and notes, and what could not be read.
 
     One bad page does not lose the others. Raises the first reason if all are bad.
@@ -92,6 +95,7 @@ def _pages(reader: PdfReader) -> tuple[list[PageText], list[list[str]], Counter[
     fonts, filled = Fonts(), Filled()
     unread: Counter[str] = Counter()
     pages, lines, first = list[PageText](), list[list[str]](), None
+    count = len(reader.pages)
     for page in reader.pages:
         try:
             pages.append(read(page, fonts, with_title=not pages))
@@ -103,6 +107,7 @@ def _pages(reader: PdfReader) -> tuple[list[PageText], list[list[str]], Counter[
         lines.append(filled.lines(page))
         if lacks := pages[-1].lacks:
             unread[lacks] += 1
+        report("page", len(pages), count)
     if first and unread["damaged_pages"] == len(pages):
         raise first
     return pages, lines, unread + filled.unread

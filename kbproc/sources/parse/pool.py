@@ -20,22 +20,26 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 from kbproc.sources.parse.blocks import Parsed
 from kbproc.sources.parse.formats import cleaned
+from kbproc.sources.parse.progress import Progress
 from kbproc.sources.parse.text import paragraphs
 from kbproc.sources.parse.worker import (
     LENGTH,
     OUT_OF_MEMORY,
+    REPORTS_A_SECOND,
     Answer,
+    Answers,
     Failure,
     Job,
     ParsedChunks,
     Setup,
     chunked,
-    decode_answers,
+    decode_frame,
     frame,
     lazy_counter,
     size,
 )
 
+_MOST_OF_A_REPORT = 128  # bytes
 _SPLIT = "Split the file, or convert it to a simpler format."
 
 
@@ -76,8 +80,17 @@ class ParserPool:
         self._closed = False
         self._retired = False
 
-    def parse(self, data: bytes, type: str, name: str, title: str | None = None) -> ParsedChunks:
+    def parse(
+        self,
+        data: bytes,
+        type: str,
+        name: str,
+        title: str | None = None,
+        tell: Callable[[Progress], None] | None = None,
+    ) -> ParsedChunks:
         """Read one document; blocks until it is read. `title` overrides its own.
+
+        `tell` gets how far it is, at most REPORTS_A_SECOND times, on another thread.
 
         Raises what `kbproc.sources.parse.formats.parse` raises, `input.too_large` above a quarter
         of `memory_bytes`, `operation.failed` when the document took too long or
@@ -88,18 +101,21 @@ class ParserPool:
         if len(data) > most:
             message = f"{name} is larger than {size(most)}, the most that its parser may hold."
             raise KbprocError("input.too_large", message, hint=_SPLIT)
-        (parsed,) = self.parse_some([Job(data=data, type=type, name=name, title=title)])
+        job = Job(data=data, type=type, name=name, title=title, reports=tell is not None)
+        (parsed,) = self.parse_some([job], tell)
         if isinstance(parsed, KbprocError):
             raise parsed
         return parsed
 
-    def parse_some(self, jobs: Sequence[Job]) -> list[ParsedChunks | KbprocError]:
+    def parse_some(
+        self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None = None
+    ) -> list[ParsedChunks | KbprocError]:
         """Read short documents, one after the other in one process: what `parse` says of each.
 
         They take one way there and back. Raises operation.cancelled when the pool is closed.
         """
         try:
-            answers = self._threads.submit(self._read, jobs).result()
+            answers = self._threads.submit(self._read, jobs, tell).result()
         except (CancelledError, RuntimeError) as error:
             if self._retired:
                 raise Retired from error
@@ -144,12 +160,12 @@ class ParserPool:
         with self._lock:
             return sorted(worker.process.pid for worker in self._running)
 
-    def _read(self, jobs: Sequence[Job]) -> list[Answer]:
+    def _read(self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None) -> list[Answer]:
         """Those that come to no end together are read one by one: it is the fault of one."""
         name = jobs[0].name
         worker = self._worker(name)
         try:
-            answers = worker.ask(jobs)
+            answers = worker.ask(jobs, tell)
         except _Died as death:
             self._drop(worker)
             if self._closed:
@@ -157,12 +173,12 @@ class ParserPool:
             if len(jobs) == 1:
                 failure = Failure(type="operation.failed", message=f"{name} {death}.", hint=_SPLIT)
                 return [Answer(failure=failure)]
-            return [answer for job in jobs for answer in self._read([job])]
+            return [answer for job in jobs for answer in self._read([job], tell)]
         if answers[-1].is_last:
             self._drop(worker)
             answers = answers[:-1] or answers  # alone it may have memory enough
         left = jobs[len(answers) :]
-        return [*answers, *(self._read(left) if left else [])]
+        return [*answers, *(self._read(left, tell) if left else [])]
 
     def _worker(self, name: str) -> _Worker:
         """This thread's process, alive: one killed while idle is replaced unseen."""
@@ -226,10 +242,10 @@ class _Worker(Child):
             },
         )
 
-    def ask(self, jobs: Sequence[Job]) -> list[Answer]:
+    def ask(self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None) -> list[Answer]:
         """Send jobs, wait for their answers: fewer than jobs if the last one `is_last`.
 
-        Raises _Died, with the reason.
+        `tell` gets the progress until then. Raises _Died, with the reason.
         """
         seconds = self._setup.seconds_for(sum(len(job.data) for job in jobs))
         deadline = time.monotonic() + seconds
@@ -244,9 +260,7 @@ class _Worker(Child):
             self.send(self._first, patience)
             self._first = bytearray()
             self.send(frame(list(jobs)), patience)
-            head = self._receive(LENGTH.size, patience)
-            body = self._receive(LENGTH.unpack(head)[0], patience)
-            answers = decode_answers(body)
+            answers = self._answers(tell, patience)
             if answers and (len(answers) == len(jobs) or answers[-1].is_last):
                 return answers[: len(jobs)]
             raise EOFError
@@ -254,6 +268,22 @@ class _Worker(Child):
             raise _Died(_too_long(seconds)) from None
         except (EOFError, OSError, msgspec.DecodeError) as error:
             raise _Died(self._reason(seconds)) from error
+
+    def _answers(
+        self, tell: Callable[[Progress], None] | None, patience: Callable[[], float]
+    ) -> list[Answer]:
+        """Passes on progress until the answers come. Raises _Died for more of it than agreed."""
+        started, reports = time.monotonic(), 0
+        while True:
+            (length,) = LENGTH.unpack(self._receive(LENGTH.size, patience))
+            message = decode_frame(self._receive(length, patience))
+            if isinstance(message, Answers):
+                return message.answers
+            reports += 1
+            most = REPORTS_A_SECOND * (time.monotonic() - started) + REPORTS_A_SECOND
+            if tell is None or reports > most or length > _MOST_OF_A_REPORT:
+                raise _Died("crashed its parser, which sent what it must not")
+            tell(message)
 
     def _receive(self, length: int, patience: Callable[[], float]) -> bytes:
         data = bytearray()

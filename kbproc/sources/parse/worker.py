@@ -2,7 +2,8 @@
 
 Owns: the frames, the limits it puts on itself, the loop. Run as
 `python -m kbproc.sources.parse.worker` by pool.py, which sends a Setup and then lists of
-Jobs on stdin; for each list one of Answers comes back on stdout.
+Jobs on stdin; for each list one frame of Answers comes back on stdout, and before it Progress of
+the jobs that ask for it.
 Refuses to know: paths, the store, the user's files.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar
@@ -24,9 +26,11 @@ from kbproc.base.values import packed_decoder
 from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, token_counter
 from kbproc.sources.parse.blocks import Parsed, Scalar, clean_title
 from kbproc.sources.parse.formats import parse
+from kbproc.sources.parse.progress import Progress, Report, Unit, no_report
 
 LENGTH = struct.Struct(">I")
 OUT_OF_MEMORY = 12
+REPORTS_A_SECOND = 4
 # A document of so many bytes may take `timeout_s`, a larger one longer in proportion: 60 s are 20 s
 # for each MB. A MB of numbers in one line takes 7 s, and two documents are read at a time.
 BYTES_IN_TIME = 3_000_000
@@ -52,10 +56,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """`reports`: Progress is to come before its answer."""
+
     data: bytes
     type: str
     name: str
     title: str | None
+    reports: bool = False
 
 
 class ParsedChunks(msgspec.Struct, kw_only=True):
@@ -88,8 +95,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.failure is not None and self.failure.last
 
 
+class Answers(msgspec.Struct, frozen=True, kw_only=True, tag="answers"):
+    """One for each job, fewer if the last `is_last`."""
+
+    answers: list[Answer]
+
+
 decode_answer = packed_decoder(Answer).decode
-decode_answers = packed_decoder(list[Answer]).decode
+decode_frame = packed_decoder(Answers | Progress).decode  # type: ignore[arg-type]
 _decode_setup = packed_decoder(Setup).decode
 _decode_jobs = packed_decoder(list[Job]).decode
 
@@ -123,14 +136,30 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
         answers: list[Answer] = []
         for job in jobs:
             limit_processor(setup.seconds_for(len(job.data)))
-            answers.append(_answer(job, setup, count))
+            report = _Reports(sink).report if job.reports else no_report
+            answers.append(_answer(job, setup, count, report))
             if answers[-1].is_last:
                 break
-        sink.write(frame(answers))
+        sink.write(frame(Answers(answers=answers)))
         sink.flush()
         if answers[-1].is_last:
             return OUT_OF_MEMORY
     return 0
+
+
+class _Reports:
+    """Frames of Progress, at most REPORTS_A_SECOND of them."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._last = time.monotonic()
+
+    def report(self, unit: Unit, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last >= 1 / REPORTS_A_SECOND:
+            self._last = now
+            self._sink.write(frame(Progress(unit=unit, done=done, total=total)))
+            self._sink.flush()
 
 
 def _receive(source: BinaryIO, decode: Callable[[bytes], _T]) -> _T | None:
@@ -159,9 +188,9 @@ def lazy_counter(tokenizer: str | None) -> TokenCounter:
     return count
 
 
-def _answer(job: Job, setup: Setup, count: TokenCounter) -> Answer:
+def _answer(job: Job, setup: Setup, count: TokenCounter, report: Report) -> Answer:
     try:
-        return Answer(parsed=read(job, setup, count))
+        return Answer(parsed=read(job, setup, count, report))
     except KbprocError as error:
         failure = Failure(
             type=error.type,
@@ -180,13 +209,19 @@ def _answer(job: Job, setup: Setup, count: TokenCounter) -> Answer:
     return Answer(failure=failure)
 
 
-def read(job: Job, setup: Setup, count: TokenCounter) -> ParsedChunks:
+def read(job: Job, setup: Setup, count: TokenCounter, report: Report = no_report) -> ParsedChunks:
     """Parse and chunk one document. Raises what `kbproc.sources.parse.formats.parse` raises."""
-    return chunked(parse(job.data, job.type, job.name), job.name, job.title, setup, count)
+    parsed = parse(job.data, job.type, job.name, report)
+    return chunked(parsed, job.name, job.title, setup, count, report)
 
 
 def chunked(
-    parsed: Parsed, name: str, title: str | None, setup: Setup, count: TokenCounter
+    parsed: Parsed,
+    name: str,
+    title: str | None,
+    setup: Setup,
+    count: TokenCounter,
+    report: Report = no_report,
 ) -> ParsedChunks:
     title = clean_title(title) or parsed.title or clean_title(PurePath(name).name)
     chunks = chunk(
@@ -195,6 +230,7 @@ def chunked(
         count=count,
         max_tokens=setup.max_tokens,
         overlap=setup.overlap,
+        report=report,
     )
     return ParsedChunks(
         title=title or "untitled",

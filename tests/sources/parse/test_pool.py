@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -24,10 +25,11 @@ import kbproc
 from kbproc.base.errors import KbprocError
 from kbproc.sources.chunk import count_words
 from kbproc.sources.parse.pool import ParserPool
+from kbproc.sources.parse.progress import Progress
 from kbproc.sources.parse.worker import (
     BYTES_IN_TIME,
     LENGTH,
-    Answer,
+    Answers,
     Job,
     ParsedChunks,
     Setup,
@@ -323,6 +325,73 @@ def test_no_orphan_when_the_parent_is_killed(busy: bool) -> None:
     until(lambda: gone(worker), "the end of the worker")
 
 
+SLOW_PAGE = b"BT /F1 9 Tf " + b"(word) Tj 1 0 0 1 5 5 Tm\n" * 4_000 + b"ET"
+
+
+@pytest.mark.parametrize("type", ["pdf", "text"])
+def test_progress_comes_before_the_answer(pool: ParserPool, type: str) -> None:
+    reports: list[Progress] = []
+    data = pdf(*[SLOW_PAGE] * 8) if type == "pdf" else b"1\n" * 400_000
+    parsed = pool.parse(data, type, "a.log", tell=reports.append)
+    assert parsed.chunks
+    unit = "page" if type == "pdf" else "character"
+    ours = [one for one in reports if one.unit == unit]
+    assert ours
+    assert [one.done for one in ours] == sorted({one.done for one in ours})
+    assert {one.total for one in ours} == {8 if type == "pdf" else len(data) - 1}
+    assert all(0 < one.done <= one.total for one in ours)
+
+
+# It stands in for a worker that a document has taken over.
+TAKEN_OVER = """
+import struct, sys
+from kbproc.sources.parse.worker import frame
+from kbproc.sources.parse.progress import Progress
+def receive():
+    (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
+    sys.stdin.buffer.read(length)
+receive(); receive()
+good = Progress(unit="page", done=1, total=2)
+def progress(**more):
+    return {"type": "progress", "unit": "page", "done": 1, "total": 2, **more}
+for one in FRAMES:
+    sys.stdout.buffer.write(frame(one))
+    sys.stdout.buffer.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("frames", "asks", "why"),
+    [
+        ("[good] * 100_000", True, "sent what it must not"),
+        ("[good]", False, "sent what it must not"),
+        ("[progress(total=-1)]", True, "exit 0"),
+        ("[progress(unit='x' * 99_999)]", True, "exit 0"),
+        ("[progress(more='x')]", True, "exit 0"),
+        ("[good]", True, "exit 0"),
+    ],
+)
+def test_a_worker_that_was_taken_over_can_not_flood(
+    monkeypatch: pytest.MonkeyPatch, frames: str, asks: bool, why: str
+) -> None:
+    def start(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        code = TAKEN_OVER.replace("FRAMES", frames)
+        return subprocess.Popen([sys.executable, "-c", code], **given)
+
+    monkeypatch.setattr("kbproc.base.sandbox.popen", start)
+    reports: list[Progress] = []
+    pool = ParserPool(workers=1, timeout_s=PATIENCE)
+    try:
+        with pytest.raises(KbprocError) as caught:
+            pool.parse(b"x", "text", "a", tell=reports.append if asks else None)
+    finally:
+        pool.close()
+    assert caught.value.type == "operation.failed"
+    assert why in caught.value.message
+    assert len(reports) < 100
+    assert all(one == Progress(unit="page", done=1, total=2) for one in reports)
+
+
 NOISY = """
 import os, sys
 import kbproc.sources.parse.text as text
@@ -361,7 +430,7 @@ def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
     )
     stream = io.BytesIO(done.stdout)
     (length,) = LENGTH.unpack(stream.read(LENGTH.size))
-    (answer,) = msgspec.msgpack.decode(stream.read(), type=list[Answer])
+    (answer,) = msgspec.msgpack.decode(stream.read(), type=Answers).answers
     assert length == len(done.stdout) - LENGTH.size
     assert answer.parsed is not None
     assert [chunk.text for chunk in answer.parsed.chunks] == ["Text."]
