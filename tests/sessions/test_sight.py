@@ -195,5 +195,5 @@ def test_each_scope_alone_tells_only_its_own(session: Session, scope: str) -> No
         note(
             "sight",
             "any other scope alone",
-            "no method tells the text of a document, entry or note",
+            "no method tells such a text",
         )
