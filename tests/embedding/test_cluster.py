@@ -103,7 +103,8 @@ def asked_of_nodes(settings: StreamSettings) -> bool:
 def test_a_text_is_embedded_once_in_the_cluster(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
+    for patience in ("_WAITS_S", "_CONNECTS_S"):  # no node gives another one up
+        monkeypatch.setattr(node, patience, 1000.0)
     settings = shared().stream()
     one, two = open_node("one", settings), open_node("two", settings)
     write(one, 20)
@@ -121,7 +122,8 @@ def test_a_text_is_embedded_once_in_the_cluster(
 def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
+    for patience in ("_WAITS_S", "_CONNECTS_S"):  # no node gives another one up
+        monkeypatch.setattr(node, patience, 1000.0)
     buried, met = node._buried, threading.Event()
 
     async def odd(context: JetStreamContext, store: str) -> Any:
