@@ -1,15 +1,15 @@
 """kbproc: a knowledge base that agents run as a coprocess.
 
-The house: a room imports only rooms that stand above it here.
+The folders show the layers. A package imports only packages that stand before it here; a dot is
+the layer's own folder.
 
-Ground:           base text
-Bytes and truth:  settings log events sources models
-Views:            views
-The writer:       store embedding
-Ideas:            documents agents search history moving sessions
-The opened house: library
-Methods:          calls methods
-Surfaces:         wire sharing mcp repo client shell
+    base:      . text settings
+    engine:    log events sources models projections store embedding cluster
+    knowledge: documents agents search history transfer sessions cluster app
+    methods:   calls .
+    client:    .
+    contract:  .
+    surfaces:  wire sharing mcp shell
 """
 
 from __future__ import annotations

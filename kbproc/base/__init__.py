@@ -1,11 +1,9 @@
-"""What every room may use, and none of kbproc's own ideas: errors, values, params, paths, durable
-files, child processes.
+"""Errors, values, params, paths, durable files and child processes, for every package.
 
 Refuses to know: anything that kbproc is about.
 
-Offers: checksums.blocks · checksums.footers · checksums.journal · checksums.sealed · durable ·
-    errors · failpoints · gate · host · layout · params · paths · pipes · sandbox · suggest ·
-    threads · values · wording
+Offers: durable · errors · failpoints · gate · host · layout · libraries · params · paths · pipes ·
+    sandbox · spared · structs · suggest · threads · values · wording
 May import: nothing
 Light: yes
 """

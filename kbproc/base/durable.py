@@ -1,23 +1,16 @@
-"""Bytes and names that are on the disk when a call returns.
+"""Writes files and renames them so that they are durable when a call returns.
 
-Owns: writing all of them, new files, files that take another's place, folders, renames; the mark
-beside a file that may be ahead of the disk, and which files were read whole since anybody changed
-them.
-Refuses to know: what the bytes mean, and how a surface tells of a disk that refuses: every
-function here raises OSError.
+It also keeps two kinds of small files: a mark beside a file that may be newer than the disk, and a
+list of files that were read and found sound, so that unchanged ones need not be read again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import re
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,14 +23,14 @@ _BLOCK = 1 << 20
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Writes the whole of `data`; raises BrokenPipeError if nobody reads."""
+    """Writes all of `data`; raises BrokenPipeError if the reader has gone."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def write_all_at(fd: int, data: bytes, offset: int) -> None:
-    """Writes the whole of `data` from `offset` on."""
+    """Writes all of `data` at `offset`."""
     rest = memoryview(data)
     while rest:
         done = os.pwrite(fd, rest, offset)
@@ -45,14 +38,14 @@ def write_all_at(fd: int, data: bytes, offset: int) -> None:
 
 
 def sync_data(fd: int) -> None:
-    """The file's bytes are durable, and its size if it has grown. macOS knows only the whole."""
+    """Syncs the file's bytes, and its size if it has grown; on macOS everything of the file."""
     (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
 
 
 def write_new(path: str, data: bytes) -> None:
-    """A new file of mode 0600, not synced; nothing is left of one that can't be written whole.
+    """Writes a new file of mode 0600, not synced; removes it if it can't be written whole.
 
-    Raises FileExistsError, FileNotFoundError where its folder is not there.
+    Raises FileExistsError, and FileNotFoundError if the folder does not exist.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -73,7 +66,7 @@ def sync_file(path: str | Path) -> None:
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Makes the names in it durable."""
+    """Makes the names in the folder durable."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -81,51 +74,8 @@ def sync_folder(folder: str | Path) -> None:
         os.close(fd)
 
 
-# Those that do what syncfs(2) asks for; programs that serve files (FUSE) and machines may not.
-_WHOLE = frozenset({"btrfs", "ext4", "f2fs", "tmpfs", "xfs"})
-
-
-def syncs_filesystem(folder: str | Path) -> bool:
-    """Whether one call can sync all files at once where `folder` lies, and says so if it fails:
-    syncfs(2) of Linux tells everything since 5.17. Raises OSError.
-    """
-    if sys.platform != "linux" or _version(os.uname().release) < (5, 17):
-        return False
-    return _kind_of(Path(folder).stat().st_dev) in _WHOLE
-
-
-@cache
-def _kind_of(device: int) -> str | None:
-    """Of the file system on it, as Linux calls it."""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-            mount, _, kind = line.partition(" - ")
-            if mount.split()[2] == wanted:
-                return kind.split()[0]
-    return None
-
-
-def _version(release: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", release)[:2])
-
-
-def sync_filesystem(fd: int) -> None:
-    """All that was written since `fd` was opened is durable where it lies, names too.
-
-    Raises OSError.
-    """
-    import ctypes
-
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "syncfs"):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if library.syncfs(fd):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
 def make_folder(folder: Path) -> None:
-    """Makes it with its parents, mode 0700, each durable before anything is put in it."""
+    """Makes the folder and its parents, mode 0700, each durable before anything is put in it."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -134,7 +84,7 @@ def make_folder(folder: Path) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """What `old` names is called `new` from now on; a file that had this name is gone."""
+    """Renames a file, over an existing one too, and makes the new name durable."""
     old.rename(new)
     sync_folder(new.parent)
     if old.parent != new.parent:
@@ -143,9 +93,9 @@ def rename(old: Path, new: Path) -> None:
 
 @contextlib.contextmanager
 def create(path: Path) -> Iterator[BinaryIO]:
-    """A new file of mode 0600; its bytes are durable once the block has ended, its name is not.
+    """Creates a file of mode 0600; its bytes are durable after the block, its name is not.
 
-    Nothing is left of a file whose block fails. Raises FileExistsError.
+    Removes the file if the block fails. Raises FileExistsError.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -167,14 +117,14 @@ def replacing(
     named: str | None = None,
     name_is_durable: bool = True,
 ) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` once the block has ended; else all is as before.
+    """Writes a new file that replaces `path` after the block; if that fails, `path` is unchanged.
 
-    `beside`: the new file's name until then, in the same folder. The default one is good for
-    one writer at a time. `written` and `named`: the failpoints before and after the renaming.
+    `beside`: the new file's temporary name, in the same folder. The default one is safe for one
+    writer at a time. `written` and `named`: the failpoints before and after the renaming.
     `name_is_durable` False: after a power failure the old file may be there again.
     """
     temporary = beside or path.with_name(f"{path.name}.tmp")
-    temporary.unlink(missing_ok=True)  # of a process that died while it wrote
+    temporary.unlink(missing_ok=True)  # left by a process that died while it wrote
     try:
         with create(temporary) as file:
             yield file
@@ -196,7 +146,7 @@ def replace(
     named: str | None = None,
     name_is_durable: bool = True,
 ) -> None:
-    """The file holds `data` and nothing else, mode 0600; see `replacing`."""
+    """Replaces the file by one that holds `data`, mode 0600; see `replacing`."""
     with replacing(
         path,
         beside=beside,
@@ -208,26 +158,27 @@ def replace(
 
 
 def crc_of(path: Path, *, without: int = 0) -> int:
-    """The crc32 of all its bytes but the last ones, `without` so many.
+    """Returns the crc32 of the file's bytes except the last `without` ones.
 
-    A block of them is in memory at a time.
+    One block of them is in memory at a time.
     """
     crc = 0
     with path.open("rb") as file:
-        left = file.seek(0, os.SEEK_END) - without
+        remaining = file.seek(0, os.SEEK_END) - without
         file.seek(0)
-        while left > 0 and (block := file.read(min(left, _BLOCK))):
-            crc, left = zlib.crc32(block, crc), left - len(block)
+        while remaining > 0 and (block := file.read(min(remaining, _BLOCK))):
+            crc, remaining = zlib.crc32(block, crc), remaining - len(block)
     return crc
 
 
-# As long as the machine runs, what was written is there, whoever dies. So a file that can be made
-# again need not be synced at every step: after a power failure its mark says that it is no good.
+# While the machine runs, written bytes stay, even if their process dies. So a file that can be made
+# again need not be synced at every step: after a power failure its mark shows that it can't be
+# trusted.
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot() -> str:
-    """Another one after each start of the machine; "" where it does not say."""
+    """Returns an id of the machine's current boot; "" where the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -235,12 +186,12 @@ def boot() -> str:
 
 
 def mark(path: Path) -> None:
-    """From now on the file may be ahead of the disk."""
+    """Marks the file as possibly newer than the disk."""
     replace(_mark_of(path), boot().encode())
 
 
 def sync(path: Path, *beside: str) -> None:
-    """The file is on the disk, with those whose names go on as `beside`, and its mark goes."""
+    """Syncs the file and those with its name and a suffix of `beside`, then removes its mark."""
     for file in (path, *(path.with_name(path.name + end) for end in beside)):
         if file.exists():
             sync_file(file)
@@ -249,7 +200,7 @@ def sync(path: Path, *beside: str) -> None:
 
 
 def is_synced(path: Path) -> bool:
-    """False for what may not have reached the disk before the machine stopped."""
+    """Returns False if the file may not have reached the disk before the machine stopped."""
     try:
         return _mark_of(path).read_text() == boot()
     except FileNotFoundError:
@@ -258,51 +209,54 @@ def is_synced(path: Path) -> bool:
         return False
 
 
-_CLOCK_REALTIME_COARSE = 5  # Linux's, by which files are dated
-_TICK_NS = 20_000_000  # it ticks more often
+_CLOCK_REALTIME_COARSE = 5  # Linux's clock of file times
+_TICK_NS = 20_000_000  # the clock ticks more often than this
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True):
-    """How a file looked when it was read. A change always changes the ctime: nobody can set it."""
+    """A file's size, inode and ctime when it was read.
+
+    A change always changes the ctime, because no program can set it.
+    """
 
     size: int
     inode: int
     changed_ns: int
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SoundFiles(msgspec.Struct, frozen=True):
     boot: str
     files: dict[str, Look]
 
 
-_decode = decoder(_Kept).decode
+_decode = decoder(_SoundFiles).decode
 
 
-class Seen:
-    """Which files were read whole and found sound, kept from one process to the next.
+class SoundFiles:
+    """Files that were read whole and found sound, remembered from one process to the next.
 
-    That holds for a file until somebody touches it, and for all of them until the machine stops:
-    then it is to be seen what the disk has kept. Where the machine does not tell its starts apart
-    nothing is known.
+    A file counts as sound until it is changed. After a restart of the machine all are read again,
+    because the disk may have lost bytes. Where the machine has no id of its boot, none is
+    remembered.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: where it is kept; None knows nothing and keeps nothing."""
+        """`folder`: where the list is kept; with None nothing is remembered."""
         self._path = None if folder is None or not boot() else folder / "files.seen"
         self._before: dict[str, Look] = {}
         self._now: dict[str, Look] = {}
         if self._path is not None:
             with contextlib.suppress(OSError, msgspec.DecodeError):
-                kept = _decode(self._path.read_bytes())
-                self._before = kept.files if kept.boot == boot() else {}
+                saved = _decode(self._path.read_bytes())
+                self._before = saved.files if saved.boot == boot() else {}
 
     def knows(self, file: Path) -> bool:
-        """Whether nobody has touched it since it was found sound."""
+        """Returns whether the file is unchanged since it was found sound."""
         look = look_at(file)
         return look is not None and look == self._before.get(file.name)
 
     def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
-        """As `check` says, or has said before anybody last touched the file."""
+        """Returns the result of `check`, or True if it passed since the file's last change."""
         look = look_at(file)
         if self._path is None or look is None:
             return check(file)
@@ -314,24 +268,26 @@ class Seen:
         return True
 
     def keep(self) -> None:
-        """What was found sound since this was made, for the next process, if it can be written."""
+        """Writes the files found sound by this object for the next process, if they can be
+        written.
+        """
         if self._path is not None and self._now != self._before:
             with contextlib.suppress(OSError):
-                data = msgspec.json.encode(_Kept(boot(), self._now))
+                data = msgspec.json.encode(_SoundFiles(boot(), self._now))
                 replace(self._path, data, name_is_durable=False)
 
 
 def look_at(file: Path) -> Look | None:
-    """How it looks now; None for what is not there."""
+    """Returns the file's current look; None if it does not exist."""
     try:
-        found = file.lstat()
+        status = file.lstat()
     except OSError:
         return None
-    return Look(found.st_size, found.st_ino, found.st_ctime_ns)
+    return Look(status.st_size, status.st_ino, status.st_ctime_ns)
 
 
 def last_look(file: Path) -> Look | None:
-    """How it looks now; whatever changes it from now on changes that, too."""
+    """Returns the file's current look; any later change gives it another one."""
     look = look_at(file)
     if look is not None:
         _wait_past(look.changed_ns)
@@ -339,7 +295,7 @@ def last_look(file: Path) -> Look | None:
 
 
 def _wait_past(moment_ns: int) -> None:
-    """Until the clock of files has gone on: what changes from now on looks changed."""
+    """Waits until the clock of file times has passed the moment, so that later changes show."""
     while 0 <= moment_ns - time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) < _TICK_NS:
         time.sleep(0.001)
 

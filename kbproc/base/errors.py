@@ -1,14 +1,13 @@
-"""The one table of errors, and the exception that carries one.
+"""The table of all errors, the exception that carries one, and the findings of checks.
 
-Owns: every error type, its exit code, JSON-RPC code, meaning and default hint.
-Refuses to know: who raises it and how a surface prints it.
+Each type has an exit code, a JSON-RPC code, a meaning and a default hint.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -85,7 +84,8 @@ ERRORS: dict[str, ErrorType] = {
             1,
             102,
             "no parser reads this kind of file",
-            "Convert it to PDF, Markdown, text, HTML, DOCX or source code.",
+            "Convert it to a format that `kbproc docs files` lists, such as PDF, DOCX, XLSX or "
+            "Markdown.",
         ),
         _row(
             "knowledge.cycle",
@@ -121,8 +121,9 @@ ERRORS: dict[str, ErrorType] = {
             "store.locked",
             2,
             204,
-            "another process holds the store",
-            "Wait until the other process ends, or use it instead.",
+            "another process has the store open, and this one could not attach to it",
+            "Ask again: processes of one user share an open store. If the error stays, end the "
+            "process that has the store open; the message names it where it is known.",
             True,
         ),
         _row(
@@ -161,7 +162,7 @@ ERRORS: dict[str, ErrorType] = {
             2,
             -32603,
             "a fault in kbproc itself",
-            "What it had committed stays; the log on stderr says more. Please report it.",
+            "Its commits are kept; the log on stderr says more. Please report it.",
             None,
         ),
         _row(
@@ -169,7 +170,7 @@ ERRORS: dict[str, ErrorType] = {
             3,
             301,
             "some items worked, others failed",
-            "See failures; what worked is kept.",
+            "The failures say why; everything else was done and is kept.",
             None,
         ),
         _row(
@@ -193,7 +194,7 @@ ERRORS: dict[str, ErrorType] = {
             6,
             601,
             "the connection's scopes do not allow this",
-            "Ask whoever started kbproc for the scope that is named.",
+            "Ask the person who started kbproc for the scope that the message names.",
         ),
         _row(
             "auth.not_owner",
@@ -265,10 +266,13 @@ ERRORS: dict[str, ErrorType] = {
             10,
             1001,
             "a destructive request came without its confirmation",
-            "Show the plan to a person; only their approval leads on.",
+            "Show the plan to a person: only a person can approve it.",
         ),
     )
 }
+
+# How pages and help write `retryable`.
+RETRYABLE_WORDS = {True: "yes", False: "no", None: "it depends, see detail"}
 
 EXIT_CODES: dict[int, str] = {
     0: "success",
@@ -287,7 +291,7 @@ EXIT_CODES: dict[int, str] = {
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request that would succeed. `argv` is added by the shell."""
+    """A request that would succeed. The shell adds `argv`."""
 
     method: str
     params: dict[str, Any]
@@ -295,10 +299,18 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Risk(msgspec.Struct, frozen=True, kw_only=True):
-    """`level`: low, medium, high or bulk. `action`: noun.verb."""
+    """The risk of a request: `level` is low, medium, high or bulk; `action` is noun.verb."""
 
     level: str
     action: str
+
+
+# The result of one check of a store or an agent. A docstring would become a part of the schemas.
+class Finding(msgspec.Struct, frozen=True):
+    name: str
+    status: Literal["pass", "warn", "fail"]
+    message: str
+    hint: str | None = None
 
 
 _LASTING = frozenset(
@@ -316,15 +328,19 @@ _LASTING = frozenset(
 
 
 def is_lasting(error: OSError) -> bool:
-    """Whether the file system will say the same until somebody changes something there."""
+    """Returns whether the error will recur until something in the file system is changed."""
     return error.errno in _LASTING
+
+
+# Ends the hint of an error that says `ask_again`; MCP has its own words for it.
+ASK_AGAIN = "Then ask again, with detail.client_token if it is there: so a write is done once."
 
 
 class KbprocError(Exception):
     """A typed failure; `type` is a row of ERRORS.
 
-    `field` is a JSON path (`$.params.limit`), `valid_values` the nearest
-    allowed ones, `detail` whatever the type promises.
+    `field` is a JSON path (`$.params.limit`), `valid_values` are the nearest valid ones, and
+    `detail` has the members that the type promises.
     """
 
     def __init__(
@@ -343,9 +359,11 @@ class KbprocError(Exception):
         detail: dict[str, Any] | None = None,
         lasting: bool = False,
         passing: bool = False,
+        ask_again: bool = False,
     ) -> None:
-        """`lasting`: no later try will do better, though others of this type may. `passing`: a
-        later one may do better, though others of this type won't.
+        """`lasting`: no later try will succeed, though others of this type may. `passing`: a later
+        try may succeed, though others of this type won't. `ask_again`: the store's owner may still
+        do the request; the same one, a write with its token, then has the same outcome.
         """
         super().__init__(message)
         self.row = ERRORS[type]
@@ -361,10 +379,13 @@ class KbprocError(Exception):
         self.plan = plan
         self.seq = seq
         self.detail = detail or {}
+        self.ask_again = ask_again
 
 
 def bare(error: KbprocError) -> KbprocError:
-    """It says all in its words. Where it was raised is forgotten, and what was in use there."""
+    """Returns the error without its tracebacks, which would keep the raising frames' objects
+    alive.
+    """
     each: BaseException | None = error
     while each is not None:
         each.__traceback__ = None

@@ -1,14 +1,10 @@
-"""Named places where a process may die or the disk refuse.
-
-Owns: their names, what each stands before or after, and what a test has armed.
-Refuses to know: what is tried there. Unarmed, reaching one costs a function call.
-"""
+"""Named places where a test can end the process or make the disk fail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# Name → what has happened when it is reached.
+# Name → the state when the place is reached.
 FAILPOINTS = {
     "log.segment": "a new segment is about to be made",
     "log.write": "records are about to be written",
@@ -32,9 +28,11 @@ FAILPOINTS = {
     "pack.written": "vectors are written to the pack",
     "pack.erase": "vectors are about to be erased from the pack",
     "blob.write": "a source is about to be written",
-    "blob.journaled": "sources are durable in the journal, their files are not written",
-    "blob.written": "a source is written under a temporary name",
-    "blob.named": "sources have their names, which are not synced",
+    "blob.written": "a large source is written under a temporary name",
+    "blob.named": "large sources have their names, which are not synced",
+    "blob.appended": "small sources are written to a pack, not synced",
+    "blob.synced": "small sources are durable in a pack, which nobody looks for them in yet",
+    "blob.rewritten": "a pack without erased sources is written, not renamed",
     "purge.recorded": "a purge is in the log, nothing is erased",
     "purge.sources": "the sources are gone, their vectors still there",
     "purge.vectors": "the vectors are gone, the log still holds the text",
@@ -56,15 +54,18 @@ FAILPOINTS = {
     "note.remove": "a note's file is about to be moved aside",
     "note.removed": "a note's file is moved aside, the log does not know it",
     "backup.copied": "a backup is copied under a temporary name",
+    "upkeep.indexed": "a new index of a pack is written, not renamed",
+    "upkeep.compacting": "a pack is about to be written without sources that no record names",
+    "upkeep.moved": "sources of an older store are durable in a pack, their files still there",
 }
 
 _armed: Callable[[str], None] | None = None
 
 
-def arm(tried: Callable[[str], None] | None) -> None:
-    """From now on `tried` is called with the name of each place reached; None disarms."""
+def arm(hook: Callable[[str], None] | None) -> None:
+    """Calls `hook` with the name of each place reached from now on; None disarms."""
     global _armed  # noqa: PLW0603
-    _armed = tried
+    _armed = hook
 
 
 def armed() -> bool:

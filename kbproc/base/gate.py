@@ -1,8 +1,4 @@
-"""A gate that background work passes through, and that others may close; a lock that tells whose.
-
-Owns: who is inside, and keeping the gate closed until whoever closed it is done; who holds.
-Refuses to know: what the work is.
-"""
+"""A gate that background work passes, and a lock that knows which thread holds it."""
 
 from __future__ import annotations
 
@@ -12,7 +8,9 @@ from collections.abc import Iterator
 
 
 class Gate:
-    """Background work runs `inside`; whoever must be alone keeps the gate `closed`."""
+    """A gate for background work: it runs `inside`; a thread that must be alone keeps it
+    `closed`.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -34,7 +32,7 @@ class Gate:
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        """Lets nobody in, and waits until nobody is inside."""
+        """Closes the gate, and waits until no work is inside."""
         with self._changed:
             self._closed += 1
             self._changed.wait_for(lambda: not self._inside)
@@ -47,7 +45,7 @@ class Gate:
 
 
 class Hold:
-    """Who holds a lock, which the same thread may take again."""
+    """A reentrant lock that tells whether the current thread holds it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

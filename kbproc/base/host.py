@@ -1,61 +1,110 @@
-"""What the process takes from its surroundings: clocks, chance, pid, folder, environment.
+"""The process's surroundings: clocks, randomness, pid, folder and environment.
 
-Owns: the only calls to the clock, to randomness and to the working directory.
-Refuses to know: what they are used for. Tests and golden transcripts pass a
-`Host` of their own, and so their output is the same byte for byte.
+No other module calls the clock, randomness, the environment or the working directory, so that a
+test can replace them.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kbproc.base.paths import absolute
+
 
 def rfc3339(epoch_ms: int) -> str:
-    """UTC with milliseconds and `Z`: of fixed width, so text order is time order."""
+    """Returns UTC with milliseconds and `Z`, of fixed width, so that text order is time order."""
     seconds, rest = divmod(epoch_ms, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
 
 @functools.lru_cache(maxsize=64)
 def _second(epoch_s: int) -> str:
-    """Kept, since it takes ten times as long as all else that a request asks of the clock."""
+    """Formats one second. It is cached, because formatting takes ten times as long as the rest of a
+    request's use of the clock.
+    """
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def installs(extras: str, prefix: Path | None = None) -> str:
-    """The command that adds `extras` to the environment at `prefix`, where kbproc is."""
+    """Returns the command that adds `extras` to kbproc's environment at `prefix`."""
     prefix = prefix or Path(sys.prefix)
-    what = f"'kbproc[{extras}]'"
+    what = _requirement(extras)
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx install --force {what}"
     if (prefix / "uv-receipt.toml").exists():
         return f"uv tool install {what}"
-    if "archive-v0" in prefix.parts or "environments-v2" in prefix.parts:  # of uv's cache
+    if "archive-v0" in prefix.parts or "environments-v2" in prefix.parts:  # part of uv's cache
         return f"uvx --from {what} kbproc"
     return f"pip install {what}"
+
+
+def _requirement(extras: str) -> str:
+    """Returns kbproc with these extras, from its installed origin as PEP 610 records it.
+
+    An index may lack kbproc, or have another package under its name.
+    """
+    import importlib.metadata
+    import json
+    from urllib.parse import unquote
+
+    try:
+        text = importlib.metadata.distribution("kbproc").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    origin = json.loads(text or "{}")
+    url: str = origin.get("url", "")
+    if url.startswith("file://"):
+        option = "-e " if origin.get("dir_info", {}).get("editable") else ""
+        return option + shlex.quote(f"{unquote(url.removeprefix('file://'))}[{extras}]")
+    if url:
+        vcs = origin.get("vcs_info", {}).get("vcs")
+        return shlex.quote(f"kbproc[{extras}] @ {f'{vcs}+' if vcs else ''}{url}")
+    return shlex.quote(f"kbproc[{extras}]")
+
+
+_BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def user_folder(kind: str, env: Mapping[str, str] | None = None) -> Path:
+    """Returns the folder of a user's data, caches or settings, by the XDG base directory
+    specification.
+
+    `kind`: DATA, CACHE or CONFIG. Raises input.invalid_params for a variable that holds no path.
+    """
+    env = environment() if env is None else env
+    variable = f"XDG_{kind}_HOME"
+    if base := env.get(variable):
+        return absolute(base, field=variable)
+    return absolute(env.get("HOME") or str(Path.home()), field="HOME") / _BASES[kind]
 
 
 class Host:
     """The real surroundings."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Returns milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def now(self) -> str:
         return rfc3339(self.now_ms())
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that never goes back."""
+        """Returns milliseconds of a clock that never goes back."""
         return time.monotonic() * 1000
 
     def salt(self) -> str:
-        """16 random bytes as hex."""
+        """Returns 16 random bytes as hex."""
         return os.urandom(16).hex()
 
     def pid(self) -> int:
@@ -65,9 +114,26 @@ class Host:
         return Path.cwd()
 
     def database_size(self, measured: int) -> int:
-        """Bytes on disk as told to clients; file sizes differ from run to run."""
+        """Returns the database's bytes on disk for clients; a test fixes it, as sizes differ
+        between runs.
+        """
         return measured
 
     def versions(self, measured: dict[str, str]) -> dict[str, str]:
-        """Library versions as told to clients."""
+        """Returns the library versions for clients."""
         return measured
+
+
+# Libraries read these when they are imported: no reports, no downloads.
+ALONE = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+def stay_alone() -> None:
+    """Sets the variables for the libraries that this process will import."""
+    os.environ.update(ALONE)

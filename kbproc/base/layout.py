@@ -1,8 +1,6 @@
-"""What people see of an answer, before it is drawn: a table, a record, lines or hits.
+"""Shapes of an answer before it is drawn: table, record, report, lines or hits.
 
-Owns: these four shapes, and times as people read them.
-Refuses to know: widths, colours and terminals (shell/printing/tables.py), and what answers are
-about.
+Times are written as people read them.
 """
 
 from __future__ import annotations
@@ -17,44 +15,74 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """`columns`: the members of each row, in order; the first simple ones if left out."""
+    """Rows of members; `columns` are the members to show in order, by default the first simple
+    ones.
+    """
 
     rows: Sequence[dict[str, Any]]
     columns: Sequence[str] | None = None
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class LayoutRecord(Struct, frozen=True, kw_only=True):
     """One thing with all its members."""
 
     members: dict[str, Any]
 
 
-class Lines(Struct, frozen=True, kw_only=True):
+class LayoutPart(Struct, frozen=True, kw_only=True):
+    """Lines below a heading; `is_detail` ones are shown only on request."""
+
+    heading: str
+    lines: Sequence[str]
+    is_detail: bool = False
+
+    @classmethod
+    def cut(
+        cls, heading: str, lines: Sequence[str], count: int, *, is_detail: bool = False
+    ) -> LayoutPart:
+        """Returns a part whose heading gives the full count if `lines` are fewer."""
+        if len(lines) < count:
+            heading = f"{heading}, the first {len(lines)} of {count}"
+        return cls(heading=heading, lines=lines, is_detail=is_detail)
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The outcome of several things: its parts first, then the counts."""
+
+    parts: Sequence[LayoutPart]
+    counts: dict[str, Any]
+
+
+class TextLines(Struct, frozen=True, kw_only=True):
     lines: Sequence[str]
 
 
-class Hit(Struct, frozen=True, kw_only=True):
-    """One finding: `labels` stand behind its title; the snippet, `more` and `where` below."""
+class HitLayout(Struct, frozen=True, kw_only=True):
+    """One search result: `labels` follow its title; snippet, `more` and `where` stand below.
+
+    `highlights`: (start, end) offsets of the matching words in the snippet.
+    """
 
     score: float
     title: str
     labels: str
     snippet: str
+    highlights: Sequence[Sequence[int]] = ()
     more: dict[str, Any] = {}
     where: str = ""
 
 
 class Hits(Struct, frozen=True, kw_only=True):
-    """Findings, numbered from `first` on, with a line before them."""
+    """Search results, numbered from `first` on, with a line before them."""
 
-    hits: Sequence[Hit]
+    hits: Sequence[HitLayout]
     head: str | None = None
     first: int = 1
 
 
-Layout = Table | Record | Lines | Hits
+Layout = Table | LayoutRecord | Report | TextLines | Hits
 
 
 def in_minutes(text: str) -> str:
-    """With every time in it cut to its minute, and its Z for UTC kept."""
+    """Returns the text with every time cut to its minute; its Z for UTC stays."""
     return _TIME.sub(r"\1 \2Z", text)

@@ -1,8 +1,7 @@
-"""A request's params: what they share, and from bytes to a struct or an error that helps.
+"""Decodes a request's params into a struct, or raises an error that names the field.
 
-Owns: the params that every read, list and write has; saying which field is wrong, and what it
-could be instead.
-Refuses to know: which methods there are.
+The error also names the valid values. The module declares the params that all reads, lists and
+writes share, too.
 """
 
 from __future__ import annotations
@@ -16,12 +15,18 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
-from kbproc.base.values import HTTP_URL, LOG_PLACE, NATS_URL, SLUG, Instant
-
-MOST_MS = 86_400_000  # a day
-TimeoutMs = Annotated[
-    int, Meta(ge=0, le=MOST_MS, description="give up after this many milliseconds")
-]
+from kbproc.base.values import (
+    HTTP_URL,
+    INSTANT,
+    INSTANT_HINT,
+    LOG_PLACE,
+    NATS_URL,
+    NOT_READABLE,
+    OCR_LANGUAGE,
+    SLUG,
+    TimeoutMs,
+    why_not_json,
+)
 
 
 class Params(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +50,7 @@ TextOffset = Annotated[int, Meta(ge=0, description="first character of the text"
 
 
 class LeanParams(ReadParams, kw_only=True, frozen=True):
-    """Of a read whose answer may be shortened."""
+    """Params of a read whose answer may be shortened."""
 
     fields: (
         Annotated[
@@ -60,7 +65,7 @@ class LeanParams(ReadParams, kw_only=True, frozen=True):
     ) = None
 
     def left_out(self) -> frozenset[str]:
-        """Members that the request does without, if it names no fields."""
+        """Returns the members that the answer omits if the request names no fields."""
         return frozenset()
 
 
@@ -79,7 +84,7 @@ AsOf = Annotated[
 
 
 class PastParams(LeanParams, kw_only=True, frozen=True):
-    """Of a read that can look back."""
+    """Params of a read that can look at a past state."""
 
     as_of: AsOf | None = None
 
@@ -111,27 +116,28 @@ class DestructiveParams(WriteParams, kw_only=True, frozen=True):
     ) = None
 
 
-# So begin the tokens of attached processes, for writes to which their clients gave none.
+# Prefix of tokens that an attached process makes for writes whose clients sent none.
 MADE_BY_US = "attached-"
 COMMON_WRITE_FIELDS = frozenset({"client_token", "dry_run", "confirm", "timeout_ms"})
 
 _MOST_SHOWN = 100  # characters of what a client sent
 _MOST_SAID = 500
 
-_INSTANT = str(next(arg.pattern for arg in get_args(Instant) if isinstance(arg, Meta)))
-# Pattern → what it means, in words.
+# Pattern → a sentence about a value that does not match.
 _IN_WORDS = {
     SLUG: "it takes 2–64 lower-case letters, digits and hyphens",
-    _INSTANT: "that is no time or date",
+    INSTANT: "that is no time or date",
     NATS_URL: "that is no address of a NATS server",
     LOG_PLACE: "that is neither a NATS server's address nor file",
     HTTP_URL: "that is no address of a server's monitoring",
+    OCR_LANGUAGE: "that is no language of text recognition",
 }
 _HINTS = {
-    _INSTANT: "Write it like 2026-01-31T12:00:00Z or 2026-01-31.",
+    INSTANT: INSTANT_HINT,
     NATS_URL: "Write it like nats://127.0.0.1:4222, or tls://HOST:PORT.",
     LOG_PLACE: "Write it like nats://127.0.0.1:4222, or file for the store's folder.",
     HTTP_URL: "Write it like http://127.0.0.1:8222.",
+    OCR_LANGUAGE: "Write it as tesseract does: eng, deu, chi_sim; tesseract --list-langs has them.",
 }
 
 _KINDS = {
@@ -142,7 +148,8 @@ _KINDS = {
     "array": "a list",
     "object": "an object",
 }
-# Of msgspec's messages; most processes meet none, and to compile them takes time of every start.
+# Patterns of msgspec's messages. They are compiled on first use, because most processes meet no
+# such message and compiling would slow every start.
 _TYPES = r"`([a-z]+(?: \| [a-z]+)*)`"
 _LENGTH = r" of length [<>]= \d+$"
 _PATH = r" - at (?:`key` in )?`(?P<path>[^`]*)`$"
@@ -153,12 +160,12 @@ _MISSING = r"missing required field `(?P<name>[^`]*)`"
 
 
 def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Raw) -> Params:
-    """Raises input.invalid_params that names the field and the valid values."""
+    """Decodes params. Raises input.invalid_params, which names the field and the valid values."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise _invalid(decoder.type, str(error), raw) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_READABLE as error:
         raise KbprocError(
             "input.invalid_json",
             f"What params holds is not JSON: {why_not_json(error)}.",
@@ -166,47 +173,37 @@ def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Ra
         ) from None
 
 
-def why_not_json(error: Exception) -> str:
-    """What keeps bytes from being decoded, as the end of a sentence."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8"
-    said = str(error).removeprefix("JSON is malformed: ")
-    return said[:1].lower() + said[1:]
-
-
 def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> KbprocError:
-    found = re.search(_PATH, message)
-    path = found["path"] if found else "$"
+    place = re.search(_PATH, message)
+    path = place["path"] if place else "$"
     field = "$.params" + path.removeprefix("$")
-    said = message[: found.start()] if found else message
+    sentence = message[: place.start()] if place else message
     valid: list[Any] | None = None
     hint: str | None = None
-    if unknown := re.search(_UNKNOWN, said):
+    if unknown := re.search(_UNKNOWN, sentence):
         name = unknown["name"][:_MOST_SHOWN]
         if path == "$" and (lacking := _lacking(params, raw)):
             return _without_required(lacking, name)
         members = [m for s in structs_in(type_at(params, path)) for m in s.__struct_fields__]
         field += f".{name}"
-        said = f"{field} is not a parameter of this method"
+        sentence = f"{field} is not a parameter of this method"
         valid = nearest(name, members)
-    elif missing := re.search(_MISSING, said):
+    elif missing := re.search(_MISSING, sentence):
         field += f".{missing['name']}"
-        said = f"{field} is required"
-    elif (pattern := next((p for p in _IN_WORDS if said.endswith(repr(p))), None)) is not None:
-        given = _value_at(raw, path)
-        said = field if given is None else f"{field} is {given[:_MOST_SHOWN]!r}"
-        said += f": {_IN_WORDS[pattern]}"
+        sentence = f"{field} is required"
+    elif (pattern := next((p for p in _IN_WORDS if sentence.endswith(repr(p))), None)) is not None:
+        value = _value_at(raw, path)
+        sentence = field if value is None else f"{field} is {value[:_MOST_SHOWN]!r}"
+        sentence += f": {_IN_WORDS[pattern]}"
         hint = _HINTS.get(pattern)
     else:
         valid = list(_literals_in(type_at(params, path))) or None
-        given = _value_at(raw, path) if re.search(_LENGTH, said) else None
-        said = f"{field}: {_in_plain_words(said)[:_MOST_SAID]}"
-        if given is not None:
-            said += f"; it has {len(given)}"
+        value = _value_at(raw, path) if re.search(_LENGTH, sentence) else None
+        sentence = f"{field}: {_in_plain_words(sentence)[:_MOST_SAID]}"
+        if value is not None:
+            sentence += f"; it has {len(value)}"
     return KbprocError(
-        "input.invalid_params", f"{said}.", hint=hint, field=field, valid_values=valid
+        "input.invalid_params", f"{sentence}.", hint=hint, field=field, valid_values=valid
     )
 
 
@@ -214,44 +211,48 @@ def _lacking(params: type[Params], raw: bytes | msgspec.Raw) -> list[str]:
     """Returns the required params that are missing; [] for JSON that is broken further on."""
     try:
         return missing_in(params, msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_READABLE:
         return []
 
 
 def missing_in(params: type[Params], members: Iterable[str]) -> list[str]:
     """Returns the required params that `members` lacks."""
-    there = set(members)
+    names = set(members)
     return [
-        one.name for one in msgspec.structs.fields(params) if one.required and one.name not in there
+        field.name
+        for field in msgspec.structs.fields(params)
+        if field.required and field.name not in names
     ]
 
 
 def _without_required(missing: list[str], unknown: str) -> KbprocError:
-    """Names the missing params first: an unknown name is often a wrong name for one of them."""
+    """Returns an error that names the missing params first, since an unknown name is often a wrong
+    name for one of them.
+    """
     fields = [f"$.params.{name}" for name in missing]
-    names, verb, meant = " and ".join(fields), "is", "that"
+    names, verb, target = " and ".join(fields), "is", "that"
     if len(fields) > 1:
-        verb, meant = "are", "one of these"
+        verb, target = "are", "one of these"
     return KbprocError(
         "input.invalid_params",
         f"{names} {verb} required, and $.params.{unknown} is not a parameter of this method.",
-        hint=f"Write {names}; if $.params.{unknown} is meant to be {meant}, rename it.",
+        hint=f"Write {names}; if $.params.{unknown} is meant to be {target}, rename it.",
         field=fields[0],
     )
 
 
-def _in_plain_words(said: str) -> str:
-    """What msgspec says, with no name of a Python type."""
+def _in_plain_words(message: str) -> str:
+    """Returns msgspec's message without names of Python types."""
 
     def kinds(match: re.Match[str]) -> str:
         return " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
 
-    said = re.sub(_TYPES, kinds, said[:1].lower() + said[1:])
-    return said.replace("invalid enum value", "there is no")
+    message = re.sub(_TYPES, kinds, message[:1].lower() + message[1:])
+    return message.replace("invalid enum value", "there is no")
 
 
 def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
-    """The string or array where a path leads; None for one that goes through a key."""
+    """Returns the string or array at a path; None if the path goes through a key."""
     value = msgspec.json.decode(raw)
     for name, index in re.findall(_STEPS, path):
         if isinstance(value, dict) and name:
@@ -264,7 +265,7 @@ def _value_at(raw: bytes | msgspec.Raw, path: str) -> Any:
 
 
 def type_at(annotation: Any, path: str) -> Any:
-    """What is declared where a path such as `$.where.tags[0]` leads."""
+    """Returns the declared type at a path such as `$.where.tags[0]`."""
     for name in re.findall(_NAMES, path):
         fields = [info for s in structs_in(annotation) for info in msgspec.structs.fields(s)]
         annotation = next((info.type for info in fields if info.name == name), None)

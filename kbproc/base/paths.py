@@ -1,8 +1,7 @@
-"""Paths that a request names.
+"""Resolves the paths that a request names, and opens them safely.
 
-Owns: paths as people type them, paths against the root, new files, opening what must lie within a
-folder, reading a bounded regular file, a path as text.
-Refuses to know: what is in the files, and walking folders.
+It reads paths as people type them, checks them against the root, and opens files and folders that
+must lie within a folder. It writes new files and reads regular files up to a limit.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
 
-# A root below which nothing lies, for a process that was told of no folder.
+# A root that contains nothing, for a process that was started without a folder.
 NOWHERE = Path("/dev/null")
 _FILE_URI = "file://"
 
@@ -29,7 +28,7 @@ def from_uri(path: str) -> str:
     """
     if not path.lower().startswith(_FILE_URI):
         return path
-    from urllib.parse import unquote, urlsplit  # hardly anybody writes such a path
+    from urllib.parse import unquote, urlsplit  # imported here, because few paths are URIs
 
     parts = urlsplit(path)
     if parts.netloc not in {"", "localhost"} or not parts.path:
@@ -38,11 +37,11 @@ def from_uri(path: str) -> str:
 
 
 def absolute(text: str, *, field: str) -> Path:
-    """Returns the absolute path that a person names: `~` is a home, and a relative path starts in
+    """Returns the absolute path of a person's text: `~` is a home, and a relative path starts in
     the working folder.
 
-    Symbolic links keep their names, but for those that a `..` follows: libraries that shorten such
-    a path by its text alone would go elsewhere. Raises input.invalid_params.
+    Symbolic links keep their names, except those before a `..`: libraries that shorten such a path
+    by its text alone would open another file. Raises input.invalid_params.
     """
     try:
         if "\0" in text:
@@ -72,7 +71,7 @@ def from_here(path: Path) -> str:
 
 
 def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
-    """An absolute path without symlinks, below `root` if there is one; it need not exist.
+    """Returns an absolute path without symlinks, below `root` if there is one; it need not exist.
 
     Raises path.outside_root, input.invalid_params.
     """
@@ -103,7 +102,7 @@ def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
 
 
 def resolve(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
-    """Like `locate`, of something that exists; raises resource.not_found."""
+    """Returns `locate`'s path of an existing file; raises resource.not_found."""
     full = locate(path, cwd=cwd, root=root, field=field)
     if not full.exists():
         raise KbprocError(
@@ -116,7 +115,7 @@ def resolve(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
 
 
 def write_new(path: Path, data: bytes, *, field: str) -> None:
-    """Never over an existing file, nor into a folder that isn't there.
+    """Writes a new file; never overwrites one, and never makes a folder.
 
     Raises resource.already_exists, resource.not_found, store.io.
     """
@@ -143,7 +142,7 @@ def write_new(path: Path, data: bytes, *, field: str) -> None:
 
 
 def is_gone(path: Path) -> bool:
-    """True if it is certain that nothing is there; what can't be looked at is not gone."""
+    """Returns True only if certainly nothing exists at the path; False if it can't be looked at."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -154,24 +153,25 @@ def is_gone(path: Path) -> bool:
 
 
 def printable(path: Path) -> str:
-    """The path as text; Linux takes any bytes for a name."""
+    """Returns the path as text; Linux allows any bytes in a name."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-# O_PATH asks for no permission to list the folders on the way; macOS has no such flag.
+# O_PATH needs no permission to list the folders on the way; macOS has no such flag.
 _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe that is opened to be waited for would hold up its reader for ever.
+# O_NONBLOCK, because opening a pipe would block its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-_STEP = 64 << 10  # bytes that are asked for at once of a file that does not tell its size
+_STEP = 64 << 10  # bytes to read at once from a file that does not report its size
 
 
 def open_regular(name: str | Path, *, folder: int | None = None) -> int:
-    """A descriptor of the file `name` of the folder; of a link, a device or a pipe none.
+    """Returns a descriptor of a regular file in the folder; never follows a link.
 
-    Raises OSError, with a `strerror` that completes "it can't be read: …".
+    Raises OSError for a link, a device or a pipe, with a `strerror` that completes "it can't be
+    read: …".
     """
-    # A device is not even opened: some act on that.
+    # A device is not even opened, because some act on opening.
     _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
     fd = os.open(name, _FILE, dir_fd=folder)
     try:
@@ -190,15 +190,15 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def open_file(path: Path, *, within: Path | None = None) -> int:
-    """A descriptor of the regular file that `path` leads to. Raises as `open_folder` does."""
+    """Returns a descriptor of the regular file at `path`. Raises as `open_folder` does."""
     return _opened(path, within, lambda name, folder: open_regular(name, folder=folder))
 
 
 def open_folder(path: Path, *, within: Path | None = None) -> int:
-    """A descriptor of the folder that `path` leads to, which lies within `within`.
+    """Returns a descriptor of the folder at `path`, which must lie within `within`.
 
-    Symlinks are resolved first, and what they lead to is judged. Then it is opened from `within`
-    on, name by name, and no link is followed: one that is put there meanwhile leads nowhere.
+    Symlinks are resolved first, and the target is checked. The target is then opened from `within`
+    on, name by name, without following links, so that a link that is put there later has no effect.
     Raises path.outside_root, OSError.
     """
     return _opened(path, within, _open_listed)
@@ -214,7 +214,7 @@ def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int
 
 
 def open_unlinked(folder: Path) -> int:
-    """A descriptor of the folder, whose path is absolute; no symlink in that is followed.
+    """Returns a descriptor of the folder at an absolute path that holds no symlink.
 
     Raises OSError; for a link ELOOP, with a `strerror` that names it.
     """
@@ -234,26 +234,28 @@ def _open_listed(name: str, folder: int) -> int:
 
 
 def _descend(start: Path, names: Sequence[str], open_last: Callable[[str, int], int]) -> int:
-    """What `open_last` gives for the last name; the others are folders, and no links."""
+    """Returns the result of `open_last` for the last name; the others must be folders, not
+    links.
+    """
     *folders, last = names or (".",)
-    held = os.open(start, _ON_THE_WAY)
+    current = os.open(start, _ON_THE_WAY)
     try:
         for name in folders:
-            below = os.open(name, _ON_THE_WAY | os.O_NOFOLLOW, dir_fd=held)
-            os.close(held)
-            held = below
-        return open_last(last, held)
+            below = os.open(name, _ON_THE_WAY | os.O_NOFOLLOW, dir_fd=current)
+            os.close(current)
+            current = below
+        return open_last(last, current)
     finally:
-        os.close(held)
+        os.close(current)
 
 
 def read_file(path: Path, most: int, *, within: Path | None = None) -> bytes:
-    """Raises path.outside_root, input.too_large, operation.failed with the reason."""
+    """Returns a file's bytes. Raises path.outside_root, input.too_large, operation.failed."""
     return _whole(path, most, lambda: open_file(path, within=within))
 
 
-class Reading:
-    """Reads files one after the other; those of one folder are opened from there."""
+class PathReading:
+    """Reads one file after another; it keeps the last one's folder open for the next."""
 
     def __init__(self) -> None:
         self._at: tuple[Path, Path | None] | None = None
@@ -265,7 +267,7 @@ class Reading:
         def opened() -> int:
             with contextlib.suppress(OSError, KbprocError):
                 return open_regular(path.name, folder=self._of(path.parent, within))
-            return open_file(path, within=within)  # a link is looked at, and what is wrong is said
+            return open_file(path, within=within)  # follows a link, or raises the reason
 
         return _whole(path, most, opened)
 
@@ -303,9 +305,9 @@ def _whole(path: Path, most: int, opened: Callable[[], int]) -> bytes:
 
 
 def _read(fd: int, most: int) -> bytes:
-    """All that is there, but no more than `most`; some files say that they are empty."""
-    parts, left, step = [], most, max(os.fstat(fd).st_size, _STEP)
-    while part := os.read(fd, min(step, left)):
+    """Returns up to `most` bytes, also of a file whose reported size is 0."""
+    parts, remaining, step = [], most, max(os.fstat(fd).st_size, _STEP)
+    while part := os.read(fd, min(step, remaining)):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)

@@ -1,8 +1,7 @@
-"""The process's ends: its file descriptors, and its end.
+"""The process's file descriptors and its end.
 
-Owns: taking fds 0 and 1 away from everybody else, before anything heavy is
-imported, so that no library's print can tear a line of the wire.
-Refuses to know: what travels over them.
+It takes fds 0 and 1 away before anything heavy is imported, so that no library's print can tear a
+line of the wire.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import NoReturn
 
 
 def complete() -> None:
-    """Puts something in the place of descriptors that are closed, before a file can take it.
+    """Opens the standard descriptors that are closed, before a file can take their numbers.
 
-    stdin reads as empty, what goes to stderr is lost, and writing to stdout fails, as an
-    answer that nobody gets must be noticed.
+    stdin reads as empty and output to stderr is lost. Writing to stdout fails, because a lost
+    answer must be noticed.
     """
     for fd, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -35,33 +34,34 @@ def complete() -> None:
 def claim() -> tuple[int, int]:
     """Returns (read, write) descriptors of the wire.
 
-    From then on fd 0 reads as empty and fd 1 is stderr: a stray print lands in
-    the log, a stray read gets end of file. Children inherit neither.
+    From then on fd 0 reads as empty and fd 1 is stderr: a stray print lands in the log, a stray
+    read gets end of file. Children inherit neither.
     """
     reader, writer = os.dup(0), os.dup(1)
     os.set_inheritable(reader, False)
     os.set_inheritable(writer, False)
-    for fd in (reader, writer):  # whoever made the pipes may have left them non-blocking
+    for fd in (reader, writer):  # the parent may have left its pipes non-blocking
         os.set_blocking(fd, True)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    # The stream made for what fd 1 was before may believe that it can seek.
+    # The old stream may take fd 1 for a file in which it can seek.
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     return reader, writer
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process at once, everything being closed.
+    """Ends the process at once; everything must be closed before.
 
-    Taking the interpreter apart takes time, and msgspec 0.22 can crash when the
-    last collection frees its types: one in three, once all schemas were made.
+    Taking the interpreter apart takes time, and msgspec 0.22 can crash when the last collection
+    frees its types: in one of three runs, once all schemas were made.
     """
     import logging
 
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # nobody reads, or the disk is full: it was said
+        # no reader, or a full disk; the error was reported before
+        with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)

@@ -1,9 +1,8 @@
-"""Processes of kbproc's own, for work that could harm this one: parsers, SQL, torch.
+"""Child processes of kbproc for work that could harm this one: parsers, SQL, torch.
 
-Owns: starting one without anything of the user's (folder, environment, terminal, home), what
-keeps libraries from calling anybody, both ends of its two pipes, the limits that it puts on
-itself, what its end tells, and that nothing of it is left.
-Refuses to know: what the process does, and what travels over its pipes.
+A child gets nothing of the user's: no folder, environment, terminal or home. The module runs both
+ends of its two pipes, sets the child's limits, keeps libraries from calling home, explains how the
+child ended, and makes sure that nothing of it is left.
 """
 
 from __future__ import annotations
@@ -21,49 +20,35 @@ from types import TracebackType
 from typing import IO, Self
 
 import kbproc
+from kbproc.base.host import ALONE
 
 _PIECE = 1 << 18
-popen = subprocess.Popen  # tests put another in its place
+popen = subprocess.Popen  # tests replace this
 _PR_SET_PDEATHSIG = 1
 _MILLISECONDS = 1000
-
-# Libraries read these when they are imported: they report to nobody, and download nothing.
-ALONE = {
-    "ORT_DISABLE_TELEMETRY": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "DO_NOT_TRACK": "1",
-}
-
-
-def stay_alone() -> None:
-    """For the libraries that this process is going to import."""
-    os.environ.update(ALONE)
-
 
 # ------------------------------------------------------------------ seen from the parent
 
 
 class Child:
-    """One process that runs a module of kbproc's, and the parent's ends of its pipes.
+    """A process that runs a module of kbproc, and the parent's ends of its pipes.
 
-    `given` are the module's arguments; `environment` is all that it gets beside what every child
-    needs. `send` and `receive` ask `patience` for how many seconds they may wait before they ask
-    again; it raises when the time is up.
+    `arguments` go to the module; `environment` is added to the variables that every child gets.
+    `send` and `receive` call `patience` for the seconds until the next call; it raises when the
+    time is up.
     """
 
     def __init__(
         self,
         module: str,
-        *given: str,
+        *arguments: str,
         environment: Mapping[str, str],
         stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> None:
         root = str(Path(kbproc.__file__).resolve().parents[1])
-        # -P and a fixed folder: no module where the user works shadows a library.
+        # -P and a fixed folder, so that no module in the user's folder shadows a library.
         self.process = popen(
-            [sys.executable, "-P", "-m", module, *given],
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -72,7 +57,7 @@ class Child:
                 "PYTHONPATH": root,
                 "PYTHONWARNINGS": "ignore",
                 "LC_ALL": "C.UTF-8",
-                "HOME": os.devnull,  # nothing can be left there
+                "HOME": os.devnull,  # a library can write nothing there
                 **ALONE,
                 **environment,
             },
@@ -98,7 +83,7 @@ class Child:
         self.end()
 
     def end(self) -> None:
-        """Kills, reaps, closes: afterwards nothing of the process is left."""
+        """Kills and reaps the process and closes its pipes."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.stdin, self.stdout):
@@ -106,14 +91,14 @@ class Child:
                 pipe.close()
 
     def send(self, data: bytes | bytearray, patience: Callable[[], float]) -> None:
-        """Raises BrokenPipeError if the process has ended."""
+        """Writes all of `data`; raises BrokenPipeError if the process has ended."""
         rest = memoryview(data)
         while rest:
             if self._writable.poll(patience() * _MILLISECONDS):
                 rest = rest[os.write(self.stdin.fileno(), rest[:_PIECE]) :]
 
     def receive(self, most: int, patience: Callable[[], float]) -> bytes:
-        """Between 1 and `most` bytes; raises EOFError if the process has ended."""
+        """Returns between 1 and `most` bytes; raises EOFError if the process has ended."""
         while not self._readable.poll(patience() * _MILLISECONDS):
             pass
         data = os.read(self.stdout.fileno(), min(most, _PIECE))
@@ -123,7 +108,7 @@ class Child:
 
 
 def signal_name(status: int) -> str:
-    """What ended a process, from its wait status: SIGKILL, or exit 3."""
+    """Returns what ended a process, from its wait status: SIGKILL, or exit 3."""
     try:
         return signal.Signals(-status).name
     except ValueError:
@@ -131,7 +116,10 @@ def signal_name(status: int) -> str:
 
 
 def may_lack_memory(status: int) -> bool:
-    """An allocation that fails in native code aborts; the kernel's out-of-memory killer kills."""
+    """Returns whether a lack of memory may have ended the process.
+
+    An allocation that fails in native code aborts; the kernel's out-of-memory killer kills.
+    """
     return status in {-signal.SIGABRT, -signal.SIGKILL}
 
 
@@ -139,9 +127,9 @@ def may_lack_memory(status: int) -> bool:
 
 
 def end_with(parent: int) -> None:
-    """Ends with the parent even while busy; while idle, stdin's end does it everywhere.
+    """Makes this process end with its parent, even while busy; an idle one ends with its stdin.
 
-    Linux sends the signal when the thread that started the child ends, be it before its process.
+    Linux sends the signal when the thread that started the child ends, even if its process goes on.
     """
     if sys.platform == "linux":
         import ctypes
@@ -152,13 +140,13 @@ def end_with(parent: int) -> None:
 
 
 def limit(memory_bytes: int, *, may_open: bool = True) -> None:
-    """From here on: no more address space than this, no byte written to a file, no core dump.
+    """Limits this process: its address space, no writing to files, no core dump.
 
-    `may_open` False: no file or socket is opened any more.
+    `may_open` False: it can open no more files and sockets.
     """
     import resource
 
-    # A module compiled here could not be written, and would leave an empty file.
+    # A compiled module could not be written, and would leave an empty file.
     sys.dont_write_bytecode = True
     limits = [
         (resource.RLIMIT_AS, memory_bytes),
@@ -168,13 +156,13 @@ def limit(memory_bytes: int, *, may_open: bool = True) -> None:
     if not may_open:
         limits.append((resource.RLIMIT_NOFILE, 0))
     for kind, most in limits:
-        # macOS does not know RLIMIT_AS; a harder limit that is set already stays.
+        # macOS has no RLIMIT_AS; a harder limit that is already set stays.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (most, most))
 
 
 def limit_processor(seconds: float) -> None:
-    """Processor time from now on, though the kernel counts it from the process's start."""
+    """Limits the processor time from now on; the kernel counts it from the process's start."""
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)

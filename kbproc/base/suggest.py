@@ -1,18 +1,14 @@
-"""The valid names most like one that was given.
-
-Owns: how alike is alike enough, and the words that suggest a name.
-Refuses to know: what the names stand for.
-"""
+"""Finds the valid names that are most like a given one, for hints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-_MOST_COMPARED = 100  # characters: comparing takes their square
+_MOST_COMPARED = 100  # characters, because comparing takes time by their square
 
 
 def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
-    """The valid names most like `name`, best first; if none is, what there is, at most 20."""
+    """Returns the valid names most like `name`, best first; if none is, up to 20 of all."""
     names = sorted(valid)
     begin_alike = [other for other in names if name and other.startswith(name)]
     near = dict.fromkeys([*_like(name, names, most, 0.5), *begin_alike])
@@ -20,12 +16,12 @@ def nearest(name: str, valid: Iterable[str], *, most: int = 5) -> list[str]:
 
 
 def ranked(name: str, valid: Iterable[str]) -> list[str]:
-    """All valid names, those most like `name` first."""
+    """Returns all valid names, those most like `name` first."""
     return sorted(sorted(valid), key=lambda other: -_likeness(name, other))
 
 
 def closest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant; None if none, or more than one, is much like it."""
+    """Returns the valid name that was probably meant; None if none or more than one is close."""
     near = _like(name, sorted(set(valid)), 2, 0.7)
     if not near or (len(near) == 2 and _likeness(name, near[0]) == _likeness(name, near[1])):
         return None
@@ -47,6 +43,6 @@ def _likeness(name: str, other: str) -> float:
     return difflib.SequenceMatcher(None, other, name[:_MOST_COMPARED]).ratio()
 
 
-def did_you_mean(said: str | None) -> str:
-    """The beginning of a hint, from what `alike` found."""
-    return "" if said is None else f"Did you mean {said}? "
+def did_you_mean(name: str | None) -> str:
+    """Returns the beginning of a hint from the name that `closest` found."""
+    return "" if name is None else f"Did you mean {name}? "

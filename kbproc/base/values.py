@@ -1,8 +1,7 @@
 """Values that many methods take: slugs, ids, titles, tags, metadata, moments.
 
-Owns: their shapes, limits and descriptions, from which schemas, flags and help are made, what
-makes a value clean, and how JSON becomes values while many threads read.
-Refuses to know: how they are stored.
+Their shapes, limits and descriptions make schemas, flags and help. The module also cleans values,
+and decodes JSON safely while many threads read.
 """
 
 from __future__ import annotations
@@ -19,9 +18,11 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 
+INSTANT_HINT = "Write it like 2026-01-31T12:00:00Z or 2026-01-31."
+
 
 def instant(value: str, *, field: str) -> str:
-    """Any RFC 3339 time or date as UTC text of the store's fixed width."""
+    """Returns an RFC 3339 time or date as UTC text of the store's fixed width."""
     from datetime import UTC, datetime
 
     from kbproc.base.host import rfc3339
@@ -36,17 +37,17 @@ def instant(value: str, *, field: str) -> str:
             "input.invalid_params",
             f"{field} is no time: {error}.",
             field=field,
-            hint="Write it like 2026-01-31T12:00:00Z or 2026-01-31.",
+            hint=INSTANT_HINT,
         ) from None
 
 
-# `\Z`: Python's `$` lets a newline follow. Schemas say `$`: see `published`.
+# `\Z`, because Python's `$` allows a newline after it. Schemas say `$`: see `published`.
 SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]\Z"
 # C0 but tab, newline and return; DEL; C1; zero-width; bidi marks, embeddings, overrides, isolates.
-FORBIDDEN_IN_NAMES = (  # compiled where it is needed: that takes .3 ms
+FORBIDDEN_IN_NAMES = (  # compiled on first use, because that takes .3 ms
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-# They only shape how the letters of a word join, in Persian and the scripts of India.
+# Characters that only shape how the letters of a word join, in Persian and the scripts of India.
 _JOINERS = "[\u200c\u200d]"
 
 Slug = Annotated[str, Meta(pattern=SLUG, description="lower-case letters, digits, hyphens; 2–64")]
@@ -60,14 +61,19 @@ KbSlug = Annotated[
 # A server of NATS, and an address that is asked over HTTP; both without a path.
 NATS_URL, HTTP_URL = r"^(nats|tls)://[^\s/]{1,300}\Z", r"^https?://[^\s/]{1,300}\Z"
 LOG_PLACE = r"^(file|(nats|tls)://[^\s/]{1,300})\Z"
+OCR_LANGUAGE = r"^[A-Za-z][A-Za-z0-9_]{1,29}\Z"  # tesseract names languages so: eng, chi_sim
 DocumentId = Annotated[int, Meta(ge=1, le=2**53, description="document, by id")]
 ChunkId = Annotated[int, Meta(ge=1, le=2**53, description="chunk, by id")]
-AnyTitle = Annotated[str, Meta(max_length=300, description="title")]  # an empty one, too
+AnyTitle = Annotated[str, Meta(max_length=300, description="title")]  # may be empty
 Title = Annotated[AnyTitle, Meta(min_length=1)]
 TAG_CHARS, MOST_TAGS = 64, 16
 Tag = Annotated[str, Meta(min_length=1, max_length=TAG_CHARS, description="kebab-case word")]
 Tags = Annotated[
     list[Tag], Meta(max_length=MOST_TAGS, description="at most 16 tags, made kebab-case")
+]
+MOST_MS = 86_400_000  # a day
+TimeoutMs = Annotated[
+    int, Meta(ge=0, le=MOST_MS, description="give up after this many milliseconds")
 ]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
@@ -75,28 +81,30 @@ Scalar = str | int | float | bool | None
 Metadata = Annotated[
     dict[str, Scalar], Meta(max_length=64, description="flat object of strings, numbers, booleans")
 ]
+INSTANT = r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?\Z"
 Instant = Annotated[
     str,
     Meta(
-        pattern=r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:\d\d)?)?\Z",
+        pattern=INSTANT,
         description="RFC 3339 time or date; UTC unless it says otherwise",
     ),
 ]
 
 
 def published(pattern: str) -> str:
-    """A pattern of ours as ECMA-262 writes it: JSON Schema's `$` is the very end, and no `\\Z` is.
+    """Returns a pattern as ECMA-262 writes it: JSON Schema's `$` is the very end, and it has no
+    `\\Z`.
 
-    msgspec lets `extra_json_schema` take no pattern's place.
+    msgspec lets `extra_json_schema` replace no pattern.
     """
     return pattern[:-2] + "$" if pattern.endswith(r"\Z") else pattern
 
 
 def clean_name(value: str, *, field: str) -> str:
-    """Refuses characters that can hide or reorder text in a name."""
-    found = re.search(FORBIDDEN_IN_NAMES, value)
-    if found or "\n" in value or "\r" in value or "\t" in value:
-        character = found.group() if found else next(c for c in value if c in "\n\r\t")
+    """Returns the name without outer spaces; refuses characters that hide or reorder text."""
+    hidden = re.search(FORBIDDEN_IN_NAMES, value)
+    if hidden or "\n" in value or "\r" in value or "\t" in value:
+        character = hidden.group() if hidden else next(c for c in value if c in "\n\r\t")
         raise KbprocError(
             "input.invalid_params",
             f"{field} holds the character U+{ord(character):04X}, which names may not hold.",
@@ -109,11 +117,11 @@ def clean_name(value: str, *, field: str) -> str:
 
 
 def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str]:
-    """Kebab-case, composed (NFC), without doubles, in the order given.
+    """Returns tags in kebab-case, composed (NFC), without duplicates, in their order.
 
     A tag holds letters with their marks and digits of any script, one at least, and - . + #.
     """
-    seen: dict[str, None] = {}
+    tag_words: dict[str, None] = {}
     for index, tag in enumerate(tags):
         where = f"{field}[{index}]"
         name = clean_name(re.sub(_JOINERS, "", tag) or tag, field=where)
@@ -126,8 +134,8 @@ def clean_tags(tags: Iterable[str], *, field: str = "$.params.tags") -> list[str
                 field=where,
                 hint="Write it like install-guide or c++.",
             )
-        seen[word] = None
-    return list(seen)
+        tag_words[word] = None
+    return list(tag_words)
 
 
 def _is_of_tags(character: str) -> bool:
@@ -139,7 +147,7 @@ def _is_of_tags(character: str) -> bool:
 
 
 def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata") -> None:
-    """Refuses keys that hide characters or exceed 200, and values over 1,000 characters."""
+    """Refuses keys with hidden characters or over 200, and values over 1,000 characters."""
     for key, value in metadata.items():
         clean_name(key, field=field)
         if len(key) > 200:
@@ -156,41 +164,55 @@ def check_metadata(metadata: dict[str, Any], *, field: str = "$.params.metadata"
             )
 
 
-# What msgspec learns of a Struct it keeps with the Struct, from before it has learnt all: a second
-# thread that finds the half of it ends the process. So types are learnt in turn.
+# msgspec keeps its knowledge of a Struct with the Struct before it is complete, and a second thread
+# crashes the process if it reads the incomplete part. So types are learnt under a lock.
 LEARNING = threading.Lock()
 _Value = TypeVar("_Value")
 _encode = msgspec.json.Encoder().encode
 
 
 def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
-    """Of JSON: made once, where `kind` is declared, never on the way to an answer."""
+    """Returns a JSON decoder, to be made once where `kind` is declared, never during a request."""
     with LEARNING:
         return msgspec.json.Decoder(kind)
 
 
+# The errors of decoding bytes of unknown origin.
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def why_not_json(error: Exception) -> str:
+    """Returns why bytes can't be decoded, as the end of a sentence."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    message = str(error).removeprefix("JSON is malformed: ")
+    return message[:1].lower() + message[1:]
+
+
 def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
-    """Of msgpack."""
+    """Returns a msgpack decoder."""
     with LEARNING:
         return msgspec.msgpack.Decoder(kind)
 
 
 def filled(value: Any, kind: Any) -> Any:
-    """JSON of an earlier version with the defaults of members that it did not have yet.
+    """Returns JSON of an earlier version with the defaults of members that it lacks.
 
-    `kind`: a type, or a tuple of those that it may have. As it is, if it has none of them.
+    `kind`: a type, or a tuple of possible types. A value that fits none is returned as it is.
     """
     with LEARNING:
-        for one in kind if isinstance(kind, tuple) else (kind,):
+        for candidate in kind if isinstance(kind, tuple) else (kind,):
             with contextlib.suppress(msgspec.ValidationError):
-                return msgspec.convert(value, one)
+                return msgspec.convert(value, candidate)
     return value
 
 
 def as_json(value: Any) -> bytes:
-    """`value`, made of builtins, as JSON that can always be written.
+    """Returns `value`, made of builtins, as JSON.
 
-    A path may hold bytes that are no UTF-8, which JSON can't: `\\xff` stands for such a byte.
+    A path may hold bytes that are not UTF-8, which JSON can't: `\\xff` stands for such a byte.
     """
     try:
         return _encode(value)
@@ -202,7 +224,7 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        except UnicodeEncodeError:  # half a character, which no path brings
+        except UnicodeEncodeError:  # half a character, which no path can hold
             return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list | tuple):
         return [_spelled(item) for item in value]
@@ -212,5 +234,5 @@ def _spelled(value: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON with sorted keys: equal values give equal bytes."""
+    """Returns JSON with sorted keys, so that equal values give equal bytes."""
     return msgspec.json.encode(value, order="sorted")

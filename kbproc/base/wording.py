@@ -1,8 +1,4 @@
-"""Numbers, ids and values in messages.
-
-Owns: singular and plural, and a value before and after.
-Refuses to know: any message.
-"""
+"""Writes numbers, ids and values in messages."""
 
 from __future__ import annotations
 
@@ -16,28 +12,39 @@ _MOST_TOLD = 10
 
 
 def change(name: str, before: Any, after: Any) -> list[str]:
-    """`title: "Old" → "New"`, for a plan; nothing if they are equal."""
+    """Returns `title: "Old" → "New"` for a plan; nothing if the values are equal."""
     return [] if before == after else [f"{name}: {_value(before)} → {_value(after)}"]
 
 
 def _value(value: Any) -> str:
-    shown = msgspec.json.encode(value, order="sorted").decode()
-    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+    text = msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """1 chunk, 2 chunks; `many` where it isn't `one` and an s."""
+    """Returns 1 chunk, 2 chunks; `many` is the plural if it isn't `one` with an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def few(some: Sequence[str]) -> str:
-    """The first ten, and how many more there are."""
-    more = len(some) - _MOST_TOLD
-    return "; ".join(some[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+def failure_in_words(path: str, message: str, short: str) -> str:
+    """Returns a line about a failure at `path`, which it calls `short`.
+
+    Most messages begin with the file's name, which is not repeated.
+    """
+    name = path.rpartition("/")[2]
+    if name and message.startswith((f"{name} ", f"{name}:")):
+        return short + message.removeprefix(name)
+    return f"{short}: {message}"
+
+
+def few(texts: Sequence[str]) -> str:
+    """Returns the first ten, and the number of the others."""
+    more = len(texts) - _MOST_TOLD
+    return "; ".join(texts[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def there_is_no(noun: str, ids: Iterable[int], nouns: str | None = None) -> str:
-    """Names the first ten."""
+    """Returns a sentence that names up to ten missing ids."""
     missing = [str(id) for id in dict.fromkeys(ids)]
     if len(missing) == 1:
         return f"There is no {noun} {missing[0]}."

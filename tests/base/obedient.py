@@ -1,4 +1,4 @@
-"""A child that evaluates each line that it is sent, and answers with what came of it."""
+"""A child process that evaluates each line of its input and answers with the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if __name__ == "__main__":
         limit_processor(0)
     for line in os.fdopen(reader, "rb"):
         try:
-            told = repr(eval(line, {"os": os, "resource": resource}))
+            answer = repr(eval(line, {"os": os, "resource": resource}))
         except (MemoryError, OSError) as error:
-            told = type(error).__name__
-        write_all(writer, told.encode() + b"\n")
+            answer = type(error).__name__
+        write_all(writer, answer.encode() + b"\n")

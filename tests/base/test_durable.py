@@ -1,4 +1,4 @@
-"""Files that take another's place: whole and durable, or not at all."""
+"""Replacing a file is durable and all or nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbproc.base import durable, failpoints
 
 
 class Steps:
-    """What is asked of the disk, in order: each with the names that stand in the folder then."""
+    """Records the disk operations in order, each with the folder's names at that moment."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.seen = folder, list[tuple[str, list[str]]]()
@@ -120,7 +120,7 @@ def test_write_all_goes_on_where_a_write_was_short(
 
 
 class Checks:
-    """A check that every file passes which does not say otherwise, and what it was asked."""
+    """A check that every file passes except those with b"rotten"; `asked` lists the files."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -131,11 +131,11 @@ class Checks:
 
 
 def looked(folder: Path, *names: str) -> tuple[list[bool], list[str]]:
-    """What another process finds, and the files that it reads for it."""
-    seen, check = durable.Seen(folder), Checks()
-    found = [seen.is_sound(folder / name, check) for name in names]
-    seen.keep()
-    return found, check.asked
+    """The verdicts of another process on the files, and the names of the files that it reads."""
+    files, check = durable.SoundFiles(folder), Checks()
+    verdicts = [files.is_sound(folder / name, check) for name in names]
+    files.keep()
+    return verdicts, check.asked
 
 
 def test_what_was_read_whole_is_read_again_once_it_is_touched(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_was_read_whole_is_read_again_once_it_is_touched(tmp_path: Path) ->
 
 
 def test_a_change_that_hides_itself_is_found(tmp_path: Path) -> None:
-    """The same size, the same inode, the same mtime."""
+    """A change is noticed even if size, inode and mtime stay the same."""
     file = tmp_path / "one"
     file.write_bytes(b"sound.")
     assert looked(tmp_path, "one") == ([True], ["one"])
@@ -182,13 +182,13 @@ def test_after_another_start_of_the_machine_everything_is_read(
     assert looked(tmp_path, "one") == ([True], ["one"]), "where no start is told, nothing is known"
 
 
-@pytest.mark.parametrize("kept", [b"", b"{}", b"[1]", b'{"boot":"x","files":{"one":[1]}}'])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"boot":"x","files":{"one":[1]}}'])
 def test_a_damaged_list_of_what_was_read_means_that_nothing_was(
-    tmp_path: Path, kept: bytes
+    tmp_path: Path, data: bytes
 ) -> None:
     (tmp_path / "one").write_bytes(b"1")
     looked(tmp_path, "one")
-    (tmp_path / "files.seen").write_bytes(kept)
+    (tmp_path / "files.seen").write_bytes(data)
     assert looked(tmp_path, "one") == ([True], ["one"])
     assert looked(tmp_path, "one") == ([True], [])
 

@@ -1,4 +1,4 @@
-"""A child process: what it gets, what it may do, and that nothing of it is left."""
+"""A child process: its environment, its limits, and its complete removal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kbproc.base.sandbox import ALONE, Child, may_lack_memory, signal_name
+from kbproc.base.host import ALONE
+from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 
 
 def patience() -> float:
@@ -26,7 +27,7 @@ def answer(child: Child, question: bytes) -> bytes:
 
 @pytest.fixture
 def child() -> Callable[..., Child]:
-    return lambda *given: Child("tests.base.obedient", *given, environment={"KEY": "value"})
+    return lambda *args: Child("tests.base.obedient", *args, environment={"KEY": "value"})
 
 
 def test_it_gets_nothing_of_the_users(
@@ -34,8 +35,8 @@ def test_it_gets_nothing_of_the_users(
 ) -> None:
     monkeypatch.setenv("SECRET", "told to nobody")
     with child() as running:
-        told = {"KEY", "LC_ALL", "HOME", "PYTHONPATH", "PYTHONWARNINGS", *ALONE}
-        assert answer(running, b"sorted(os.environ)") == f"{sorted(told)}\n".encode()
+        expected = {"KEY", "LC_ALL", "HOME", "PYTHONPATH", "PYTHONWARNINGS", *ALONE}
+        assert answer(running, b"sorted(os.environ)") == f"{sorted(expected)}\n".encode()
         assert answer(running, b"os.environ['HOME']") == b"'/dev/null'\n"
         assert answer(running, b"os.getcwd()") == b"'/'\n"
         assert answer(running, b"os.getsid(0) == os.getpid()") == b"True\n"

@@ -1,4 +1,4 @@
-"""Work that is done ahead of whoever takes it, and memory that goes back."""
+"""Work done ahead of its consumer, and memory returned to the system."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.kit.patience import PATIENCE
 
 @pytest.mark.parametrize(("most", "ahead"), [(None, 2), (2, 2), (5, 5), (50, 20)])
 def test_so_many_are_begun_ahead_and_come_in_order(most: int | None, ahead: int) -> None:
-    given: list[int] = []
+    begun: list[int] = []
 
     def items() -> Iterator[int]:
         for n in range(20):
-            given.append(n)
+            begun.append(n)
             yield n
 
-    made = map_ahead(lambda n: n * n, items(), threads=2, name="test", most=most)
-    assert next(made) == 0
-    assert len(given) == ahead
-    assert list(made) == [n * n for n in range(1, 20)]
+    squares = map_ahead(lambda n: n * n, items(), threads=2, name="test", most=most)
+    assert next(squares) == 0
+    assert len(begun) == ahead
+    assert list(squares) == [n * n for n in range(1, 20)]
 
 
 def test_whoever_waits_for_a_result_is_called_meanwhile() -> None:
@@ -42,7 +42,7 @@ def test_whoever_waits_for_a_result_is_called_meanwhile() -> None:
     def work(n: int) -> bool:
         return n == 0 or may_end.wait(PATIENCE)
 
-    assert all(map_ahead(work, range(3), threads=2, name="test", meanwhile=meanwhile))
+    assert all(map_ahead(work, range(3), threads=2, name="test", while_waiting=meanwhile))
     assert set(callers) == {here}
 
 
@@ -54,16 +54,16 @@ def test_what_has_not_begun_is_not_done_once_nobody_takes_it() -> None:
         done.append(n)
         return n
 
-    made = map_ahead(work, range(20), threads=2, name="test", most=10)
-    assert next(made) == 0
+    results = map_ahead(work, range(20), threads=2, name="test", most=10)
+    assert next(results) == 0
     threading.Timer(0, may_end.set).start()
-    made.close()
+    results.close()
     assert len(done) < 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
 def test_memory_that_was_freed_goes_back() -> None:
-    """What lies above it keeps a heap from shrinking by itself."""
+    """A block above the freed ones keeps the heap from shrinking by itself."""
     code = (
         "from kbproc.base.threads import return_memory\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
@@ -74,10 +74,10 @@ def test_memory_that_was_freed_goes_back() -> None:
         "return_memory()\n"
         "print(before - resident())\n"
     )
-    given = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=PATIENCE
     )
-    assert int(given.stdout) > 100 << 20
+    assert int(process.stdout) > 100 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
@@ -119,8 +119,8 @@ def test_pages_that_are_mapped_go_back_and_come_again(tmp_path: Path) -> None:
             maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def resident(path: Path) -> int:
-        told = Path("/proc/self/smaps").read_text().split(str(path))[1]
-        return int(told.split("Rss:")[1].split()[0]) << 10
+        mapping = Path("/proc/self/smaps").read_text().split(str(path))[1]
+        return int(mapping.split("Rss:")[1].split()[0]) << 10
 
     read = [bytes(one) for one in maps]
     assert resident(inside) == resident(outside) == 4 << 20

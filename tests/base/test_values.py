@@ -1,4 +1,4 @@
-"""Tags are made clean, or refused by name."""
+"""Tags are normalised, or refused with their name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of words: stems by script, beginnings, and whether a text is English."""
+"""Word forms: stems by script, prefixes, and the check whether a text is English."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.text.analysis import analyse, words
-from kbproc.text.language import is_foreign
-from kbproc.text.stems import head, heads, stemmed_by_script, stems
+from kbproc.base.text.analysis import analyse, words
+from kbproc.base.text.language import is_foreign
+from kbproc.base.text.stems import head, heads, stemmed_by_script, stems
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_there_is_a_stem_for_every_word(folded: list[str]) -> None:
 @given(st.text(st.characters(categories=["L", "N", "M"]), max_size=30))
 @example("όταν είναι")
 def test_there_is_a_stem_for_every_word_of_any_script(text: str) -> None:
-    found = stems(words(text))
-    assert len(found) == len(words(text)) and all(found)
+    result = stems(words(text))
+    assert len(result) == len(words(text)) and all(result)
     assert len(stemmed_by_script(analyse(text)).split()) == len(words(text))
 
 

@@ -1,4 +1,4 @@
-"""Analysis, the query's syntax, snippets."""
+"""Text analysis, query syntax and snippets."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.text.analysis import STOP_WORDS, analyse, words
-from kbproc.text.names import names, wholes
-from kbproc.text.query import parse_query
-from kbproc.text.snippet import ELLIPSIS, Centre, extract, snippet
-from kbproc.text.stems import stems
+from kbproc.base.text.analysis import STOP_WORDS, analyse, words
+from kbproc.base.text.names import names, wholes
+from kbproc.base.text.query import parse_query
+from kbproc.base.text.snippet import ELLIPSIS, Centre, extract, snippet
+from kbproc.base.text.stems import stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
 
@@ -114,7 +114,7 @@ def test_one_letter_of_two_keyboards_is_one(one: str, other: str) -> None:
     ["a", "a-", "1,", "1,234", "a'", "12 ", "a\u00ad", "a.1", "a-\n", "é\u0301", "a\u00ad\n"],
 )
 def test_names_take_time_in_proportion_to_the_text(piece: str) -> None:
-    """A pattern that looks at each text twice would not end."""
+    """A pattern that backtracks would take quadratic time on these texts."""
     assert isinstance(names(piece * 100_000), list)
 
 
@@ -227,9 +227,9 @@ def test_naughty_strings_are_queries_and_texts() -> None:
 
 
 def _marked(text: str, query: str, chars: int = 60) -> tuple[str, list[str]]:
-    found = snippet(text, parse_query(query).terms, chars)
-    assert len(found.text) <= max(chars, 3)
-    return found.text, [found.text[start:end] for start, end in found.highlights]
+    result = snippet(text, parse_query(query).terms, chars)
+    assert len(result.text) <= max(chars, 3)
+    return result.text, [result.text[start:end] for start, end in result.highlights]
 
 
 LONG = "nothing of note " * 30
@@ -272,8 +272,8 @@ def test_snippets_mark_what_matches(text: str, query: str, marked: list[str]) ->
     ],
 )
 def test_words_in_parts_are_marked_as_a_whole(text: str, word: str, marked: list[str]) -> None:
-    found = snippet(text, [word], in_parts=[word])
-    assert [found.text[start:end] for start, end in found.highlights] == marked
+    result = snippet(text, [word], in_parts=[word])
+    assert [result.text[start:end] for start, end in result.highlights] == marked
 
 
 def test_irregular_plurals_are_marked() -> None:
@@ -282,19 +282,19 @@ def test_irregular_plurals_are_marked() -> None:
 
 def test_a_snippet_stands_where_most_words_are() -> None:
     text = f"git {LONG} install the latest git from source {LONG}"
-    shown, marked = _marked(text, "install git")
+    excerpt, marked = _marked(text, "install git")
     assert marked == ["install", "git"]
-    assert shown.startswith(ELLIPSIS)
-    assert shown.endswith(ELLIPSIS)
-    assert not shown[1:].startswith(" ")
-    before, after = shown.index("install"), len(shown) - shown.index("git") - 3
+    assert excerpt.startswith(ELLIPSIS)
+    assert excerpt.endswith(ELLIPSIS)
+    assert not excerpt[1:].startswith(" ")
+    before, after = excerpt.index("install"), len(excerpt) - excerpt.index("git") - 3
     assert abs(before - after) < 20
 
 
 def test_without_a_match_a_snippet_is_the_beginning() -> None:
-    shown, marked = _marked(LONG, "git")
-    assert LONG.startswith(shown.removesuffix(ELLIPSIS))
-    assert shown.endswith(ELLIPSIS)
+    excerpt, marked = _marked(LONG, "git")
+    assert LONG.startswith(excerpt.removesuffix(ELLIPSIS))
+    assert excerpt.endswith(ELLIPSIS)
     assert marked == []
 
 
@@ -316,8 +316,8 @@ def test_an_extract_stands_around_the_best_passage_and_keeps_its_lines() -> None
 @pytest.mark.parametrize("centre", ["first", "densest"])
 def test_the_best_passage_does_not_depend_on_the_snippet(chars: int, centre: Centre) -> None:
     text = "A backup. " + "Nothing of it. " * 50 + "Test each backup every night. " + "End. " * 50
-    found = snippet(text, ["test", "backup", "night"], chars, centre=centre).best
-    assert found and text[slice(*found)] == "Test each backup every night"
+    best = snippet(text, ["test", "backup", "night"], chars, centre=centre).best
+    assert best and text[slice(*best)] == "Test each backup every night"
     assert snippet(text, ["absent"], chars, centre=centre).best is None
 
 
@@ -327,14 +327,14 @@ def test_the_best_passage_does_not_depend_on_the_snippet(chars: int, centre: Cen
     st.integers(3, 80),
 )
 def test_a_snippet_never_cuts_letters_apart(text: str, query: str, chars: int) -> None:
-    found = snippet(text, parse_query(query).terms, chars)
-    assert len(found.text) <= max(chars, len(text) if len(text) <= chars else 0)
-    body = found.text.removeprefix(ELLIPSIS)
-    if not found.highlights and body and found.text != body:
+    result = snippet(text, parse_query(query).terms, chars)
+    assert len(result.text) <= max(chars, len(text) if len(text) <= chars else 0)
+    body = result.text.removeprefix(ELLIPSIS)
+    if not result.highlights and body and result.text != body:
         assert unicodedata.category(body[0])[0] != "M" or not text.strip()
     ends = 0
-    for start, end in found.highlights:
-        assert ends <= start < end <= len(found.text)
+    for start, end in result.highlights:
+        assert ends <= start < end <= len(result.text)
         ends = end
 
 
@@ -344,16 +344,16 @@ ACUTE = "e\u0301"
 FAMILY = "👩\u200d👩\u200d👧"
 FILLING = ["a", "é", ACUTE, "ö\u0308\u0323", "水", "道", "ж", "👍🏽", "❤\ufe0f", FAMILY]
 FILLING += [" ", "\n", ". ", "nothing ", "of note "]
-SLACK = 40 + 8  # how far a cut looks for a word border, and the longest of FILLING
+SLACK = 40 + 8  # how far a cut looks for a word border, plus the longest of FILLING
 
 
 def _first(text: str, query: str, chars: int) -> tuple[str, list[str]]:
-    found = snippet(text, parse_query(query).terms, chars, centre="first")
-    return found.text, [found.text[start:end] for start, end in found.highlights]
+    result = snippet(text, parse_query(query).terms, chars, centre="first")
+    return result.text, [result.text[start:end] for start, end in result.highlights]
 
 
 @pytest.mark.parametrize(
-    ("text", "query", "chars", "shown", "marked"),
+    ("text", "query", "chars", "excerpt", "marked"),
     [
         ("git at the start of a long text", "git", 14, "git at the…", ["git"]),
         ("a long text that ends in git", "git", 14, "…ends in git", ["git"]),
@@ -378,19 +378,19 @@ def _first(text: str, query: str, chars: int) -> tuple[str, list[str]]:
     ],
 )
 def test_a_snippet_around_the_first_match(
-    text: str, query: str, chars: int, shown: str, marked: list[str]
+    text: str, query: str, chars: int, excerpt: str, marked: list[str]
 ) -> None:
-    assert _first(text, query, chars) == (shown, marked)
+    assert _first(text, query, chars) == (excerpt, marked)
 
 
 def test_later_matches_draw_the_densest_snippet_only() -> None:
     text = f"{LONG}git {LONG} install the latest git from source {LONG}"
     assert _marked(text, "install git", 240)[1] == ["install", "git"]
-    shown, marked = _first(text, "install git", 240)
+    excerpt, marked = _first(text, "install git", 240)
     assert marked == ["git"]
-    before, after = shown.index("git"), len(shown) - shown.index("git") - 3
+    before, after = excerpt.index("git"), len(excerpt) - excerpt.index("git") - 3
     assert abs(before - after) < 10
-    assert 220 <= len(shown) <= 240
+    assert 220 <= len(excerpt) <= 240
 
 
 @given(
@@ -410,35 +410,35 @@ def test_the_first_match_stands_in_the_middle(
     pieces = [*before, gap, match, gap, *after]
     text, at = "".join(pieces), len("".join(before) + gap)
     terms = parse_query("git install cafe 防守").terms
-    shown, highlights, _ = snippet(text, terms, chars, centre="first")
-    assert len(shown) <= chars
+    excerpt, highlights, _ = snippet(text, terms, chars, centre="first")
+    assert len(excerpt) <= chars
 
     start, end = highlights[0]
-    assert shown[start:end].startswith(match)
+    assert excerpt[start:end].startswith(match)
     assert highlights == sorted(highlights)
     for a, b in highlights[:-1]:  # the last may be cut
-        assert set(stems(words(shown[a:b]))) & set(stems(terms))
+        assert set(stems(words(excerpt[a:b]))) & set(stems(terms))
 
-    head, tail = shown.startswith(ELLIPSIS), shown.endswith(ELLIPSIS)
-    body = shown[head : len(shown) - tail]
-    left = start - head
-    right = len(body) - left - len(match)
-    first, last = at - left, at - left + len(body)
+    head, tail = excerpt.startswith(ELLIPSIS), excerpt.endswith(ELLIPSIS)
+    body = excerpt[head : len(excerpt) - tail]
+    margin = start - head
+    right = len(body) - margin - len(match)
+    first, last = at - margin, at - margin + len(body)
     assert text[first:last].replace("\n", " ") == body
     assert (head, tail) == (first > 0, last < len(text))
-    assert not head or left >= right - SLACK
-    assert not tail or right >= left - SLACK
+    assert not head or margin >= right - SLACK
+    assert not tail or right >= margin - SLACK
     assert not {first, last} & _inside_letters(pieces)
 
 
 def _inside_letters(pieces: list[str]) -> set[int]:
-    """The offsets where a cut would part what is one letter or one emoji to people."""
-    found, at = set(), 0
+    """The offsets inside pieces that people read as one letter or one emoji."""
+    positions, at = set(), 0
     for piece in pieces:
         if piece in FILLING and not piece.isascii():
-            found |= set(range(at + 1, at + len(piece)))
+            positions |= set(range(at + 1, at + len(piece)))
         at += len(piece)
-    return found
+    return positions
 
 
 @given(st.text(), st.text(max_size=8), st.integers(3, 80))
@@ -452,7 +452,8 @@ def test_any_text_has_a_snippet_around_its_first_match(text: str, query: str, ch
 
 def test_importing_is_light() -> None:
     code = (
-        "import sys, kbproc.text.analysis, kbproc.text.snippet, kbproc.search.fusion;"
+        "import sys, kbproc.base.text.analysis, kbproc.base.text.snippet;"
+        "import kbproc.knowledge.search.fusion;"
         "heavy = {'tantivy', 'numpy', 'duckdb'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

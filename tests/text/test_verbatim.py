@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.text.verbatim import CodeBlock, Piece, fenced, html_blocks, markdown_blocks, pieces
+from kbproc.base.text.verbatim import CodeBlock, Piece, html_blocks, markdown_blocks, pieces
 
 GUIDE = """# Install
 
@@ -37,8 +39,8 @@ Then restart."""
 
 
 def test_a_block_is_quoted_in_its_fence() -> None:
-    found = list(pieces(PLAIN, blocks=markdown_blocks(GUIDE)))
-    assert [piece.text for piece in found] == [
+    quotes = list(pieces(PLAIN, blocks=markdown_blocks(GUIDE)))
+    assert [piece.text for piece in quotes] == [
         "# Install",
         "Run the installer.",
         "It asks for a token.",
@@ -55,15 +57,15 @@ def test_a_block_is_quoted_in_its_fence() -> None:
         ("sh install.sh", None),  # after the first line of the block
         ("--token TOKEN", None),  # within a line of it
         (None, "\n\nsh install.sh"),  # before its last line
-        ("sh install.sh", "\n\ntool --check"),  # its last line alone
+        ("sh install.sh", "\n\ntool --check"),  # only the block's last line
         ("TOKEN   # it", " Then it ends."),  # a part of one line
     ],
 )
 def test_a_part_of_a_block_is_not_quoted(begin: str | None, end: str | None) -> None:
     cut = PLAIN[PLAIN.index(begin) if begin else 0 : PLAIN.index(end) if end else None]
-    found = " ".join(piece.text for piece in pieces(cut, blocks=markdown_blocks(GUIDE)))
-    assert "curl" not in found
-    assert "TOKEN" not in found
+    answer = " ".join(piece.text for piece in pieces(cut, blocks=markdown_blocks(GUIDE)))
+    assert "curl" not in answer
+    assert "TOKEN" not in answer
 
 
 def test_blocks_of_markdown() -> None:
@@ -113,7 +115,7 @@ def test_blocks_of_a_page() -> None:
 
 
 def test_a_fence_is_longer_than_those_within() -> None:
-    assert fenced(CodeBlock("md", ("````", "x"))) == "`````md\n````\nx\n`````"
+    assert CodeBlock("md", ("````", "x")).fenced() == "`````md\n````\nx\n`````"
 
 
 def test_source_code_is_one_piece() -> None:
@@ -165,10 +167,33 @@ lines = st.lists(line, min_size=1, max_size=4)
 def test_code_comes_whole(
     before: list[str], code: list[str], after: list[str], start: int, stop: int
 ) -> None:
-    """Whatever a passage holds, a piece of code is a block of the source to its last line."""
+    """Each piece of code in a passage is a whole block of the source."""
     plain = "\n".join([*before, "", *code, "", *after])
     first, last = sorted((start % (len(plain) + 1), stop % (len(plain) + 1)))
     block = CodeBlock("x", tuple(code))
     for piece in pieces(plain[first:last], blocks=[block]):
         if piece.kind == "code":
-            assert piece.text == fenced(block)
+            assert piece.text == block.fenced()
+
+
+HOSTILE = [
+    "<pre>" * 200_000,
+    "<pre " * 200_000,
+    "<" * 1_000_000,
+    "~" * 1_000_000 + "`",
+    "`" * 1_000_000,
+    "> " * 500_000,
+    " " * 1_000_000,
+    "```\nx\n```\n" * 100_000,
+    "```\nx\n" * 100_000,
+]
+
+
+@pytest.mark.parametrize("source", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_source_is_read_in_linear_time(source: str) -> None:
+    """Sources are read in the process that answers, which a slow pattern would block."""
+    passage = "\n".join(["x", *source[:2000].split("\n")[:20]])
+    begun = time.process_time()
+    for read in (markdown_blocks, html_blocks):
+        list(pieces(passage, blocks=read(source)))
+    assert time.process_time() - begun < 10

@@ -1,4 +1,4 @@
-"""What a person chose, and what chose it: flags, environment, links, profiles, defaults.
+"""A person's settings and where each comes from: flags, environment, links, profiles, defaults.
 
 Refuses to know: what a store holds.
 

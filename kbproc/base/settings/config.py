@@ -1,9 +1,7 @@
-"""Where things are and what was chosen.
+"""Loads a person's settings and the standard folders.
 
-Owns: the only reading of the environment; the precedence explicit >
-environment > linked folder > profile > default; the standard folders; refusing
-platforms that kbproc does not run on.
-Refuses to know: what a store holds, and how profiles and links are kept.
+The precedence is flag > environment > linked folder > profile > default. Platforms that kbproc does
+not run on are refused.
 """
 
 from __future__ import annotations
@@ -17,23 +15,24 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import user_folder
 from kbproc.base.paths import absolute
-from kbproc.settings import profiles, trust
-from kbproc.settings.profiles import Link, Profiles
-from kbproc.settings.trust import Trust
+from kbproc.base.settings import profiles, trust
+from kbproc.base.settings.profiles import Link, Profiles
+from kbproc.base.settings.trust import Trust
 
 DEFAULT_KB = "default"
 
 DEFAULT_ACTOR = "user"
 MAX_LINE_BYTES = 16 << 20
 MAX_IN_FLIGHT = 64
-MAX_ID = 256  # characters of a request's id; a longer one is refused under no id
+MAX_ID = 256  # characters of a request's id; a request with a longer one is refused without an id
 MAX_BATCH = 1000
 LOG_LEVELS = profiles.CHOICES["log_level"]
 FORMATS = ("json", "ndjson", "text")
 
 
-# What a client may be allowed to do; a test holds it against the methods.
+# Permissions of a client; a test compares them with the methods' scopes.
 SCOPES = (
     "admin",
     "agent:read",
@@ -52,7 +51,7 @@ SCOPES = (
     "session:write",
     "store:read",
 )
-# What this version can do, for `init` and `describe`.
+# Features of this version, for `init` and `describe`.
 CAPABILITIES: dict[str, Any] = {
     "batch": True,
     "cancel": True,
@@ -97,7 +96,7 @@ VARIABLES = {
 }
 
 
-# Setting → the variable that settles it.
+# Setting → the variable that sets it.
 ENVIRONMENT = {
     "store": "KBPROC_STORE",
     "kb": "KBPROC_KB",
@@ -108,7 +107,7 @@ ENVIRONMENT = {
 
 
 class Llm(Struct, frozen=True, kw_only=True):
-    """What the environment says of the endpoint that answers; None leaves it to the store."""
+    """The LLM endpoint of the environment; for a member that is None the store's setting holds."""
 
     url: str | None = None
     model: str | None = None
@@ -120,7 +119,7 @@ class Llm(Struct, frozen=True, kw_only=True):
 
 
 class Rerank(Struct, frozen=True, kw_only=True):
-    """The cross-encoder that the environment names; None leaves a member to the store."""
+    """The cross-encoder of the environment; for a member that is None the store's setting holds."""
 
     url: str | None = None
     model: str | None = None
@@ -132,34 +131,34 @@ class Rerank(Struct, frozen=True, kw_only=True):
         return f"Rerank(model={self.model!r}, folder={self.folder!r})"
 
 
-class Origin(Struct, frozen=True):
-    """What settled a setting: a flag's or variable's name, a link's path, a profile's name."""
+class SettingOrigin(Struct, frozen=True):
+    """The origin of a setting: a flag's or variable's name, a link's path or a profile's name."""
 
     level: Literal["flag", "environment", "link", "profile", "default"]
     name: str | None = None
 
     @property
     def shown(self) -> str:
-        """KBPROC_AGENT, profile work."""
+        """Returns the origin in words: KBPROC_AGENT, profile work."""
         return f"{self.level} {self.name}" if self.level in {"link", "profile"} else f"{self.name}"
 
 
-DEFAULT = Origin("default")
+DEFAULT = SettingOrigin("default")
 _PATHS = ("api_key_file", "folder")
 
 
 def _own_runtime() -> Path:
-    uid = os.getuid() if hasattr(os, "getuid") else 0  # Windows is refused later, in words
+    uid = os.getuid() if hasattr(os, "getuid") else 0  # Windows is refused later with an error
     return Path(f"/tmp/kbproc-{uid}")  # noqa: S108
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What is settled before flags, which override it field by field.
+    """All settings before flags, which override them field by field.
 
-    Paths are absolute. `profile`: the one in effect, of `profile_names`. `notes`: links that
-    were passed over, in words. `origins`: setting → what settled it, by default its default.
-    `approved`: the file of what the user has approved.
-    `agent_named_by`: what said which agent acts; None where `actor` is a mere name.
+    Paths are absolute. `profile`: the one in effect, of `profile_names`. `notes`: sentences about
+    links that were passed over. `origins`: setting → its origin, absent for a default. `approved`:
+    the file of the user's approvals. `agent_named_by`: the origin of the agent's name; None where
+    `actor` is no agent.
     """
 
     store: Path
@@ -178,11 +177,7 @@ class Config(Struct, frozen=True, kw_only=True):
     approved: Path | None = None
     llm: Llm = Llm()
     rerank: Rerank = Rerank()
-    origins: dict[str, Origin] = {}
-
-
-def environment() -> Mapping[str, str]:
-    return os.environ
+    origins: dict[str, SettingOrigin] = {}
 
 
 def load(
@@ -192,22 +187,22 @@ def load(
     profile: str | None = None,
     lenient: bool = False,
 ) -> Config:
-    """`folder`: where the search for a link begins, by default the working directory.
+    """Loads the settings; the search for a link begins at `folder`, by default the working folder.
 
-    `profile`: the one that a flag names. `lenient`: another that does not exist is no
+    `profile`: the one that a flag names. `lenient`: a missing profile that no flag names is no
     error, for the commands that make profiles or need none.
 
-    Raises input.invalid_params for a variable with a value it can't have, and for a
-    broken file with its path and line; profile.not_found; store.io.
+    Raises input.invalid_params for an invalid variable, and for a broken file with its path and
+    line; profile.not_found; store.io.
     """
-    known = profiles.read(profiles_file(env))
-    name, chosen = _chosen(known, profile, env, lenient)
+    saved = profiles.read(profiles_file(env))
+    name, chosen = _chosen(saved, profile, env, lenient)
     link, notes = profiles.find_link(folder or _working_folder(), trust_of(env))
-    values, origins = _settled(env, link, name, {} if name is None else known.named[name])
+    values, origins = _settled(env, link, name, {} if name is None else saved.named[name])
     format = values.get("format")
     return Config(
         store=_store(env, values.get("store"), origins.get("store", DEFAULT)),
-        cache=_base(env, "CACHE") / "kbproc",
+        cache=user_folder("CACHE", env) / "kbproc",
         runtime=_runtime(env),
         kb=values.get("kb", DEFAULT_KB),
         actor=values.get("agent", DEFAULT_ACTOR),
@@ -217,7 +212,7 @@ def load(
         agent_help=_agent_help(env),
         color=_color(env),
         profile=name,
-        profile_names=tuple(known.named),
+        profile_names=tuple(saved.named),
         notes=notes,
         approved=approvals_file(env),
         llm=Llm(**_endpoint(env, "LLM", Llm.__struct_fields__)),
@@ -227,10 +222,10 @@ def load(
 
 
 def bare(env: Mapping[str, str]) -> Config:
-    """The defaults, for the commands that need no settings while those can't be read."""
+    """Returns the defaults, for commands that need no settings when those can't be read."""
     return Config(
-        store=_base(env, "DATA") / "kbproc",
-        cache=_base(env, "CACHE") / "kbproc",
+        store=user_folder("DATA", env) / "kbproc",
+        cache=user_folder("CACHE", env) / "kbproc",
         runtime=_runtime(env),
         approved=approvals_file(env),
         agent_help=_agent_help(env),
@@ -238,10 +233,12 @@ def bare(env: Mapping[str, str]) -> Config:
     )
 
 
-def _store(env: Mapping[str, str], named: str | None, origin: Origin) -> Path:
-    """Absolute: processes that work elsewhere get it, too. Raises input.invalid_params."""
+def _store(env: Mapping[str, str], named: str | None, origin: SettingOrigin) -> Path:
+    """Returns the store's path, absolute, since processes in other folders get it, too. Raises
+    input.invalid_params.
+    """
     if named is None:
-        return _base(env, "DATA") / "kbproc"
+        return user_folder("DATA", env) / "kbproc"
     return absolute(named, field=origin.name or "store")
 
 
@@ -265,18 +262,8 @@ def _agent_help(env: Mapping[str, str]) -> bool:
     return env.get("KBPROC_AGENT_HELP", "") not in {"", "0"}
 
 
-_BASES = {"DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
-
-
-def _base(env: Mapping[str, str], kind: str) -> Path:
-    variable = f"XDG_{kind}_HOME"
-    if base := env.get(variable):
-        return absolute(base, field=variable)
-    return absolute(env.get("HOME") or str(Path.home()), field="HOME") / _BASES[kind]
-
-
 def profiles_file(env: Mapping[str, str]) -> Path:
-    return _base(env, "CONFIG") / "kbproc" / profiles.FILE
+    return user_folder("CONFIG", env) / "kbproc" / profiles.FILE
 
 
 def trust_of(env: Mapping[str, str]) -> Trust:
@@ -284,12 +271,12 @@ def trust_of(env: Mapping[str, str]) -> Trust:
 
 
 def approvals_file(env: Mapping[str, str]) -> Path:
-    """What the user has approved is kept beside the profiles."""
+    """Returns the file of the user's approvals, beside the profiles."""
     return profiles_file(env).with_name(trust.FILE)
 
 
 def _working_folder() -> Path:
-    """One that has been removed lies under no link."""
+    """Returns the working folder; the root if it was removed, because no link lies above that."""
     try:
         return Path.cwd()
     except OSError:
@@ -297,32 +284,34 @@ def _working_folder() -> Path:
 
 
 def _chosen(
-    known: Profiles, flag: str | None, env: Mapping[str, str], lenient: bool
-) -> tuple[str | None, Origin]:
-    """The profile in effect and what chose it. Raises profile.not_found."""
+    saved: Profiles, flag: str | None, env: Mapping[str, str], lenient: bool
+) -> tuple[str | None, SettingOrigin]:
+    """Returns the profile in effect and its origin. Raises profile.not_found."""
     if flag is not None:
-        known.get(flag, field="--profile")
-        return flag, Origin("flag", "--profile")
+        saved.get(flag, field="--profile")
+        return flag, SettingOrigin("flag", "--profile")
     variable = env.get("KBPROC_PROFILE")
-    name = variable or known.use
-    if name is None or (lenient and name not in known.named):
+    name = variable or saved.use
+    if name is None or (lenient and name not in saved.named):
         return None, DEFAULT
-    known.get(name, field="KBPROC_PROFILE" if variable else "use")
-    return name, Origin("environment", "KBPROC_PROFILE") if variable else Origin("profile", name)
+    saved.get(name, field="KBPROC_PROFILE" if variable else "use")
+    return name, SettingOrigin("environment", "KBPROC_PROFILE") if variable else SettingOrigin(
+        "profile", name
+    )
 
 
 def _settled(
     env: Mapping[str, str], link: Link | None, name: str | None, profile: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, Origin]]:
-    """What environment, link and profile say, each setting by the first that has it."""
+) -> tuple[dict[str, str], dict[str, SettingOrigin]]:
+    """Returns each setting from environment, link or profile, the first that has it."""
     values: dict[str, str] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, SettingOrigin] = {}
     linked = {} if link is None else link.settings
     for key, variable in ENVIRONMENT.items():
         for value, origin in (
-            (env.get(variable), Origin("environment", variable)),
-            (linked.get(key), Origin("link", None if link is None else str(link.path))),
-            (profile.get(key), Origin("profile", name)),
+            (env.get(variable), SettingOrigin("environment", variable)),
+            (linked.get(key), SettingOrigin("link", None if link is None else str(link.path))),
+            (profile.get(key), SettingOrigin("profile", name)),
         ):
             if value:
                 values[key], origins[key] = value, origin
@@ -331,9 +320,9 @@ def _settled(
 
 
 def _runtime(env: Mapping[str, str]) -> Path:
-    """Where sockets lie that can't lie in their store."""
-    if given := env.get("XDG_RUNTIME_DIR"):
-        return absolute(given, field="XDG_RUNTIME_DIR") / "kbproc"
+    """Returns the folder for sockets whose store can't hold them."""
+    if folder := env.get("XDG_RUNTIME_DIR"):
+        return absolute(folder, field="XDG_RUNTIME_DIR") / "kbproc"
     return _own_runtime()
 
 
@@ -358,7 +347,7 @@ def _one_of(value: str, valid: tuple[str, ...], field: str) -> str:
 
 
 def check_platform(platform: str = sys.platform) -> None:
-    """Raises store.incompatible where locks and sockets don't work as kbproc needs them."""
+    """Raises store.incompatible on platforms whose locks and sockets don't work as kbproc needs."""
     if platform not in {"linux", "darwin"}:
         raise KbprocError(
             "store.incompatible",

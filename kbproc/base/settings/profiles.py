@@ -1,9 +1,7 @@
-"""Settings that are kept: profiles by name, and links that bind a folder.
+"""Reads and writes profiles, and links that bind a folder to a store.
 
-Owns: the two files' keys and what a value can be, changing them, finding the link
-that a folder lies under, and which files are trusted.
-Refuses to know: what else settles a setting (config.py), and how TOML is read and
-written (toml.py).
+It defines both files' keys and their valid values, finds the link at or above a folder, and refuses
+files that can't be trusted.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings import toml
+from kbproc.base.settings.toml import Toml
+from kbproc.base.settings.trust import Trust
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
-from kbproc.settings import toml
-from kbproc.settings.toml import Toml
-from kbproc.settings.trust import Trust
 
 FILE = "profiles.toml"
 LINK = ".kbproc.toml"
@@ -39,28 +37,45 @@ _OPEN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLO
 
 
 class Profiles(Struct, frozen=True, kw_only=True):
-    """`use`: the one that is meant where none is named; `named`: name → its settings."""
+    """All profiles: `use` is the chosen one's name; `named` maps a name to its settings."""
 
     use: str | None = None
     named: dict[str, dict[str, str]] = {}
 
-    def get(self, name: str, *, field: str = "name") -> dict[str, str]:
-        """Raises profile.not_found with the nearest names; `field` says who named it."""
+    def get(self, name: str, *, field: str = "NAME") -> dict[str, str]:
+        """Returns a profile's settings.
+
+        Raises profile.not_found with the nearest names; `field` says where the name stands.
+        """
         if name not in self.named:
             raise _no_profile(name, self.named, field)
         return self.named[name]
 
+    def as_toml(self) -> str:
+        """Returns the file's text, which `read` can read."""
+        chosen = "" if self.use is None else toml.pairs({"use": self.use})
+        tables = [
+            f"\n[profiles.{name}]\n{toml.pairs(settings)}"
+            for name, settings in sorted(self.named.items())
+        ]
+        return _HEAD + chosen + "".join(tables)
+
+    def as_table(self) -> dict[str, Any]:
+        """Returns the same as a table."""
+        chosen = {} if self.use is None else {"use": self.use}
+        return {**chosen, **({"profiles": self.named} if self.named else {})}
+
 
 class Link(Struct, frozen=True, kw_only=True):
-    """What binds the folder of `path`. `settings`: what its `data` says, the store absolute."""
+    """A file that binds its folder: `settings` are those of its `data`, the store absolute."""
 
     path: Path
     data: bytes
     settings: dict[str, str]
 
 
-def _no_profile(name: str, known: Iterable[str], field: str) -> KbprocError:
-    near = nearest(name, known)
+def _no_profile(name: str, names: Iterable[str], field: str) -> KbprocError:
+    near = nearest(name, names)
     hint = "None is saved yet: kbproc profile save NAME --store FOLDER makes one."
     if field == "use":
         hint = "It is the one in use: kbproc profile use --none chooses none any more."
@@ -80,7 +95,7 @@ def is_name(name: str) -> bool:
 
 
 def complaint(key: str, value: Any) -> str | None:
-    """What is wrong with a setting's value; None if nothing is."""
+    """Returns what is wrong with a setting's value; None if nothing is."""
     if not isinstance(value, str):
         return f"{key} is {value!r}; it is a string in quotes."
     if not value:
@@ -100,7 +115,7 @@ def complaint(key: str, value: Any) -> str | None:
 
 
 def read(path: Path) -> Profiles:
-    """None saved if there is no such file.
+    """Returns the profiles; none if there is no such file.
 
     Raises input.invalid_params with path and line, store.io.
     """
@@ -133,28 +148,28 @@ def _profile(file: Toml, name: str, table: Any) -> dict[str, str]:
 
 
 def _settings(
-    file: Toml, table: dict[str, Any], known: tuple[str, ...], keys: tuple[str, ...] = ()
+    file: Toml, table: dict[str, Any], valid_keys: tuple[str, ...], keys: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    _refuse_unknown(file, table, known, keys)
+    _refuse_unknown(file, table, valid_keys, keys)
     for key, value in table.items():
         if (wrong := complaint(key, value)) is not None:
             raise file.fault(wrong, *keys, key)
-    return {key: table[key] for key in known if key in table}
+    return {key: table[key] for key in valid_keys if key in table}
 
 
 def _refuse_unknown(
-    file: Toml, table: dict[str, Any], known: tuple[str, ...], keys: tuple[str, ...] = ()
+    file: Toml, table: dict[str, Any], valid_keys: tuple[str, ...], keys: tuple[str, ...] = ()
 ) -> None:
     for key in table:
-        if key not in known:
-            message = f"There is no setting {key!r}; there are {', '.join(known)}."
+        if key not in valid_keys:
+            message = f"There is no setting {key!r}; there are {', '.join(valid_keys)}."
             raise file.fault(message, *keys, key)
 
 
 def save(path: Path, name: str, settings: Mapping[str, str], *, dry_run: bool = False) -> bool:
-    """Puts a profile in the place of one of that name; returns whether there was one.
+    """Saves a profile; returns whether it replaced another one.
 
-    Raises what `read` does: a broken file stays as it is.
+    Raises the errors of `read`: a broken file stays as it is.
     """
     with _changing(path, dry_run) as now:
         replaced = name in now.named
@@ -164,7 +179,7 @@ def save(path: Path, name: str, settings: Mapping[str, str], *, dry_run: bool = 
 
 
 def use(path: Path, name: str | None, *, dry_run: bool = False) -> str | None:
-    """Chooses a profile, or none; returns the one before. Raises profile.not_found."""
+    """Chooses a profile, or none; returns the previous one. Raises profile.not_found."""
     with _changing(path, dry_run) as now:
         if name is not None:
             now.get(name)
@@ -173,67 +188,52 @@ def use(path: Path, name: str | None, *, dry_run: bool = False) -> str | None:
 
 
 def delete(path: Path, name: str, *, dry_run: bool = False) -> bool:
-    """Returns whether it was the chosen one, which none is then. Raises profile.not_found."""
+    """Deletes a profile; returns whether it was the chosen one. Raises profile.not_found."""
     with _changing(path, dry_run) as now:
         now.get(name)
-        left = {other: row for other, row in now.named.items() if other != name}
+        remaining = {other: row for other, row in now.named.items() if other != name}
         was_chosen = now.use == name
-        _write(path, Profiles(use=None if was_chosen else now.use, named=left), dry_run)
+        _write(path, Profiles(use=None if was_chosen else now.use, named=remaining), dry_run)
     return was_chosen
-
-
-def as_toml(profiles: Profiles) -> str:
-    """What `read` reads back."""
-    chosen = "" if profiles.use is None else toml.pairs({"use": profiles.use})
-    tables = [
-        f"\n[profiles.{name}]\n{toml.pairs(settings)}"
-        for name, settings in sorted(profiles.named.items())
-    ]
-    return _HEAD + chosen + "".join(tables)
-
-
-def as_table(profiles: Profiles) -> dict[str, Any]:
-    """What that says."""
-    chosen = {} if profiles.use is None else {"use": profiles.use}
-    return {**chosen, **({"profiles": profiles.named} if profiles.named else {})}
 
 
 @contextlib.contextmanager
 def _changing(path: Path, dry_run: bool) -> Iterator[Profiles]:
-    """The profiles as they are while nobody else changes them."""
+    """Yields the profiles while no other process can change them."""
     with contextlib.nullcontext() if dry_run else toml.locked(path):
         yield read(path)
 
 
 def _write(path: Path, profiles: Profiles, dry_run: bool) -> None:
     if not dry_run:
-        toml.write(path, as_toml(profiles), as_table(profiles))
+        toml.write(path, profiles.as_toml(), profiles.as_table())
 
 
 # ----------------------------------------------------------------------- links
 
 
 def find_link(folder: Path, trust: Trust) -> tuple[Link | None, tuple[str, ...]]:
-    """The nearest link at or above `folder`, and what was passed over on the way up.
+    """Returns the nearest link at or above `folder`, and sentences about links passed over.
 
-    A cloned repository may bring a link: one that its user has not approved is passed over.
+    A cloned repository may bring a link, so one that the user has not approved is passed over.
     Raises input.invalid_params with path and line, store.io.
     """
     notes: list[str] = []
     for place in (folder, *folder.parents):
-        found = read_link(place / LINK, trust)
-        if isinstance(found, Link):
-            return found, tuple(notes)
-        if found is not None:
-            notes.append(f"{found} It was passed over.")
+        result = read_link(place / LINK, trust)
+        if isinstance(result, Link):
+            return result, tuple(notes)
+        if result is not None:
+            notes.append(f"{result} It was passed over.")
     return None, tuple(notes)
 
 
 def read_link(path: Path, trust: Trust | None = None) -> Link | str | None:
-    """None if there is no such file; a sentence if it is not to be trusted, or not by `trust`.
+    """Returns the link; None without a file; a sentence if it can't be trusted, or `trust` lacks
+    it.
 
-    A file of somebody else, above a folder that all may write, would lead the user's
-    documents into a store of theirs. So would one that others may change.
+    A file of another user, above a folder that all may write, would lead the user's documents into
+    that user's store. So would one that others may change.
     """
     try:
         fd = os.open(path, os.O_RDONLY | _OPEN)
@@ -265,48 +265,54 @@ def _link_of(path: Path, data: bytes) -> Link:
 
 
 def _unreadable(path: Path, error: OSError) -> str | None:
-    """Raises store.io for a file of one's own; of others it is no matter."""
+    """Returns why the file is not trusted. Raises store.io if it is the user's own."""
     if error.errno == errno.ELOOP:
         return f"{path} is a symbolic link."
     try:
-        found = os.lstat(path)
-    except OSError:  # its folder can't be searched: nobody knows what lies there
+        status = os.lstat(path)
+    except OSError:  # the folder can't be searched, so its contents are unknown
         return None
-    wrong = _distrusted(path, found)
+    wrong = _distrusted(path, status)
     if wrong is None:
         raise toml.failed(path, error)
     return wrong
 
 
-def _distrusted(path: Path, found: os.stat_result) -> str | None:
-    if not stat.S_ISREG(found.st_mode):
+def _distrusted(path: Path, status: os.stat_result) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
         return f"{path} is no regular file."
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         return f"{path} belongs to another user."
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return f"{path} can be written by every user."
     return None
 
 
 def own_link(folder: Path) -> Link | None:
-    """The link in this very folder. Raises what `find_link` does, and resource.conflict."""
-    found = read_link(folder / LINK)
-    if isinstance(found, str):
+    """Returns the link in this very folder.
+
+    Raises the errors of `find_link`, and resource.conflict.
+    """
+    result = read_link(folder / LINK)
+    if isinstance(result, str):
         raise KbprocError(
             "resource.conflict",
-            found,
+            result,
             hint="kbproc leaves it alone: look at it, and remove it by hand if it is not needed.",
             detail={"path": str(folder / LINK)},
         )
-    return found
+    return result
 
 
 def nearest_link(folder: Path) -> Link:
-    """Whether it is trusted or not. Raises what `own_link` does, and resource.not_found."""
+    """Returns the nearest link, trusted or not.
+
+    Raises the errors of `own_link`, and resource.not_found.
+    """
     for place in (folder, *folder.parents):
-        found = own_link(place)
-        if found is not None:
-            return found
+        bound = own_link(place)
+        if bound is not None:
+            return bound
     raise KbprocError(
         "resource.not_found",
         f"There is no {LINK} in {folder}, nor above it.",
@@ -317,11 +323,10 @@ def nearest_link(folder: Path) -> Link:
 def link(
     folder: Path, settings: Mapping[str, str], trust: Trust, *, dry_run: bool = False
 ) -> Link | None:
-    """Binds a folder; returns what bound it before. Raises what `own_link` does.
+    """Binds a folder; returns the previous link. Raises the errors of `own_link`.
 
-    Whoever makes a link trusts it.
-
-    A store inside the folder is named relative to it: both can be moved together.
+    The new link is trusted, because its user makes it. A store inside the folder is named relative
+    to it, so that both can be moved together.
     """
     before = own_link(folder)
     values = dict(settings)
@@ -335,7 +340,7 @@ def link(
 
 
 def unlink(folder: Path, trust: Trust, *, dry_run: bool = False) -> Link:
-    """Returns what bound it. Raises what `own_link` does, and resource.not_found."""
+    """Removes the link and returns it. Raises the errors of `own_link`, and resource.not_found."""
     bound = own_link(folder)
     if bound is None:
         above = find_link(folder, trust)[0]

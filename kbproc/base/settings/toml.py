@@ -1,8 +1,6 @@
-"""Small TOML files that people and kbproc both write.
+"""Reads and writes small TOML files that people edit, too.
 
-Owns: reading one so that every fault is named by path and line, writing one so that
-it is whole or as it was, and the lock of those who change one.
-Refuses to know: which keys a file has and what they mean.
+Every fault is reported with path and line. A file is written whole or not at all, under a lock.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from msgspec import Struct
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError, is_lasting
 
-MOST_BYTES = 1 << 16  # more than anybody writes by hand
+MOST_BYTES = 1 << 16  # more than a person writes by hand
 _LINE = r"\(at line (\d+), column \d+\)$"
 _END = "(at end of document)"
 
@@ -35,14 +33,14 @@ class Toml(Struct, frozen=True, kw_only=True):
     table: dict[str, Any]
 
     def fault(self, message: str, *keys: str) -> KbprocError:
-        """An error about what stands at `keys`, from the outermost in."""
+        """Returns an error about the value at `keys`, from the outermost in."""
         return fault(self.path, message, self.line_of(keys))
 
     def line_of(self, keys: tuple[str, ...]) -> int | None:
-        """The line, from 1, that first sets this member; None if it is not found.
+        """Returns the line, from 1, that first sets this member; None if it is not found.
 
-        What the file says up to a line tells whether the member is there already;
-        only lines that name it are tried, once whole and once with their value cut off.
+        The text up to a line shows whether the member is set already; only lines that name it are
+        tried, once whole and once with their value cut off.
         """
         lines = self.text.split("\n")
         for number, line in enumerate(lines, 1):
@@ -80,7 +78,7 @@ def fault(path: Path, message: str, line: int | None) -> KbprocError:
 
 
 def parsed(path: Path, data: bytes) -> Toml:
-    """Raises input.invalid_params with path and line for what is no TOML."""
+    """Parses a file. Raises input.invalid_params with path and line if it is not TOML."""
     import tomllib
 
     if len(data) > MOST_BYTES:
@@ -99,15 +97,15 @@ def parsed(path: Path, data: bytes) -> Toml:
 
 
 def _complaint(message: str, text: str) -> tuple[str, int]:
-    """What tomllib says, and where."""
+    """Returns tomllib's message and the line."""
     if message.endswith(_END):
         return message.removesuffix(_END).strip() + ".", len(text.rstrip().split("\n"))
-    found = re.search(_LINE, message)
-    return re.sub(_LINE, "", message).strip() + ".", int(found[1]) if found else 1
+    place = re.search(_LINE, message)
+    return re.sub(_LINE, "", message).strip() + ".", int(place[1]) if place else 1
 
 
 def read(path: Path) -> Toml | None:
-    """None if there is no such file; raises input.invalid_params, store.io."""
+    """Returns the file; None if there is none. Raises input.invalid_params, store.io."""
     try:
         with open(path, "rb", opener=_opened) as file:
             return parsed(path, file.read(MOST_BYTES + 1))
@@ -118,7 +116,7 @@ def read(path: Path) -> Toml | None:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Of regular files only: a pipe would be waited for. Raises OSError."""
+    """Opens a regular file; opening a pipe would block. Raises OSError."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
@@ -143,20 +141,20 @@ def failed(path: Path, error: OSError) -> KbprocError:
 
 
 def pairs(values: Mapping[str, str | int | float]) -> str:
-    """Lines `key = value`; keys are bare ones."""
+    """Returns lines `key = value`; keys must need no quotes."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in values.items())
 
 
 def _value(value: str | float) -> str:
-    """JSON's escapes are TOML's, too; TOML alone wants DEL escaped."""
+    """Returns a TOML value: JSON's escapes are valid, only DEL must be escaped as well."""
     try:
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError:
-        return '"?"'  # which is not read back: see `encoded`
+        return '"?"'  # `encoded` refuses it, as it does not read back
 
 
 def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
-    """The bytes of a file that says `table`; nothing is written that could not be read back.
+    """Returns the bytes of a file that holds `table`, after reading them back as a check.
 
     Raises input.invalid_params.
     """
@@ -177,32 +175,33 @@ def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
     return data
 
 
-def with_table(path: Path, name: str, said: Mapping[str, Any], first: Mapping[str, Any]) -> bytes:
-    """The file with this table, all else as it is; an empty table goes. `first`: what a new file
-    begins with. Raises input.invalid_params, store.io.
+def with_table(path: Path, name: str, values: Mapping[str, Any], first: Mapping[str, Any]) -> bytes:
+    """Returns the file with this table replaced, the rest unchanged; an empty table is removed.
+
+    `first`: the values at the top of a new file. Raises input.invalid_params, store.io.
     """
-    before, lines = read(path), f"[{name}]\n{pairs(said)}" if said else ""
+    before, lines = read(path), f"[{name}]\n{pairs(values)}" if values else ""
     table = dict(first if before is None else before.table)
     table.pop(name, None)
     if before is None:
         text = f"{pairs(first)}\n{lines}"
-    elif found := _table(name).search(before.text):
-        rest = before.text[found.end() :]
-        text = before.text[: found.start()] + lines + (f"\n{rest}" if rest and lines else rest)
+    elif section := _table(name).search(before.text):
+        rest = before.text[section.end() :]
+        text = before.text[: section.start()] + lines + (f"\n{rest}" if rest and lines else rest)
     else:
         text = f"{before.text}\n{lines}"
-    return encoded(path, text, {**table, name: said} if said else table)
+    return encoded(path, text, {**table, name: values} if values else table)
 
 
 def _table(name: str) -> re.Pattern[str]:
-    """To the next one."""
+    """Returns a pattern for the table, up to the next one."""
     return re.compile(rf"^\[{name}\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)
 
 
 def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
-    """A file that says `table`: all of it or nothing, mode 0600; a symlink stays one.
+    """Writes a file that holds `table`, whole or not at all, mode 0600; a symlink stays one.
 
-    Raises input.invalid_params for what could not be read back, store.io.
+    Raises input.invalid_params for values that could not be read back, store.io.
     """
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -215,7 +214,7 @@ def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time changes the file; makes its folder, mode 0700. Raises store.io."""
+    """Locks the file against other processes; makes its folder, mode 0700. Raises store.io."""
     lock = path.with_suffix(".lock")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""How a text becomes words, and which stretch of it answers a query.
+"""Turns texts into words, and finds the part of a text that answers a query.
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · forms · language · likeness · names · passage · query · sentences · snippet ·
+Offers: analysis · forms · language · likeness · names · passage · query · snippet ·
     stems · typos · verbatim
 May import: nothing
 Light: yes

@@ -1,11 +1,10 @@
-"""Text analysis: how a text becomes searchable words.
+"""Text analysis: turns a text into searchable words, and splits it into sentences.
 
-Owns: folding, word borders, identifiers, CJK bigrams, stop words. Texts and queries go
+It covers folding, word borders, identifiers, CJK bigrams and stop words. Texts and queries go
 through the same `analyse`, so they meet.
-Refuses to know: forms of words, indexes, scores, and what a query asks for.
 
-`analyse` returns words parted by single spaces rather than a list: for ASCII that
-is one C call a text, and the index needs nothing but a whitespace tokenizer.
+`analyse` returns words parted by single spaces rather than a list: for ASCII that is one C call a
+text, and the index needs nothing but a whitespace tokenizer.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-# A stored index made by another version of words, stems or languages has to be rebuilt.
+# An index stored with another version of words, stems or languages has to be rebuilt.
 ANALYSIS_VERSION = 3
 
-# Left out of queries, never of texts: phrases need them. The question words count
-# for much: people ask in sentences, and no passage is about "how" or "does". Words
-# that name something as well ("may", "us") stay.
+# Left out of queries, never of texts, because phrases need them. The question words matter most:
+# people ask in sentences, and no passage is about "how" or "does". Words that also name something
+# ("may", "us") stay.
 _STOP_WORDS = """
 a about am an and any are as at be been being but by can could did do does for from had has
 have he her him his how i if in into is it its just me might must my no not of on or our
@@ -29,7 +28,7 @@ very was we were what when where which who whom whose why will with would you yo
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-# Letters that NFKD does not take apart.
+# NFKD does not take these letters apart.
 _PLAIN = {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"}
 _PLAIN |= {"ð": "d", "ŋ": "n"}
 # Arabic, Persian and Urdu keyboards have characters of their own for one letter.
@@ -61,8 +60,8 @@ _PLUS = re.compile(r"(?<=\b[Cc])\+\+")
 _SHARP = re.compile(r"(?<=\b[CcFf])#")
 
 
-class _Table(dict[int, str]):
-    """A `str.translate` table that works out each character when it first meets it."""
+class _FoldTable(dict[int, str]):
+    """A `str.translate` table that computes each character when it first meets it."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__(_ASCII)
@@ -74,7 +73,7 @@ class _Table(dict[int, str]):
 
 
 def _fold(char: str) -> str:
-    """What one non-ASCII character of an NFKC text counts as."""
+    """Returns the folded form of one non-ASCII character of an NFKC text."""
     category = unicodedata.category(char)
     if category == "Nd":
         return str(unicodedata.decimal(char))
@@ -95,15 +94,15 @@ def _fold_letter(letter: str) -> str:
     return _PLAIN.get(letter, letter)
 
 
-_FOLD = _Table(_fold)
+_FOLD = _FoldTable(_fold)
 
 
 def analyse(text: str) -> str:
-    """The words of a text, folded, in order, parted by spaces.
+    """Returns the words of a text, folded, in order, parted by spaces.
 
-    Identifiers give themselves joined and then their parts (`parseQuery` and
-    `parse_query`: "parsequery parse query"); unspaced scripts give every character
-    and every overlapping pair, so that one character alone is found too.
+    Identifiers become the joined word and then their parts (`parseQuery` and `parse_query`:
+    "parsequery parse query"); unspaced scripts give every character and every overlapping pair, so
+    that one character alone is found too.
     """
     if not text.isascii():
         text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
@@ -117,12 +116,12 @@ def analyse(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """`analyse` as a list."""
+    """Returns the words of `analyse` as a list."""
     return analyse(text).split()
 
 
 def folded(word: str) -> str:
-    """One word with its letters folded, no part of it parted from the others."""
+    """Returns one word with its letters folded, without splitting it."""
     if word.isascii():
         return word.translate(_ASCII)
     return unicodedata.normalize("NFKC", word).translate(_FOLD)
@@ -144,3 +143,20 @@ def _pairs(match: re.Match[str]) -> str:
 
 def _units(run: str) -> list[str]:
     return re.findall(f"[^{_SEA_MARKS}][{_SEA_MARKS}]*|[{_SEA_MARKS}]+", run)
+
+
+# ------------------------------------------------------------------ sentences
+
+
+# A dot after one of these ends no sentence.
+_ABBREVIATIONS = ("etc.", "e.g.", "i.e.", "cf.", "vs.", "Dr.", "Mr.", "Mrs.", "Ms.", "Prof.", "No.")
+_NO_ABBREVIATION = "".join(rf"(?<!\b{re.escape(short)})" for short in _ABBREVIATIONS)
+_SENTENCE_ENDS = re.compile(
+    rf"(?<=[.!?…]){_NO_ABBREVIATION}[\"'”’)\]]*\s+|(?<=[。！？])"
+    r"|\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)]|#)\s)"
+)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yields the sentences in order; headings and items of a list count as sentences."""
+    yield from _SENTENCE_ENDS.split(text)

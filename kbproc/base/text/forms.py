@@ -1,40 +1,37 @@
-"""In which forms a query's words are looked up, and what each form weighs.
-
-Owns: the weights, and which of them a word has.
-Refuses to know: how rare a word is, and how forms are indexed.
-"""
+"""Chooses the forms in which a query's words are looked up, and the weight of each form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kbproc.text.language import is_foreign, is_other_script
-from kbproc.text.query import Query
-from kbproc.text.stems import head, stems
+from kbproc.base.text.language import is_foreign, is_other_script
+from kbproc.base.text.query import Query
+from kbproc.base.text.stems import head, stems
 
-# For other languages in Latin letters there is no stemmer: there the beginning of a word stands
-# in for its stem.
+# Other languages in Latin letters have no stemmer here, so the beginning of a word replaces its
+# stem.
 ENGLISH = {"stem": 1.0, "word": 0.25}
 STEMMED = {"stem": 1.0, "word": 0.25, "head": 0.25}
 UNSTEMMED = {"stem": 0.25, "word": 0.25, "head": 1.0}
 _FIELDS = ("stem", "word", "head", "name", "file", "folder")
-# A name as a whole, beside its parts in any order: a code or a number, and a compound, of which
-# there are many that say no more than their parts.
+# The weight of a name as a whole, beside its parts in any order: of a code or a number, and of a
+# compound, because many compounds say no more than their parts.
 NAME, COMPOUND = 1.0, 0.4
-# A text that has a word in none of its forms gets a share of what the word could reach: for the
-# word in parts ("wi-fi" for "wifi"), and for the word in the name of its file or of a folder. The
-# first share is that of a text of middling length that says the word once. The shares add up to
-# less than 1, so that none of them lets a text reach more.
+# A text that has a word in none of its forms gets a share of the word's weight: for the word in
+# parts ("wi-fi" for "wifi"), and for the word in the name of its file or of a folder. The first
+# share is that of a text of middling length that says the word once. The shares add up to less than
+# 1, so that none of them lets a text reach more.
 _ELSEWHERE = {"name": 0.45, "file": 0.35, "folder": 0.15}
 Form = tuple[str, str]  # field, word
 
 
 class Term(NamedTuple):
-    """`field`: the form. `most`: what a text that holds it could reach beside all other terms.
+    """One word in one form, for the full-text index.
 
-    `others`: forms of the same word, which count for how rare it is. `instead`: it counts only in
-    texts that hold none of these.
+    `field`: the form. `most`: the score that a text that holds it can reach beside all other terms.
+    `others`: forms of the same word, which count for its rarity. `instead`: the term counts only in
+    texts that hold none of `others`.
     """
 
     field: str
@@ -46,7 +43,7 @@ class Term(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """True if the term counts once in a text, however often it stands there."""
+        """Returns True if the term counts once in a text, however often it occurs."""
         return self.instead or self.field == "name"
 
 
@@ -57,18 +54,18 @@ def terms(
     is_in_foreign: Callable[[str, str], bool],
     frequency: Callable[[str, str], int],
 ) -> list[Term]:
-    """What a query looks up; a word said twice counts twice.
+    """Returns the terms that a query looks up; a repeated word counts twice.
 
-    `any_foreign`: whether any text has beginnings of words. `is_in_foreign`: of a query too short
-    to tell, whether such texts hold the word of this stem and beginning. `frequency`: how many
-    texts hold a form.
+    `any_foreign`: whether any text has beginnings of words. `is_in_foreign`: for a query too short
+    to tell its language, whether such texts hold the word of this stem and beginning. `frequency`:
+    how many texts hold a form.
     """
-    told = is_foreign(query.said) if any_foreign else False
+    foreign = is_foreign(query.all_words) if any_foreign else False
 
     def weights_of(word: str, stem: str, beginning: str) -> Mapping[str, float]:
         if any_foreign and is_other_script(word):
             return STEMMED
-        if told or (told is None and is_in_foreign(stem, beginning)):
+        if foreign or (foreign is None and is_in_foreign(stem, beginning)):
             return UNSTEMMED
         return ENGLISH
 
@@ -83,7 +80,7 @@ def terms(
         elsewhere = [f for f in _ELSEWHERE if frequency(f, stem) and (f, stem) not in names]
         whole = sum(weights[field] for field, _ in others) if elsewhere else 0.0
         if elsewhere and not any(frequency(*form) for form in others):
-            others, reach = (), whole * most  # No text holds it, so its rarity says nothing.
+            others, reach = (), whole * most  # No text holds it, so its rarity is unknown.
         else:
             reach = 0.0
         for field, form in others:
@@ -92,12 +89,12 @@ def terms(
             weight = _ELSEWHERE[field] * whole * boost
             _add(by_form, Term(field, stem, weight, reach, others, instead=True))
             others, reach = others or ((field, stem),), 0.0
-    # 32-bit sums depend on their order: a field after the other, as ever.
+    # 32-bit sums depend on their order, so fields are added in a fixed one.
     return sorted(by_form.values(), key=lambda term: _FIELDS.index(term.field))
 
 
 def _add(by_form: dict[Form, Term], term: Term) -> None:
-    """Adds a term; one that is there already weighs more."""
+    """Adds a term, or its weight to the term that is there already."""
     same = by_form.get(term[:2])
     if same is not None:
         term = same._replace(boost=same.boost + term.boost, most=same.most + term.most)
@@ -107,9 +104,9 @@ def _add(by_form: dict[Form, Term], term: Term) -> None:
 def _names(
     names: Sequence[str], beside: Sequence[str], frequency: Callable[[str, str], int]
 ) -> Iterator[Term]:
-    """Names in parts and, in texts that have them not, as one plain word.
+    """Yields names in parts and, for texts that lack those, as one plain word.
 
-    `beside`: stems that are looked for beside them.
+    `beside`: stems that are looked up beside them.
     """
     for stem in dict.fromkeys(stems(names)):
         in_parts, plain = ("name", stem), ("stem", stem)

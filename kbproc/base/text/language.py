@@ -1,11 +1,9 @@
-"""Whether a text is English, as far as its beginnings of words have to be indexed.
+"""Tells whether a text is English, so that beginnings of words are indexed only where needed.
 
-Owns: the small words that give a language in Latin letters away. Other letters do so themselves.
-Refuses to know: which language it is, if it is not English.
-
-No library is asked. Those that tell languages apart weigh from 1 to 300 MB or take a tenth of a
-second to load, and are no surer of the five words of a query, while "is it English" is told by
-one word in three of any sentence.
+Small words reveal a language in Latin letters; other letters reveal themselves. No library is used:
+those that detect languages weigh from 1 to 300 MB or take a tenth of a second to load, and are no
+surer about the five words of a query, while one word in three of any sentence tells whether it is
+English.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 
-from kbproc.text.analysis import STOP_WORDS, UNSPACED
+from kbproc.base.text.analysis import STOP_WORDS, UNSPACED
 
-# Folded; none that is English too.
+# Folded; English words are left out.
 _FOREIGN = """
 der das und ist nicht ein eine einer eines einem einen von zu mit den dem des im auf fur sich
 wurde wurden werden wird sind wie wer wo wann welche welcher welches warum als auch nach bei aus
@@ -43,9 +41,9 @@ _LAST_LATIN = "\u024f"
 
 
 def is_foreign(words: Sequence[str]) -> bool | None:
-    """Whether folded words are of another language than English; None: they don't tell.
+    """Returns whether folded words are in another language than English; None if unclear.
 
-    Scripts without spaces don't count: whatever stands beside them may be English.
+    Scripts without spaces don't count, because the words beside them may be English.
     """
     more = sum(map(_SIDES.get, words, repeat(0)))
     if not "".join(words).isascii():
@@ -54,5 +52,5 @@ def is_foreign(words: Sequence[str]) -> bool | None:
 
 
 def is_other_script(word: str) -> bool:
-    """Whether a folded word begins with a letter that is not Latin."""
+    """Returns whether a folded word begins with a letter that is not Latin."""
     return word[0] > _LAST_LATIN

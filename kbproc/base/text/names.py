@@ -1,11 +1,11 @@
-"""Words that a text writes in parts, each as one word: names, codes, numbers, compounds.
+"""Finds words that a text writes in parts, each as one word: names, codes, numbers, compounds.
 
-Owns: which parts with a mark between them are one word: dots of names, dashes, apostrophes,
-separators of thousands, hyphens at a line's end.
-Refuses to know: single words and their parts (analysis), indexes, and what a query asks for.
+Parts with a mark between them may be one word: dots of names, dashes, apostrophes, separators of
+thousands, hyphens at a line's end.
 
 Each pattern takes time in proportion to the text: it is possessive, or can begin only where a run
-of letters begins. Patterns work on the text as it stands: a snippet marks the same characters.
+of letters begins. Patterns work on the text as it stands, because a snippet marks the same
+characters.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kbproc.text.analysis import folded
+from kbproc.base.text.analysis import folded
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
-# and parts with dashes between, if both a letter and a digit are among them. The guard finds every
-# place that may be one; it begins with signs that few texts hold, and so passes over the rest.
+# and parts with dashes between, with both a letter and a digit among them. The guard finds every
+# possible place; it begins with signs that few texts hold, so it skips the rest fast.
 _JOINT = re.compile(
     r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
 )
@@ -31,8 +31,8 @@ _NAME = re.compile(
 )
 
 # Thousands: groups of three digits after a first of one to three, with one kind of separator
-# throughout, or groups of two and a last of three, as in India. Of more than seven groups it is
-# a table's row.
+# throughout, or groups of two and a last of three, as in India. More than seven groups are a
+# table's row.
 _POINT = "[,.'’ʼ٬，．]"
 _SPACE = "[ \u00a0\u2007-\u200a\u202f]"
 _MAY_BE_NUMBER = re.compile(rf"(?:{_POINT}|{_SPACE})(?<=\d.)(?=\d\d)")
@@ -64,7 +64,7 @@ _APOSTROPHES = "'’‘‛ʹ′`＇׳״"
 _MAY_BE_ABBREVIATED = re.compile(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
 _ABBREVIATED = re.compile(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
 _AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
-# The endings of "it's", "we'll" and "don't" are no part of a name.
+# "it's", "we'll" and "don't" end in these, which are no part of a name.
 _ENDINGS = frozenset(["s", "d", "m", "t", "ll", "re", "ve"])
 # French, Italian and Catalan put these before a word, which is a word of its own.
 _PREFIXES = """
@@ -77,7 +77,7 @@ _GERSHAYIM = re.compile(r'(?<=[א-ת])"(?=[א-ת])')
 
 
 class Whole(NamedTuple):
-    """`word`, folded, stands in a text from `start` to before `end`."""
+    """The folded `word` that stands in a text from `start` to before `end`."""
 
     start: int
     end: int
@@ -85,16 +85,16 @@ class Whole(NamedTuple):
 
 
 def names(text: str) -> list[str]:
-    """The words that a text writes in parts, each as one folded word.
+    """Returns the words that a text writes in parts, each as one folded word.
 
     `doc.ingest`, `v2.3.1`, `CVE-2024-3094`, `wi-fi`, `O'Brien`, `1,284,500`: "docingest v231
-    cve20243094 wifi obrien 1284500". Among the words of a text are only their parts.
+    cve20243094 wifi obrien 1284500". `words` returns only their parts.
     """
     return [whole.word for whole in wholes(text)]
 
 
 def wholes(text: str) -> list[Whole]:
-    """The words that a text writes in parts, and where they stand."""
+    """Returns the words that a text writes in parts, with their places."""
     results = [Whole(*m.span(), _name(m[0])) for m in _near(_JOINT, _NAME, text)]
     dotted = {whole.word for whole in results}
     results += [whole for whole in _plain(with_gershayim(text)) if whole.word not in dotted]
@@ -102,12 +102,14 @@ def wholes(text: str) -> list[Whole]:
 
 
 def with_gershayim(text: str) -> str:
-    """The text in which a quotation mark inside a Hebrew acronym is the mark of acronyms."""
+    """Returns the text with Hebrew acronyms' quotation marks replaced by the mark of acronyms."""
     return _GERSHAYIM.sub("״", text) if '"' in text else text
 
 
 def with_thousands(text: str) -> str:
-    """The text in which spaces between thousands are apostrophes, so that no space parts them."""
+    """Returns the text with apostrophes for spaces between thousands, so that no space parts
+    them.
+    """
     if not _SPACED_THOUSANDS.search(text):
         return text
     return _NUMBER.sub(lambda number: _SPACED_THOUSANDS.sub("'", number[0]), text)
@@ -115,7 +117,7 @@ def with_thousands(text: str) -> str:
 
 def _plain(text: str) -> Iterator[Whole]:
     for match in _near(_MAY_BE_NUMBER, _NUMBER, text, around=_LONGEST_NUMBER):
-        if not (match[2] and _SPACED_THOUSANDS.match(text, match.end())):  # a table's row goes on
+        if not (match[2] and _SPACED_THOUSANDS.match(text, match.end())):  # a table's row continues
             yield Whole(*match.span(), folded("".join(filter(str.isdecimal, match[0]))))
     for match in _near(_MAY_BE_DASHED, _DASHED, text, around=_BREAK):
         yield from _dashed(match)
@@ -141,13 +143,13 @@ def _near(
 
 
 def _name(name: str) -> str:
-    """A version has its v, so that it is found with and without."""
+    """Returns a version with its v, so that it is found with and without."""
     whole = re.sub("[._-]", "", name.lower())
     return f"v{whole.lstrip('v')}" if whole.lstrip("v").isdigit() else whole
 
 
 def _dashed(match: re.Match[str]) -> Iterator[Whole]:
-    """A compound as one word, and each two neighbours of one of three parts.
+    """Yields a compound as one word, and each two neighbours of one of three parts.
 
     At a line's end a hyphen parts a word only if a small letter follows.
     """
@@ -171,7 +173,7 @@ def _dashed(match: re.Match[str]) -> Iterator[Whole]:
 
 
 def _abbreviated(match: re.Match[str]) -> Iterator[Whole]:
-    """A word with apostrophes, without what English and French only lean on it."""
+    """Yields a word with apostrophes, without the small words that English and French attach."""
     parts = _AT_APOSTROPHES.split(match[0])
     end = match.end()
     if parts[-1].lower() in _ENDINGS:
@@ -185,6 +187,6 @@ def _abbreviated(match: re.Match[str]) -> Iterator[Whole]:
 
 
 def _one_word(joined: str) -> str:
-    """Folded; "" where it is several words, as in scripts without spaces."""
+    """Returns the folded word; "" for several words, as in scripts without spaces."""
     word = folded(joined).strip()
     return "" if " " in word else word

@@ -1,8 +1,4 @@
-"""Where a passage stands in its source: on which pages, in which section, on which lines.
-
-Owns: marks, which say it for a text from some character on, and what they say of a passage.
-Refuses to know: what a text is a part of, and formats.
-"""
+"""Finds a passage's place in its source: its pages, section and lines."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from msgspec import Struct
 
 
 class Mark(Struct, frozen=True, array_like=True):
-    """From character `at` of a text on. `line`: of the source, for that character, from 1.
+    """The place of a text from character `at` on; `line` is the source's, from 1.
 
     Until the next mark, each line break of the text is one of the source.
     """
@@ -27,7 +23,7 @@ class Mark(Struct, frozen=True, array_like=True):
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """First and last page and line; the section of its beginning."""
+    """The first and last page and line, and the section at the beginning."""
 
     page: int | None = None
     page_end: int | None = None
@@ -37,10 +33,10 @@ class Passage(Struct, frozen=True, kw_only=True):
 
 
 def passage(marks: Sequence[Mark], text: str, start: int, end: int) -> Passage:
-    """The place in the source of the characters of `text` from `start` to before `end`.
+    """Returns the place in the source of the characters of `text` from `start` to before `end`.
 
-    Characters without a line, such as a table's repeated head, count for no line: the passage
-    begins with the first line after them.
+    Characters without a line, such as a table's repeated head, don't count: the passage begins with
+    the first line after them.
     """
     last = max(start, end - 1)
     first = _mark_at(marks, start)
@@ -56,9 +52,9 @@ def passage(marks: Sequence[Mark], text: str, start: int, end: int) -> Passage:
 
 
 def _mark_at(marks: Sequence[Mark], at: int) -> Mark:
-    found = Mark(0)
+    last = Mark(0)
     for mark in marks:
         if mark.at > at:
             break
-        found = mark
-    return found
+        last = mark
+    return last

@@ -1,8 +1,4 @@
-"""What a query asks for: its words, its phrases, and what it leaves out.
-
-Owns: the query's small syntax, which no string breaks, and the words that count.
-Refuses to know: indexes, scores, and which words and phrases any text holds.
-"""
+"""Parses a query into words, phrases and exclusions; any string is a valid query."""
 
 from __future__ import annotations
 
@@ -13,32 +9,31 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.text.analysis import STOP_WORDS, UNSPACED, words
-from kbproc.text.language import SMALL_WORDS, is_foreign
-from kbproc.text.names import names, with_gershayim, with_thousands
+from kbproc.base.text.analysis import STOP_WORDS, UNSPACED, words
+from kbproc.base.text.language import SMALL_WORDS, is_foreign
+from kbproc.base.text.names import names, with_gershayim, with_thousands
 
-# Of "it's", "we'll" and "don't" a query keeps "it", "we" and nothing.
+# "it's", "we'll" and "don't" leave "it", "we" and nothing in a query.
 _CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
 
 
-# What a word weighs that is spelt nearly like one that no text holds, and one made of two.
+# Weights of a word that nearly matches one that no text holds, and of two words joined.
 NEARLY, JOINED = 0.8, 0.5
 
 
 class Query(Struct, frozen=True, dict=True):
-    """What a query asks for, in folded words.
+    """A parsed query, in folded words.
 
-    `terms`: any of them may match, and each scores as often as it is said; those of
-    the phrases are among them. `phrases`: every one must match, word by word.
-    `excluded`: none may match. `options`: those of the excluded that may be options of a
-    command, as they were typed. `reason`: why nothing can match, else None. `said`: all that
-    is not excluded, stop words too. `tells` False: nothing but stop words. `names`: those in
-    parts, with dots, dashes or apostrophes, and numbers with thousands, as one word each.
+    `terms`: any of them may match, and each scores as often as it occurs; those of the phrases are
+    among them. `phrases`: every one must match, word by word. `excluded`: none may match.
+    `options`: those of the excluded that may be options of a command, as typed. `reason`: why
+    nothing can match, else None. `all_words`: all that is not excluded, stop words too. `tells`
+    False: all words are stop words. `names`: those in parts, with dots, dashes or apostrophes, and
+    numbers with thousands, as one word each.
 
-    As it is read against an index: `instead`: for words that no text holds, ones that are spelt
-    nearly so. `joined`: neighbours among the words that texts write as one. `in_parts`: words
-    and names that texts write in parts. `stress`: how much each term weighs; if empty, they weigh
-    the same.
+    Reading it against an index sets: `instead`: for words that no text holds, ones spelt nearly so.
+    `joined`: neighbours among the words that texts write as one. `in_parts`: words and names that
+    texts write in parts. `stress`: the weight of each term; if empty, all weigh the same.
     """
 
     terms: tuple[str, ...]
@@ -46,7 +41,7 @@ class Query(Struct, frozen=True, dict=True):
     excluded: tuple[tuple[str, ...], ...] = ()
     reason: str | None = None
     options: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    all_words: tuple[str, ...] = ()
     tells: bool = True
     names: tuple[str, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
@@ -55,49 +50,49 @@ class Query(Struct, frozen=True, dict=True):
     stress: tuple[float, ...] = ()
 
     def looked_up(self) -> list[tuple[str, float, float]]:
-        """The words to look for, what each weighs, and what a text that says it could reach."""
+        """Returns the words to look up, with their weight and the score that a text can reach."""
         nearly = dict(self.instead)
         stress = self.stress or (1.0,) * len(self.terms)
-        found = [
+        weighted = [
             (nearly[word], NEARLY * weight, weight) if word in nearly else (word, weight, weight)
             for word, weight in zip(self.terms, stress, strict=True)
         ]
-        return found + [(word, JOINED, JOINED) for word in self.joined]
+        return weighted + [(word, JOINED, JOINED) for word in self.joined]
 
     @cached_property
     def marked(self) -> tuple[str, ...]:
-        """The words to mark in a text."""
+        """Returns the words to mark in a text."""
         nearly = dict(self.instead)
         return (*(nearly.get(word, word) for word in self.terms), *self.joined, *self.names)
 
     def neighbours(self) -> list[str]:
-        """Every two words that follow one another, written as one; none with a stop word.
+        """Returns every two adjacent words written as one, except with stop words.
 
-        Those of a name are no neighbours, as the name is looked for.
+        The parts of a name are left out, because the name itself is looked up.
         """
         terms, names = frozenset(self.terms), frozenset(self.names)
         return [
             first + second
-            for first, second in itertools.pairwise(self.said)
+            for first, second in itertools.pairwise(self.all_words)
             if first in terms and second in terms and not UNSPACED.match(first + second)
             if first + second not in names
         ]
 
     def with_words(self, option: str) -> Query:
-        """The query in which `option`, one of `options`, is a word to look for."""
-        found = tuple(words(option))
+        """Returns the query with `option`, one of `options`, as a word to look for."""
+        new_words = tuple(words(option))
         return replace(
             self,
-            said=self.said + found,
-            terms=self.terms + found,
-            excluded=tuple(one for one in self.excluded if one != found),
+            all_words=self.all_words + new_words,
+            terms=self.terms + new_words,
+            excluded=tuple(one for one in self.excluded if one != new_words),
             options=tuple(one for one in self.options if one != option),
             reason=None,
         )
 
 
 _QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
-# Dashes around words, and those before a quantity, leave nothing out: "-as agreed-", "-80°C",
+# Dashes around words, and dashes before a quantity, leave nothing out: "-as agreed-", "-80°C",
 # "-.5", "-€50", "-US$3".
 _ASIDE = re.compile(r'(?<!\S)-(?=\w)((?:(?!\s-\w)[^"])*?\w)-(?![^\s.,;:!?)])')
 _CURRENCIES = (
@@ -105,13 +100,13 @@ _CURRENCIES = (
     "\uffe0\uffe1\uffe5\uffe6"
 )
 _QUANTITY = re.compile(rf"[^\W\d_]{{0,3}}[{_CURRENCIES}]|[^\w\s]*\d")
-_APART = " | "  # no name runs over it
+_APART = " | "  # no name extends over it
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
 # One or two letters, or a digit among them: `-x`, `-rf`, `-9`, `-mp4`.
 _SHORT = re.compile(r"[A-Za-z0-9]{1,2}|\w*\d\w*")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z-]*")
-# What else only a command has: other options, paths, pipes, variables, names of files.
+# Other signs of a command: long options, paths, pipes, variables, names of files.
 _COMMAND = re.compile(
     r"(?<!\S)(?:--?[A-Za-z0-9]{1,2}(?!\S)|--[A-Za-z]|~?/\w|~/|\.{1,2}(?:/|(?!\S))|\$\w"
     r"|[|>&]+(?!\S)|\*\.\w)"
@@ -121,18 +116,17 @@ _COMMAND = re.compile(
 
 
 def parse_query(text: str) -> Query:
-    """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`; every string is a query.
+    """Reads plain words, `"a phrase"`, `-word` and `-"a phrase"`.
 
-    An unbalanced quote counts as a space; `--flag`, a short option such as `-x` or `-rf`, and
-    any `-option` in a command are plain words, and so is what stands between two dashes or begins
-    with a digit or a currency. Stop words are left out unless nothing else
-    remains.
+    An unbalanced quote counts as a space; `--flag`, a short option such as `-x` or `-rf`, and any
+    `-option` in a command are plain words, as is text between two dashes and text that begins with
+    a digit or a currency. Stop words are left out unless all words are.
     """
     text = with_gershayim(text).translate(_QUOTES)
     text = with_thousands(text)
     if "-" in text:
         text = _ASIDE.sub(r" \1 ", text)
-    said: list[str] = []
+    all_words: list[str] = []
     sought: list[str] = []
     pieces: list[str] = []
     phrases: list[tuple[str, ...]] = []
@@ -140,26 +134,26 @@ def parse_query(text: str) -> Query:
     options: list[str] = []
     in_command = _COMMAND.search(text)
     for minus, phrase, plain in _CLAUSE.findall(text):
-        found = tuple(words(phrase or plain))
-        if minus and found and (phrase or not (in_command or _is_no_word(plain))):
-            excluded.append(found)
+        clause_words = tuple(words(phrase or plain))
+        if minus and clause_words and (phrase or not (in_command or _is_no_word(plain))):
+            excluded.append(clause_words)
             options += [plain] if _OPTION.fullmatch(plain) else []
             continue
-        said += found
+        all_words += clause_words
         sought += words(_CONTRACTION.sub(" ", phrase or plain))
         pieces.append(phrase or plain)
-        if phrase and found:
-            phrases.append(found)
-    small = STOP_WORDS | SMALL_WORDS if is_foreign(said) else STOP_WORDS
+        if phrase and clause_words:
+            phrases.append(clause_words)
+    small = STOP_WORDS | SMALL_WORDS if is_foreign(all_words) else STOP_WORDS
     telling = [word for word in sought if word not in small]
-    terms = telling or said
+    terms = telling or all_words
     return Query(
         tuple(terms),
         tuple(phrases),
         tuple(excluded),
         reason=_reason(terms, excluded),
         options=tuple(options),
-        said=tuple(said),
+        all_words=tuple(all_words),
         tells=bool(telling),
         names=tuple(names(_APART.join(pieces))),
     )

@@ -1,7 +1,7 @@
-"""Snippets: the stretch of a text that answers a query best, and where it matches.
+"""Cuts the part of a text that answers a query best, and finds its matches.
 
-Owns: finding a query's words in the text as people wrote it, whatever their form,
-and cutting at word borders. Refuses to know: where texts come from, how hits rank.
+A query's words are found in the text as people wrote it, in any form, and the cut is at word
+borders.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from kbproc.text.analysis import UNSPACED, words
-from kbproc.text.names import wholes
-from kbproc.text.stems import plurals, stems
+from kbproc.base.text.analysis import UNSPACED, words
+from kbproc.base.text.names import wholes
+from kbproc.base.text.stems import plurals, stems
 
 ELLIPSIS = "…"
-BEST_CHARS = 240  # a passage that answers is about so long
+BEST_CHARS = 240  # about the length of a passage that answers
 _ODD = "\x01"
 _REACH = 40  # how far a cut looks for a word border; text without spaces has none
-_ENGLISH_HEAD = 6  # letters of a longer stem that are looked for
-_MOST_MATCHES = 200  # of one kind: a long text of one word stays cheap
+_ENGLISH_HEAD = 6  # letters of a longer stem that the search uses
+_MOST_MATCHES = 200  # for each kind of match, so that a long text of one word stays cheap
 
 Centre = Literal["densest", "first"]
 
 
 class Snippet(NamedTuple):
-    """`highlights` are (start, end) character offsets into `text`.
+    """A cut text; `highlights` are (start, end) character offsets into it.
 
-    `best`: where in the whole text most of the words stand together, as (start, end),
-    however long the snippet is and wherever it was cut; None where none matches.
+    `best`: the place in the whole text with most of the words together, as (start, end), however
+    long the snippet is and wherever it was cut; None without a match.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Snippet(NamedTuple):
     best: tuple[int, int] | None = None
 
 
-class _Match(NamedTuple):
+class _WordMatch(NamedTuple):
     start: int
     end: int
     word: str
@@ -53,12 +53,11 @@ def snippet(
     centre: Centre = "densest",
     in_parts: Sequence[str] = (),
 ) -> Snippet:
-    """At most `chars` characters of `text` around where most of `terms` stand together.
+    """Returns at most `chars` characters of `text` around the place with most of `terms`.
 
-    `terms` are folded words, as `parse_query` gives them. `centre="first"`: around the
-    first word that matches, however many stand together later. `in_parts`: words that the text
-    may write in parts (`wi-fi` of wifi). Line breaks become spaces. Without a match it is the
-    beginning.
+    `terms` are folded words from `parse_query`. `centre="first"`: around the first word that
+    matches, even if more stand together later. `in_parts`: words that the text may write in parts
+    (`wi-fi` for wifi). Line breaks become spaces. Without a match it is the beginning.
     """
     matches = _matches(text, tuple(terms))
     if in_parts:
@@ -77,7 +76,7 @@ def snippet(
 
 
 def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:
-    """At most `chars` characters of `text` around `best`, which `snippet` returns.
+    """Returns at most `chars` characters of `text` around `best`, which `snippet` returns.
 
     Unlike a snippet it keeps its line breaks. Without `best` it is the beginning.
     """
@@ -89,14 +88,14 @@ def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:
     return head + text[start:end] + tail
 
 
-# Every ASCII character stands in it: one that is looked up in vain takes ten times as long.
+# The table holds every ASCII character, because a failed look-up takes ten times as long.
 _BLANKS = {code: chr(code) if 32 <= code < 127 else " " for code in range(128)}
 
 
-class _Shape(dict[int, str]):
-    """Maps a character to one folded character, or a space: offsets stay as they are.
+class _SnippetShape(dict[int, str]):
+    """Maps a character to one folded character, or a space, so that offsets stay the same.
 
-    One that folds to none or to several (an accent of its own, ß, ﬁ) becomes `_ODD`.
+    A character that folds to none or to several (a lone accent, ß, ﬁ) becomes `_ODD`.
     """
 
     def __missing__(self, code: int) -> str:
@@ -109,26 +108,25 @@ class _Shape(dict[int, str]):
         return shape
 
 
-_SHAPE = _Shape()
+_SHAPE = _SnippetShape()
 
 
 @functools.lru_cache(maxsize=256)
 def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str]]:
-    """The stems looked for, what stands in every word of theirs, and the unspaced terms.
+    """Returns the stems to find, a part of each word with such a stem, and the unspaced terms.
 
-    A stem and the words that it stands for begin alike, so a scan for beginnings
-    leaves few words to analyse; of a word with an odd character the beginning is unsure.
-    Irregular plurals do not, so they are looked for as they are.
-    An English stem differs from its words in its last letter: `happi` of `happy`, `hope` of
-    `hoping`; not so `die`, `lie`, `tie`, whose `dying` nobody finds.
+    A stem and its words begin alike, so a scan for beginnings leaves few words to analyse; a word
+    with an odd character may begin differently. Irregular plurals do, so they are looked for as
+    they are. An English stem differs from its words in its last letter: `happi` of `happy`, `hope`
+    of `hoping`; not so `die`, `lie`, `tie`, so their forms `dying`, `lying`, `tying` are not found.
     """
     unspaced = [term for term in dict.fromkeys(terms) if UNSPACED.match(term)]
     pairs = [term for term in unspaced if len(term) > 1]
     lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
-    wanted = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
-    irregular = {plural for stem in wanted for plural in plurals(stem)}
-    heads = [_ODD, *sorted({_beginning(stem) for stem in wanted} | irregular)]
-    return wanted, heads if wanted else [], pairs + lone
+    sought = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
+    irregular = {plural for stem in sought for plural in plurals(stem)}
+    heads = [_ODD, *sorted({_beginning(stem) for stem in sought} | irregular)]
+    return sought, heads if sought else [], pairs + lone
 
 
 def _beginning(stem: str) -> str:
@@ -142,110 +140,110 @@ def _stems_of(word: str) -> frozenset[str]:
     return frozenset(stems(words(word)))
 
 
-def _matches(text: str, terms: tuple[str, ...]) -> list[_Match]:
-    wanted, heads, unspaced = _search(terms)
+def _matches(text: str, terms: tuple[str, ...]) -> list[_WordMatch]:
+    sought, heads, unspaced = _search(terms)
     if "+" in text:
         text = text.replace("++", "pp")
     flat = text.translate(_SHAPE)
-    found = [
-        _Match(m.start(), m.end(), term)
+    matches = [
+        _WordMatch(m.start(), m.end(), term)
         for term in unspaced
         for m in islice(re.finditer(re.escape(term), flat), _MOST_MATCHES)
     ]
     if heads:
         if not flat.isascii():
             flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
-        in_words: set[_Match] = set()
+        in_words: set[_WordMatch] = set()
         for head in heads:
-            _add_matches(in_words, text, flat, wanted, head)
-        found += sorted(in_words)[:_MOST_MATCHES]
-    return sorted(found) if unspaced else found
+            _add_matches(in_words, text, flat, sought, head)
+        matches += sorted(in_words)[:_MOST_MATCHES]
+    return sorted(matches) if unspaced else matches
 
 
-def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_Match]:
+def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_WordMatch]:
     targets = frozenset(stems(words_in_parts))
     names = wholes(text)
     pairs = zip(names, stems([name.word for name in names]), strict=True)
-    matches = [_Match(name.start, name.end, stem) for name, stem in pairs if stem in targets]
+    matches = [_WordMatch(name.start, name.end, stem) for name, stem in pairs if stem in targets]
     return matches[:_MOST_MATCHES]
 
 
 def _add_matches(
-    found: set[_Match], text: str, flat: str, wanted: frozenset[str], head: str
+    matches: set[_WordMatch], text: str, flat: str, sought: frozenset[str], head: str
 ) -> None:
-    """The words of `flat`, parted by spaces, that hold `head` and of which `wanted` holds a stem.
+    """Adds the words of `flat`, parted by spaces, that hold `head` and have one of these stems.
 
-    Looking for one head after the other takes a quarter of what a pattern of all of them takes.
+    Searching for one head after another takes a quarter of the time of one pattern for all.
     """
-    at, left = flat.find(head), _MOST_MATCHES
-    while at >= 0 and left:
+    at, remaining = flat.find(head), _MOST_MATCHES
+    while at >= 0 and remaining:
         start, end = flat.rfind(" ", 0, at) + 1, flat.find(" ", at)
         end = len(flat) if end < 0 else end
-        common = wanted & _stems_of(text[start:end])
+        common = sought & _stems_of(text[start:end])
         if common:
-            found.add(_Match(start, end, min(common)))
-            left -= 1
+            matches.add(_WordMatch(start, end, min(common)))
+            remaining -= 1
         at = flat.find(head, end)
 
 
 def _window(
-    text: str, found: list[_Match], chars: int, centre: Centre, best: tuple[int, int]
+    text: str, matches: list[_WordMatch], chars: int, centre: Centre, best: tuple[int, int]
 ) -> tuple[int, int]:
-    """Where to cut `text` so that `found`'s first or densest part stands in the middle.
+    """Returns the cut of `text` with the first or densest matches in the middle.
 
-    `best`: the densest of at most BEST_CHARS; if there is room for it, but not for more, none is
-    denser.
+    `best`: the densest place of at most BEST_CHARS; if the room fits it and is not larger, no other
+    place is denser.
     """
     if len(text) <= chars:
         return 0, len(text)
     room = max(1, chars - 2 * len(ELLIPSIS))
     if centre == "first":
-        first, last = _first(found)
+        first, last = _first(matches)
     elif best[1] - best[0] <= room <= BEST_CHARS:
         first, last = best
     else:
-        first, last = _densest(found, room)
+        first, last = _densest(matches, room)
     return _around(text, first, last, room)
 
 
 def _around(text: str, first: int, last: int, room: int) -> tuple[int, int]:
-    """The borders of words between which `first` to `last` stands in the middle of `room`."""
+    """Returns word borders around `first` to `last`, in the middle of `room` characters."""
     start = max(0, min(first, (first + last - room) // 2, len(text) - room))
     end = min(len(text), start + room)
     return _start(text, start, first), _end(text, end, min(last, end))
 
 
-def _first(found: list[_Match]) -> tuple[int, int]:
-    return (found[0].start, found[0].end) if found else (0, 0)
+def _first(matches: list[_WordMatch]) -> tuple[int, int]:
+    return (matches[0].start, matches[0].end) if matches else (0, 0)
 
 
-def _densest(found: list[_Match], room: int) -> tuple[int, int]:
-    """The first stretch of at most `room` characters with the most distinct words."""
-    best, span, left, distinct = 0, (0, 0), 0, 0
+def _densest(matches: list[_WordMatch], room: int) -> tuple[int, int]:
+    """Returns the first range of at most `room` characters with the most distinct words."""
+    best, span, first, distinct = 0, (0, 0), 0, 0
     inside: dict[str, int] = {}
-    for at, (_, end, word) in enumerate(found):
+    for at, (_, end, word) in enumerate(matches):
         distinct += not inside.get(word)
         inside[word] = inside.get(word, 0) + 1
-        while end - found[left].start > room and left < at:
-            gone = found[left].word
-            inside[gone] -= 1
-            distinct -= not inside[gone]
-            left += 1
+        while end - matches[first].start > room and first < at:
+            dropped = matches[first].word
+            inside[dropped] -= 1
+            distinct -= not inside[dropped]
+            first += 1
         if distinct > best:
-            best, span = distinct, (found[left].start, end)
+            best, span = distinct, (matches[first].start, end)
     return span
 
 
-def _tight(found: list[_Match], span: tuple[int, int]) -> tuple[int, int]:
-    """Without leading words that come again further on."""
+def _tight(matches: list[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
+    """Returns the range without leading words that occur again in it."""
     first, last = span
-    inside = [(start, word) for start, end, word in found if first <= start and end <= last]
+    inside = [(start, word) for start, end, word in matches if first <= start and end <= last]
     final = {word: start for start, word in inside}
     return next((start for start, word in inside if final[word] == start), first), last
 
 
 def _start(text: str, at: int, limit: int) -> int:
-    """The first word border from `at` on, near and not after `limit`."""
+    """Returns the first word border from `at` on, near and not after `limit`."""
     if at == 0:
         return 0
     for border in range(at, min(limit, at + _REACH) + 1):
@@ -257,7 +255,7 @@ def _start(text: str, at: int, limit: int) -> int:
 
 
 def _end(text: str, at: int, limit: int) -> int:
-    """The last word border up to `at`, near and not before `limit`."""
+    """Returns the last word border up to `at`, near and not before `limit`."""
     if at == len(text):
         return at
     for border in range(at, max(limit, at - _REACH) - 1, -1):
@@ -269,7 +267,9 @@ def _end(text: str, at: int, limit: int) -> int:
 
 
 def _joined(text: str, at: int) -> bool:
-    """Whether a cut at `at` would part a letter from its mark, or an emoji from its kind."""
+    """Returns whether a cut at `at` would part a letter from its mark, or an emoji from its
+    modifier.
+    """
     char = text[at]
     return (
         unicodedata.category(char)[0] == "M"
@@ -279,7 +279,7 @@ def _joined(text: str, at: int) -> bool:
 
 
 def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted spans, with those that overlap or touch made one."""
+    """Returns sorted spans, merging those that overlap or touch."""
     merged: list[tuple[int, int]] = []
     for start, end in spans:
         if merged and start <= merged[-1][1]:

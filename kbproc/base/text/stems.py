@@ -1,10 +1,8 @@
-"""Stems: what is common to the forms of a word.
+"""Stems: the common part of a word's forms.
 
-Owns: which stemmer a word's script calls for, irregular plurals, and the beginnings of words.
-Refuses to know: indexes, and which language a text is in.
-
-Words in Latin letters get English stems. For other languages in these letters the beginnings
-stand in for stems: of German, Turkish or Polish words the first letters tell most.
+A word's script chooses its stemmer; irregular plurals have a table. Words in Latin letters get
+English stems. For other languages in these letters the beginnings stand in for stems, because the
+first letters of German, Turkish or Polish words tell most.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-from kbproc.text.analysis import UNSPACED
+from kbproc.base.text.analysis import UNSPACED
 
 # The letters of a script, and the stemmer for words that begin with one.
 _BY_SCRIPT = {
@@ -66,28 +64,28 @@ bacilli/bacillus foci/focus loci/locus larvae/larva vertebrae/vertebra antennae/
 formulae/formula algae/alga nebulae/nebula mitochondria/mitochondrion genera/genus
 """
 _IRREGULAR = dict(pair.split("/") for pair in _PAIRS.split())
-_FOUND_AS: dict[str, list[str]] = {}
+_PLURALS: dict[str, list[str]] = {}
 
 
 def stems(folded: Sequence[str]) -> list[str]:
-    """Stems of folded words, one for one, as the index has them."""
+    """Returns the stems of folded words, one for one, as the index has them."""
     return _one_for_one("english", stemmed_by_script(" ".join(folded))) if folded else []
 
 
 def plurals(stem: str) -> list[str]:
-    """The irregular plurals whose singular has the stem: they begin otherwise."""
-    if not _FOUND_AS:
+    """Returns the irregular plurals of the stem's word, which begin unlike it."""
+    if not _PLURALS:
         plural, singular = list(_IRREGULAR), list(_IRREGULAR.values())
         for word, stem_of_singular in zip(plural, stems(singular), strict=True):
-            _FOUND_AS.setdefault(stem_of_singular, []).append(word)
-    return _FOUND_AS.get(stem, [])
+            _PLURALS.setdefault(stem_of_singular, []).append(word)
+    return _PLURALS.get(stem, [])
 
 
 def stemmed_by_script(analysed: str) -> str:
-    """An analysed text in which the words in other than Latin letters are stems.
+    """Returns an analysed text with stems for its words in other than Latin letters.
 
-    The index makes English stems of the others itself, of irregular plurals those of the singular,
-    and leaves these as they are.
+    The index itself makes English stems of the other words, where irregular plurals have become
+    singular, and leaves these stems as they are.
     """
     if not _IRREGULAR.keys().isdisjoint(analysed.split()):
         analysed = " ".join([_IRREGULAR.get(word, word) for word in analysed.split()])
@@ -103,10 +101,7 @@ def _stemmed_run(run: re.Match[str]) -> str:
 
 
 def _one_for_one(language: str, analysed: str) -> list[str]:
-    """A stem for every word: one of which a stemmer leaves nothing is its own stem.
-
-    The Greek stemmer leaves nothing of όταν.
-    """
+    """Returns a stem for every word; a word that the stemmer empties is its own stem."""
     stemmer = _stemmer(language)
     results = stemmer(analysed)
     originals = analysed.split()
@@ -117,17 +112,17 @@ def _one_for_one(language: str, analysed: str) -> list[str]:
 
 def _without_ending(word: str) -> str:
     word = word.replace("ँ", "ं")
-    found = next((e for e in _HINDI if len(word) > len(e) + 1 and word.endswith(e)), "")
-    return word.removesuffix(found)
+    ending = next((e for e in _HINDI if len(word) > len(e) + 1 and word.endswith(e)), "")
+    return word.removesuffix(ending)
 
 
 def head(word: str) -> str:
-    """The beginning of a folded word; "" where its script has no spaces."""
+    """Returns the beginning of a folded word; "" where its script has no spaces."""
     return heads(word)
 
 
 def heads(analysed: str) -> str:
-    """The beginnings of an analysed text's words; scripts without spaces have none."""
+    """Returns the beginnings of an analysed text's words; scripts without spaces have none."""
     if not analysed.isascii():
         analysed = UNSPACED.sub(" ", stemmed_by_script(analysed))
     return " ".join([word[:_HEAD] for word in analysed.split()])

@@ -1,15 +1,11 @@
-"""Words that differ by one slip of the finger.
-
-Owns: which slips there are, by script.
-Refuses to know: which words there are.
-"""
+"""Finds words that differ by one typing mistake, by script."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
 
-# Folded letters, of the scripts in which words are typed letter by letter.
+# Folded letters of the scripts that are typed letter by letter.
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "абвгдежзийклмнопрстуфхцчшщъыьэюя",
@@ -18,19 +14,19 @@ _ALPHABETS = (
     "אבגדהוזחטיכלמנסעפצקרשתךםןףץ",
 )
 LEAST_LETTERS = 4
-# Of shorter words nearly every other letter makes another word (kind, king): there only one
-# that lies beside the right one on the keyboard is a slip.
+# Almost any other letter makes another word of a shorter one (kind, king), so there only a letter
+# beside the right one on the keyboard counts as a mistake.
 _LONG = 6
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def may_be_mistyped(word: str) -> bool:
-    """Whether a folded word is long enough, and all letters."""
+    """Returns whether a folded word is long enough, and all letters."""
     return len(word) >= LEAST_LETTERS and _alphabet(word) != ""
 
 
 def one_slip_away(word: str) -> Iterator[str]:
-    """Every word with one letter more, less or another, or two that changed places."""
+    """Yields every word with one letter more, less or replaced, or two letters swapped."""
     letters, long = _alphabet(word), len(word) >= _LONG
     for at in range(len(word) + 1):
         before, after = word[:at], word[at:]

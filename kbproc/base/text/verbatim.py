@@ -1,10 +1,8 @@
-"""Parts of a text that are quoted whole or not at all: blocks of code, rows of tables, log lines.
+"""Splits a text into parts to quote: sentences, blocks of code, table rows and log lines.
 
-Owns: how such parts are recognised, in a source as written and in a passage of its text.
-Refuses to know: what is quoted, and how much of it.
-
-A passage's text no longer has the fences of its code, so the blocks are read from the source, and
-found in the passage line by line. A block that the passage holds only a part of gives no piece.
+Code, rows and log lines are quoted whole or not at all. A passage's text no longer has the fences
+of its code, so the blocks are read from the source, and found in the passage line by line. A block
+that the passage holds only a part of gives no piece.
 """
 
 from __future__ import annotations
@@ -12,22 +10,23 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from textwrap import dedent
 from typing import Literal, NamedTuple
 
-from kbproc.text.sentences import sentences
+from kbproc.base.text.analysis import sentences
 
 # `table`: each line is a row, and the first one names the columns. `code`: a file of source code.
 Form = Literal["prose", "table", "code"]
 
-_OPENING = re.compile(r"(?:[ \t]|>|(?:[-*+]|\d{1,9}[.)])[ \t])*(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
+# Quotes and list items may stand before a fence. Possessive, because a line may be very long.
+_BEFORE_FENCE = re.compile(r"(?:[ \t]|>|(?:[-*+]|\d{1,9}[.)])[ \t])*+")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 _QUOTED = re.compile(r"^[ \t]*>[ \t]?")
-_PRE = re.compile(r"<pre\b([^>]*)>(.*?)</pre\s*>", re.IGNORECASE | re.DOTALL)
+_PRE, _PRE_END = re.compile(r"<pre\b[^<>]*>", re.IGNORECASE), re.compile(r"</pre\b", re.IGNORECASE)
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source)-([\w+#-]+)")
-_TAG = re.compile(r"<[^>]*>")
-_BREAK = re.compile(r"<br\b[^>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+_BREAK = re.compile(r"<br\b[^<>]*>", re.IGNORECASE)
 _SEPARATOR = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
 _CELLS = re.compile(r"\s\|\s|^\s*\||\t")
 # How a line of a log begins: a time, an address, a level, or a record of JSON.
@@ -36,20 +35,30 @@ _RECORD = re.compile(
     r"|[A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d|(?:\d{1,3}\.){3}\d{1,3}\s"
     r'|[\[(<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\{")'
 )
+_SHORTEST_FENCE = 3
+_MOST_OF_NAME = 200  # characters that may hold the language of a block
 _FEWEST = 2  # lines of a table or a log
-# A passage may begin or end within a line of code: so many letters of it are no chance.
+# A passage may begin or end within a line of code: so many letters of a line are no chance match.
 _LEAST_OF_A_LINE = 8
+_MOST_BLOCKS = 200  # blocks with a part in one passage
 
 
 class CodeBlock(NamedTuple):
-    """`lines`: as written, without the indentation that all of them share."""
+    """A block of code; its `lines` lack the indentation that all of them share."""
 
     language: str
     lines: tuple[str, ...]
 
+    def fenced(self) -> str:
+        """Returns the block in a fence that is longer than any in it."""
+        runs = (run for line in self.lines for run in re.findall("`+", line))
+        longest = max(map(len, runs), default=0)
+        fence = "`" * max(3, longest + 1)
+        return "\n".join([f"{fence}{self.language}", *self.lines, fence])
+
 
 class Piece(NamedTuple):
-    """`head`: of a row, the line or lines that name its columns."""
+    """A part to quote; `head` of a row is the line or lines that name its columns."""
 
     kind: Literal["sentence", "row", "record", "code"]
     text: str
@@ -57,7 +66,7 @@ class Piece(NamedTuple):
 
 
 def markdown_blocks(source: str) -> list[CodeBlock]:
-    """The blocks of code in Markdown, fenced or indented by four spaces."""
+    """Returns the blocks of code in Markdown, fenced or indented by four spaces."""
     blocks: list[CodeBlock] = []
     fence, language = "", ""
     inside: list[str] = []
@@ -72,7 +81,7 @@ def markdown_blocks(source: str) -> list[CodeBlock]:
             else:
                 inside.append(line)
             continue
-        opening = _OPENING.match(line)
+        opening = _opening(line)
         code = not opening and not in_list and line.startswith(("    ", "\t"))
         if code and line.strip() and (indented or was_blank):
             indented.append(line)
@@ -84,7 +93,7 @@ def markdown_blocks(source: str) -> list[CodeBlock]:
         elif indented:
             indented.append(line)
         if opening:
-            fence, language = opening[1], opening[2]
+            fence, language = opening
         was_blank = not line.strip()
     return [
         block for block in (*blocks, _block(language, inside), _block("", indented)) if block.lines
@@ -92,13 +101,27 @@ def markdown_blocks(source: str) -> list[CodeBlock]:
 
 
 def html_blocks(source: str) -> list[CodeBlock]:
-    """The preformatted blocks of a page."""
-    blocks = []
-    for attributes, inner in _PRE.findall(source):
-        named = _LANGUAGE.search(attributes + inner[:200])
+    """Returns the preformatted blocks of a page."""
+    blocks: list[CodeBlock] = []
+    at = 0
+    while (begin := _PRE.search(source, at)) and (end := _PRE_END.search(source, begin.end())):
+        inner, at = source[begin.end() : end.start()], end.end()
+        named = _LANGUAGE.search(begin[0] + inner[:_MOST_OF_NAME])
         plain = html.unescape(_TAG.sub("", _BREAK.sub("\n", inner)))
         blocks.append(_block(named[1] if named else "", plain.split("\n")))
     return [block for block in blocks if block.lines]
+
+
+def _opening(line: str) -> tuple[str, str] | None:
+    """Returns the fence that a line of Markdown opens, and the language of its code."""
+    rest = _BEFORE_FENCE.sub("", line, count=1)
+    char = rest[:1]
+    info = rest.lstrip(char) if char in {"`", "~"} else ""
+    length = len(rest) - len(info)
+    if char not in {"`", "~"} or length < _SHORTEST_FENCE or (char == "`" and "`" in info):
+        return None
+    words = info[:_MOST_OF_NAME].split(maxsplit=1)
+    return char * length, words[0] if words else ""
 
 
 def _block(language: str, lines: Sequence[str]) -> CodeBlock:
@@ -111,12 +134,12 @@ def _block(language: str, lines: Sequence[str]) -> CodeBlock:
 def pieces(
     text: str, form: Form = "prose", blocks: Sequence[CodeBlock] = (), language: str = ""
 ) -> Iterator[Piece]:
-    """A passage's sentences, and the other parts as they stand.
+    """Yields a passage's sentences, and the other parts as they stand.
 
     `blocks`: those of its source. `language`: of a file of source code.
     """
     if form == "code":
-        yield Piece("code", fenced(CodeBlock(language, tuple(text.strip("\n").split("\n")))))
+        yield Piece("code", CodeBlock(language, tuple(text.strip("\n").split("\n"))).fenced())
         return
     lines = text.split("\n")
     if form == "table":
@@ -127,42 +150,49 @@ def pieces(
         if owner is None:
             yield from _prose([lines[at] for at in run])
         elif owner.is_whole:
-            yield Piece("code", fenced(owner.block))
+            yield Piece("code", owner.block.fenced())
 
 
-def fenced(block: CodeBlock) -> str:
-    """A block in a fence that is longer than any in it."""
-    longest = max((len(run) for line in block.lines for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}{block.language}", *block.lines, fence])
-
-
-class _Owner(NamedTuple):
-    """A block of which lines of a passage are a part. `number`: two of them are not one run."""
+class _WordOwner(NamedTuple):
+    """A block with lines in a passage; `number` keeps two adjacent blocks apart."""
 
     number: int
     block: CodeBlock
     is_whole: bool
 
 
-def _owners(lines: Sequence[str], blocks: Sequence[CodeBlock]) -> list[_Owner | None]:
-    """For each line of a passage the block that it belongs to, if any."""
+def _owners(lines: Sequence[str], blocks: Sequence[CodeBlock]) -> list[_WordOwner | None]:
+    """Returns for each line of a passage the block that it belongs to, if any."""
     places = [at for at, line in enumerate(lines) if line.strip()]
     plain = [_plain(lines[at]) for at in places]
-    owners: list[_Owner | None] = [None] * len(lines)
-    for block in blocks:
-        own = [_plain(line) for line in block.lines if line.strip()]
+    owners: list[_WordOwner | None] = [None] * len(lines)
+    for block, own in islice(_near(plain, blocks), _MOST_BLOCKS):
         for start, length in _runs(plain, own):
             first, last = places[start], places[start + length - 1]
-            owner = _Owner(first, block, length == len(own))
+            owner = _WordOwner(first, block, length == len(own))
             if all(owners[at] is None for at in range(first, last + 1)):
                 owners[first : last + 1] = [owner] * (last + 1 - first)
     return owners
 
 
+def _near(
+    plain: Sequence[str], blocks: Sequence[CodeBlock]
+) -> Iterator[tuple[CodeBlock, list[str]]]:
+    """Yields the blocks that share a line with a passage, each once, with their lines as
+    compared.
+    """
+    whole, outer = frozenset(plain), [line for line in (*plain[:1], *plain[-1:]) if _is_long(line)]
+    for block in dict.fromkeys(blocks):
+        own = [_plain(line) for line in block.lines if line.strip()]
+        if not whole.isdisjoint(own) or any(part in line for part in outer for line in own):
+            yield block, own
+
+
 def _runs(plain: Sequence[str], own: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where a passage holds all lines of a block; or the last of them at its beginning, the first
-    ones at its end, or nothing else. Yields the first line and how many there are.
+    """Yields the first line and the length of each run of a block's lines in a passage.
+
+    A run is the whole block, its last lines at the passage's beginning, its first lines at the
+    passage's end, or any of its lines if the passage holds nothing else.
     """
     if not own:
         return
@@ -192,7 +222,7 @@ def _runs(plain: Sequence[str], own: Sequence[str]) -> Iterator[tuple[int, int]]
 def _is_part(
     plain: Sequence[str], own: Sequence[str], *, begins_cut: bool = False, ends_cut: bool = False
 ) -> bool:
-    """Whether lines of a passage are these lines of a block; the outer ones may be cut."""
+    """Returns whether a passage's lines are these lines of a block; the outer ones may be cut."""
     if len(own) == 1:
         return _is_part_of_a_line(plain[0], own[0], begins_cut, ends_cut)
     return (
@@ -203,11 +233,15 @@ def _is_part(
 
 
 def _is_part_of_a_line(part: str, own: str, begins_cut: bool, ends_cut: bool) -> bool:
-    if part == own or len(part) < _LEAST_OF_A_LINE:
+    if part == own or not _is_long(part):
         return part == own
     if begins_cut and ends_cut:
         return part in own
     return (begins_cut and own.endswith(part)) or (ends_cut and own.startswith(part))
+
+
+def _is_long(part: str) -> bool:
+    return len(part) >= _LEAST_OF_A_LINE
 
 
 def _plain(line: str) -> str:
@@ -215,7 +249,7 @@ def _plain(line: str) -> str:
 
 
 def _prose(lines: Sequence[str]) -> Iterator[Piece]:
-    """Tables and logs line by line, what stands between them by sentences."""
+    """Yields tables and logs line by line, and the text between them by sentences."""
     for paragraph in _paragraphs(lines):
         if len(paragraph) >= _FEWEST and _are_most(paragraph, _RECORD):
             yield from (Piece("record", line.rstrip()) for line in paragraph)
@@ -239,7 +273,7 @@ def _are_most(lines: Sequence[str], pattern: re.Pattern[str]) -> bool:
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Piece]:
-    """The rows of a table, each with its head."""
+    """Yields the rows of a table, each with its head."""
     head, *rest = [line.rstrip() for line in lines if line.strip()] or [""]
     if rest and _SEPARATOR.fullmatch(rest[0]):
         head = f"{head}\n{rest.pop(0)}"
