@@ -1,4 +1,4 @@
-"""Events: what a log of any age means."""
+"""Events of a log of any age keep their meaning."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.events import codec
-from kbproc.events.agent import AgentDeleted
-from kbproc.events.codec import UPCASTS
-from kbproc.events.document import (
+from kbproc.engine.events import codec
+from kbproc.engine.events.agent import AgentDeleted
+from kbproc.engine.events.codec import UPCASTS
+from kbproc.engine.events.document import (
     ChunkDeleted,
     ChunkText,
     DocChanged,
@@ -23,12 +23,12 @@ from kbproc.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.events.entry import EntryRevived
-from kbproc.events.event import Concerned, Event
-from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
+from kbproc.engine.events.entry import EntryRevived
+from kbproc.engine.events.event import Event, Subject
+from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
 
-# A log on somebody's disk holds these. One may be added; none may ever change or go.
+# Logs on users' disks hold these types. One may be added; none may ever change or go.
 TAGS = {
     "chunk.deleted",
     "doc.changed",
@@ -51,7 +51,7 @@ TAGS = {
     "agent.deleted",
 }
 
-# The same of their members: a name that is written once is read for ever.
+# The same holds for their members: a name that was written once stays readable for ever.
 MEMBERS = {
     "kb.created": {"slug", "name", "description"},
     "kb.updated": {"slug", "name", "description"},
@@ -103,7 +103,7 @@ MEMBERS = {
     "log.repaired": {"lost", "aside", "next_document", "next_chunk"},
 }
 
-# As the first version wrote them, byte for byte.
+# Events as the first version wrote them, byte for byte.
 OLD = (
     b'[{"type":"kb.created","slug":"default","name":"Default"},'
     b'{"type":"doc.written","id":1,"kb":"default","revision":1,"title":"A","doc_type":"text",'
@@ -226,23 +226,21 @@ def test_every_event_has_a_summary(tag: str) -> None:
 
 
 ABOUT = [
-    (DocDeleted(id=3), Concerned(document=3), [3]),
-    (ChunkDeleted(document_id=3, revision=2, ids=[7]), Concerned(document=3, revision=2), [3]),
-    (DocPurged(ids=[3]), Concerned(listed=[3]), [3]),
-    (EntryRevived(ids=[3, 4], was=5), Concerned(listed=[3, 4]), [3, 4]),
-    (Erased(was="doc.written", purge=9), Concerned(), []),
-    (KbDeleted(slug="ab"), Concerned(kb="ab"), []),
-    (AgentDeleted(slug="ann"), Concerned(agent="ann"), []),
-    (FileCleared(kb="ab", path="/x"), Concerned(within="ab"), []),
-    (ContentForgotten(id=3, kept=2), Concerned(document=3), [3]),
-    (PurgeEnded(purge=9), Concerned(), []),
+    (DocDeleted(id=3), Subject(document=3), [3]),
+    (ChunkDeleted(document_id=3, revision=2, ids=[7]), Subject(document=3, revision=2), [3]),
+    (DocPurged(ids=[3]), Subject(listed=[3]), [3]),
+    (EntryRevived(ids=[3, 4], was=5), Subject(listed=[3, 4]), [3, 4]),
+    (Erased(was="doc.written", purge=9), Subject(), []),
+    (KbDeleted(slug="ab"), Subject(kb="ab"), []),
+    (AgentDeleted(slug="ann"), Subject(agent="ann"), []),
+    (FileCleared(kb="ab", path="/x"), Subject(within="ab"), []),
+    (ContentForgotten(id=3, kept=2), Subject(document=3), [3]),
+    (PurgeEnded(purge=9), Subject(), []),
 ]
 
 
 @pytest.mark.parametrize(("event", "about", "documents"), ABOUT, ids=lambda item: str(item)[:20])
-def test_an_event_says_what_it_is_about(
-    event: Event, about: Concerned, documents: list[int]
-) -> None:
+def test_an_event_says_what_it_is_about(event: Event, about: Subject, documents: list[int]) -> None:
     assert event.concerns() == about
     assert list(event.concerns().documents) == documents
 

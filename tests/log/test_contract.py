@@ -1,4 +1,4 @@
-"""What every log and every lease promises, whatever keeps it."""
+"""Every log and every lease keeps the same promises, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import file
-from kbproc.log import record as records
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Log, LogFile
-from kbproc.log.jetstream.log import JetStreamLog
-from kbproc.log.lease import NOBODY, FileLease, Holder, Lease
-from kbproc.log.record import GENESIS, START, Record
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
+from kbproc.engine.log import file
+from kbproc.engine.log import record as records
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.interface import Log, LogFile
+from kbproc.engine.log.lease import NOBODY, FileLease, Holder, Lease
+from kbproc.engine.log.record import GENESIS, START, Record
 from tests.kit.memory import MemoryLease, MemoryLog, Seat
 from tests.kit.nats import shared
 from tests.kit.records import commit, draft, write
@@ -67,6 +67,12 @@ def test_an_empty_log(log: Log) -> None:
     assert log.rewrite(lambda record: record, to_seq=0) == 0
 
 
+def test_only_an_empty_log_is_begun(log: Log) -> None:
+    log.begin(lambda: commit(log, [draft(1)]))
+    log.begin(lambda: commit(log, [draft(2)]))
+    assert [record.seq for record in log.read()] == [1]
+
+
 def test_records_are_numbered_and_chained(log: Log) -> None:
     first, second = commit(log, [draft(1), draft(2)])
     [third] = commit(log, [draft(3)])
@@ -84,7 +90,7 @@ def test_a_record_holds_what_its_draft_held(log: Log) -> None:
 
 
 def test_equal_events_have_other_hashes(log: Log) -> None:
-    """Each record is salted: whoever holds a hash can't try out what was erased."""
+    """Each record is salted, so that a hash does not help to guess erased text."""
     one, two = commit(log, [draft(1), msgspec.structs.replace(draft(1), salt="ff" * 16)])
     assert one.hash != two.hash
 
@@ -183,7 +189,7 @@ def test_any_batches(
     kind: str,
     segment_bytes: int,
 ) -> None:
-    """Whatever is committed is there, in order, and nothing else."""
+    """The log holds exactly the committed records, in order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "SEGMENT_BYTES", segment_bytes)
         log, expected = LOGS[kind](tmp_path_factory.mktemp("any")), list[Record]()
@@ -204,13 +210,13 @@ def test_any_batches(
 
 
 def test_readers_see_a_prefix_while_batches_are_written(log: Log) -> None:
-    """Up to the head that each asked for, however many batches come and go meanwhile."""
-    seen: list[list[Record]] = []
+    """Each reader gets all records up to its head, however many batches run concurrently."""
+    readings: list[list[Record]] = []
     written_all = threading.Event()
 
     def look() -> None:
         while not written_all.is_set():
-            seen.append(list(log.read(to_seq=log.head.seq)))
+            readings.append(list(log.read(to_seq=log.head.seq)))
             log.verify()
 
     readers = [threading.Thread(target=look) for _ in range(3)]
@@ -224,7 +230,7 @@ def test_readers_see_a_prefix_while_batches_are_written(log: Log) -> None:
     written_all.set()
     for reader in readers:
         reader.join()
-    assert all(found == written[: len(found)] for found in seen)
+    assert all(reading == written[: len(reading)] for reading in readings)
 
 
 # ---------------------------------------------------------------------------- rewriting
@@ -241,9 +247,9 @@ def test_a_rewrite_keeps_the_chain(log: Log) -> None:
     assert changed == 3
     assert log.head == head
     assert log.verify() == 12
-    found = list(log.read())
-    assert [r.position for r in found] == [r.position for r in written]
-    for one, other in zip(found, written, strict=True):
+    rewritten = list(log.read())
+    assert [r.position for r in rewritten] == [r.position for r in written]
+    for one, other in zip(rewritten, written, strict=True):
         assert one == (emptied(other) if other.seq in {2, 7, 12} else other)
     [after] = write(log, 1)
     assert (after.seq, after.prev) == (13, head.hash)
@@ -317,13 +323,13 @@ def test_a_copy_is_taken_while_batches_are_written(log: Log, tmp_path: Path) -> 
 def test_a_sound_log_is_found_to_be_sound(log: Log, tmp_path: Path) -> None:
     written = write(log, 12)
     log.rewrite(lambda r: emptied(r) if r.seq == 4 else r, to_seq=12)
-    found = log.survey()
-    assert not found.damaged and found.places == found.lost == []
-    assert all(found.holds(record.position) for record in written)
-    assert not found.holds(written[3].position._replace(hash="f" * 32))
-    assert list(found.records()) == list(log.read())
-    assert [first for first, _ in found.lines()] == list(range(1, 13))
-    file.write_repaired(found, tmp_path / "again")
+    survey = log.survey()
+    assert not survey.damaged and survey.places == survey.lost == []
+    assert all(survey.holds(record.position) for record in written)
+    assert not survey.holds(written[3].position._replace(hash="f" * 32))
+    assert list(survey.records()) == list(log.read())
+    assert [first for first, _ in survey.lines()] == list(range(1, 13))
+    file.write_repaired(survey, tmp_path / "again")
     again = FileLog.open(tmp_path / "again", log.head)
     assert list(again.read()) == list(log.read())
     again.close()
@@ -332,7 +338,7 @@ def test_a_sound_log_is_found_to_be_sound(log: Log, tmp_path: Path) -> None:
 
 
 def test_a_log_in_memory_of_another_ones_records() -> None:
-    """Even of a repaired one, where one record stands for some that are lost."""
+    """A log in memory may copy a repaired log, where one record stands for several lost ones."""
     log = MemoryLog()
     one, two, three, four = write(log, 4)
     lost = records.placeholder(first=2, last=three.position, prev=one.hash, ts=one.ts)
@@ -343,9 +349,9 @@ def test_a_log_in_memory_of_another_ones_records() -> None:
     assert write(copy, 1)[0].seq == 5
     assert copy.verify() == 5
     for wrong in ([two], [one, three], [one, msgspec.structs.replace(two, actor="eve")]):
-        with pytest.raises(KbprocError) as found:
+        with pytest.raises(KbprocError) as error:
             MemoryLog(wrong)
-        assert found.value.type == "store.corrupt"
+        assert error.value.type == "store.corrupt"
 
 
 # ---------------------------------------------------------------------------- the lease
@@ -355,7 +361,7 @@ Applicant = Callable[[], Lease]
 
 @pytest.fixture(params=["file", "memory"])
 def applicant(request: pytest.FixtureRequest, tmp_path: Path) -> Applicant:
-    """Makes leases on one and the same store."""
+    """Makes leases on the same store."""
     seat = Seat(str(tmp_path))
     makes: dict[str, Applicant] = {
         "file": lambda: FileLease(tmp_path),
@@ -365,15 +371,15 @@ def applicant(request: pytest.FixtureRequest, tmp_path: Path) -> Applicant:
 
 
 def refusal(lease: Lease, pid: int) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         lease.take(pid)
-    return found.value
+    return error.value
 
 
 def test_a_lease_that_can_not_be_written_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a process that tries again, once there is room, would wait for itself."""
+    """A failed lease is released: else the process would wait for itself at its next attempt."""
 
     def refuse(*arguments: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -434,14 +440,14 @@ def test_where_the_holder_listens(applicant: Applicant, tmp_path: Path) -> None:
 
 
 def test_of_many_that_want_it_one_gets_it(applicant: Applicant) -> None:
-    start, taken, refused = threading.Barrier(8), list[Any](), list[int]()
+    start, leases, refused = threading.Barrier(8), list[Any](), list[int]()
 
     def want(pid: int) -> None:
         lease = applicant()
         start.wait()
         try:
             lease.take(pid)
-            taken.append(lease)
+            leases.append(lease)
         except KbprocError:
             refused.append(pid)
 
@@ -450,5 +456,5 @@ def test_of_many_that_want_it_one_gets_it(applicant: Applicant) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(taken), len(refused)) == (1, 7)
-    taken[0].release()
+    assert (len(leases), len(refused)) == (1, 7)
+    leases[0].release()

@@ -1,4 +1,4 @@
-"""The log in files: what is acknowledged stays, what is damaged is found."""
+"""The log in files: acknowledged records stay, and damage is found."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import file
-from kbproc.log import record as records
-from kbproc.log.file import FileLog
-from kbproc.log.record import START, Position
-from kbproc.log.segment import name_of, segments
+from kbproc.engine.log import file
+from kbproc.engine.log import record as records
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.log.segment import name_of, segments
 from tests.kit.patience import PATIENCE
 from tests.kit.records import commit, draft, write
 
@@ -43,10 +43,10 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(type: str, work: Callable[[], Any]) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         work()
-    assert found.value.type == type, found.value.message
-    return found.value
+    assert error.value.type == type, error.value.message
+    return error.value
 
 
 # ------------------------------------------------------------------ lines and files
@@ -102,8 +102,8 @@ def test_segments_are_named_by_their_first_seq(log: FileLog, folder: Path) -> No
     for after in range(21):
         assert list(log.read(after)) == records[after:]
     log.close()
-    for known in (START, *(record.position for record in records)):
-        again = FileLog.open(folder, known)
+    for position in (START, *(record.position for record in records)):
+        again = FileLog.open(folder, position)
         assert again.head == records[-1].position
         again.close()
 
@@ -121,17 +121,17 @@ def test_a_lost_segment_is_found(log: FileLog, folder: Path) -> None:
     write(log, 20)
     paths = sorted(folder.iterdir())
     for path in paths:
-        kept = path.read_bytes()
+        content = path.read_bytes()
         path.unlink()
         refused("store.corrupt", log.verify)
         refused("store.corrupt", lambda: FileLog.open(folder, log.head).verify())
-        path.write_bytes(kept)
+        path.write_bytes(content)
     assert log.verify() == 20
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_an_empty_last_segment_is_no_harm(log: FileLog, folder: Path) -> None:
-    """A crash between making a segment and its first record."""
+    """A crash between making a segment and its first record leaves an empty segment."""
     write(log, 10)
     (folder / "000000000011.ndjson").touch()
     log.close()
@@ -145,7 +145,7 @@ def test_an_empty_last_segment_is_no_harm(log: FileLog, folder: Path) -> None:
 
 
 def last_line(path: Path) -> int:
-    """Where the last line begins."""
+    """Offset at which the last line begins."""
     return path.read_bytes().rstrip(b"\n").rfind(b"\n") + 1
 
 
@@ -198,7 +198,7 @@ def test_a_torn_first_line_of_a_later_segment(log: FileLog, folder: Path) -> Non
 
 
 def test_what_a_view_has_applied_is_never_cut_off(log: FileLog, folder: Path) -> None:
-    """A damaged end of an acknowledged record is damage, and is left for a salvage."""
+    """A cut end of an applied record is no torn tail: it is damage, left for a salvage."""
     write(log, 3)
     log.close()
     path = folder / "000000000001.ndjson"
@@ -230,7 +230,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def checked(folder: Path, data: bytes) -> int:
-    """How many records a log of these bytes verifies to; it is opened knowing of none."""
+    """Number of records that verify in a log of these bytes, opened without a known position."""
     folder.mkdir(exist_ok=True)
     (folder / "000000000001.ndjson").write_bytes(data)
     log = FileLog.open(folder)
@@ -244,7 +244,7 @@ def checked(folder: Path, data: bytes) -> int:
 def test_a_flipped_bit_anywhere_is_found(
     data: st.DataObject, sample: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    at = data.draw(st.integers(0, len(sample) - 2))  # the last newline: see the torn tail
+    at = data.draw(st.integers(0, len(sample) - 2))  # the last newline would be a torn tail
     bit = data.draw(st.integers(0, 7))
     damaged = bytearray(sample)
     damaged[at] ^= 1 << bit
@@ -308,7 +308,7 @@ def test_a_replaced_record_is_found(log: FileLog, folder: Path) -> None:
 
 
 def test_opening_checks_only_what_the_views_have_not_seen(log: FileLog, folder: Path) -> None:
-    """So that opening a large store is quick; `verify` checks all."""
+    """Opening a large store stays quick; `verify` checks all records."""
     write(log, 3)
     log.close()
     path = folder / "000000000001.ndjson"
@@ -335,7 +335,7 @@ def test_no_byte_is_left_of_a_batch_that_is_not_committed(log: FileLog, folder: 
 
 
 class Disk:
-    """The real calls, until one is told to fail."""
+    """Passes system calls on, except where a test sets an error."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.write_fails_after: int | None = None
@@ -447,7 +447,7 @@ def test_nothing_is_acknowledged_in_a_segment_that_another_process_has_put_aside
 def test_what_a_failed_fsync_has_harmed_is_found_before_anything_is_acknowledged(
     log: FileLog, folder: Path, disk: Disk
 ) -> None:
-    """The kernel may keep a page that the disk has not, and call it clean."""
+    """After a failed fsync the kernel may mark a page clean that the disk never got."""
     write(log, 2)
     disk.sync_error = errno.EIO
     refused("store.io", lambda: commit(log, [draft(3)]))
@@ -480,7 +480,7 @@ def test_what_can_not_be_taken_back_is_cut_off_before_the_next_write(
 def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(
     log: FileLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the folder's fsync fails once, the next write tries it again."""
+    """After a failed fsync of the folder, the next write tries it again."""
     synced: list[bool] = []
     real = os.fsync
     broken = [True]
@@ -525,7 +525,7 @@ def test_verify_does_not_stumble_over_a_record_that_is_being_written(
 
 
 def test_a_letter_made_large_is_damage(tmp_path: Path) -> None:
-    """One flipped bit turns b into B: the same number, and not what was written."""
+    """One flipped bit turns b into B: the same hexadecimal number, but other bytes."""
     log = FileLog.open(tmp_path)
     record = next(
         r for r in commit(log, [draft(n) for n in range(1, 41)]) if r.prev.upper() != r.prev

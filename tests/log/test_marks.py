@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from kbproc.log.marks import Mark, Marks
+from kbproc.engine.log.marks import FileMark, Marks
 
 
 def test_marks_are_put_while_others_are_forgotten() -> None:
@@ -17,7 +17,7 @@ def test_marks_are_put_while_others_are_forgotten() -> None:
     def put() -> None:
         while not has_ended.is_set():
             for segment in segments:
-                marks.put(segment, Mark(1, 1, None))
+                marks.put(segment, FileMark(1, 1, None))
 
     interval = sys.getswitchinterval()
     writer = threading.Thread(target=put)

@@ -3,6 +3,6 @@
 Refuses to know: records, positions, and how a view applies an event.
 
 Offers: agent · codec · document · entry · event · kb · session · upkeep
-May import: base · text
+May import: base · base.text
 Light: yes
 """

@@ -1,15 +1,12 @@
-"""What happens to an agent.
-
-Owns: its events. Refuses to know: what an agent may do, and its notes.
-"""
+"""Defines the events of an agent."""
 
 from __future__ import annotations
 
-from kbproc.events.event import Concerned, Event
+from kbproc.engine.events.event import Event, Subject
 
 
 class AgentWritten(Event, frozen=True, tag="agent.written"):
-    """An agent's whole description. None leaves a side open: all kbs, all scopes."""
+    """An agent's whole description. None sets no limit: all kbs, all scopes."""
 
     slug: str
     revision: int
@@ -24,17 +21,17 @@ class AgentWritten(Event, frozen=True, tag="agent.written"):
         verb = "create" if self.revision == 1 else "update"
         return f"{verb} agent {self.slug}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(agent=self.slug, revision=self.revision)
+    def concerns(self) -> Subject:
+        return Subject(agent=self.slug, revision=self.revision)
 
 
 class AgentDeleted(Event, frozen=True, tag="agent.deleted"):
-    """Its notes go with it, each by an event of its own in the same record."""
+    """An agent is deleted; its notes too, each by an event of its own in the same record."""
 
     slug: str
 
     def summary(self) -> str:
         return f"delete agent {self.slug}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(agent=self.slug)
+    def concerns(self) -> Subject:
+        return Subject(agent=self.slug)

@@ -1,8 +1,7 @@
-"""Events as bytes in the log, and back.
+"""Encodes events as bytes for the log, and decodes them.
 
-Owns: which events there are, under tags that never change, and the single-step
-upcasts that lift older shapes to today's.
-Refuses to know: records, seq, and how a view applies an event.
+It lists all events, under tags that never change, and holds the single-step upcasts that turn older
+shapes into today's.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.events.agent import AgentDeleted, AgentWritten
-from kbproc.events.document import (
+from kbproc.engine.events.agent import AgentDeleted, AgentWritten
+from kbproc.engine.events.document import (
     ChunkDeleted,
     DocChanged,
     DocDeleted,
@@ -23,11 +22,11 @@ from kbproc.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.events.entry import EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
-from kbproc.events.kb import KbCreated, KbDeleted, KbUpdated
-from kbproc.events.session import OfSession, SessionPurged
-from kbproc.events.upkeep import (
+from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.session import OfSession, SessionPurged
+from kbproc.engine.events.upkeep import (
     ContentForgotten,
     DocPurged,
     Erased,
@@ -62,7 +61,7 @@ AnyEvent = (
 # Every event's class under its tag.
 KINDS: dict[str, type[Event]] = {kind.tag(): kind for kind in get_args(AnyEvent)}
 
-# Old tag → what turns its members into the next shape's, tag included.
+# Old tag → function that turns its members into the next shape's, tag included.
 UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 _encoder = msgspec.json.Encoder()
@@ -74,9 +73,9 @@ def encode(events: Iterable[Event]) -> msgspec.Raw:
 
 
 def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
-    """Today's events from a record's bytes, however old.
+    """Returns today's events from a record's bytes, however old.
 
-    Raises store.incompatible for what a later version wrote.
+    Raises store.incompatible for events that only a later version knows.
     """
     try:
         if not UPCASTS:
@@ -91,7 +90,7 @@ def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
 
 
 def upcast(item: dict[str, Any]) -> dict[str, Any]:
-    """Takes single steps until no newer shape is known."""
+    """Returns the item in its newest shape, reached in single steps."""
     while step := UPCASTS.get(item["type"]):
         item = step(item)
     return item
@@ -102,8 +101,8 @@ _MARKS = [f'"{kind.tag()}"'.encode() for kind in _PURGES]
 
 
 def purges(raw: bytes | msgspec.Raw) -> bool:
-    """Whether a record takes away what earlier ones hold."""
-    said = bytes(raw)
-    return any(mark in said for mark in _MARKS) and any(
+    """Returns True if a record's events erase texts of earlier records."""
+    data = bytes(raw)
+    return any(mark in data for mark in _MARKS) and any(
         isinstance(event, _PURGES) for event in decode(raw)
     )

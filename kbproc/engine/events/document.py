@@ -1,7 +1,6 @@
-"""What happens to documents, their chunks, and files that can't become one.
+"""Defines the events of documents, their chunks, and files that can't become documents.
 
-Owns: a document's events, with the extracted text of every chunk.
-Refuses to know: how a file is read and cut, and what an entry is worth (entry.py).
+A document's event holds the extracted text of every chunk.
 """
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kbproc.base.structs import common_members
+from kbproc.base.text.passage import Mark
 from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
-from kbproc.events.entry import EntryFacts
-from kbproc.events.event import Concerned, Event, Given
-from kbproc.text.passage import Mark
+from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.event import Event, NextIds, Subject
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A chunk as the parser of its day cut it: a later parser never changes history.
+    """A passage of a document as the parser of its day cut it: a later parser changes no history.
 
-    The first `overlap` characters of `text` repeat the chunk before. `joint`: what stood
-    between the two; None: a blank line, or nobody knows. `marks`: where in its source each
-    part of `text` stands, if `page` and `section` do not say it for all of it.
+    `page` is the page of its first new words, `section` the heading path that its parts share.
+    The first `overlap` characters of `text` repeat the end of the chunk before, or the head of
+    the table that continues. `joint`: the text between the two; None if it was a blank line or is
+    unknown. `marks`: the place in the source of each part of `text`, unless `page` and `section`
+    give the place of all of it.
     """
 
     text: str
@@ -37,9 +39,9 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """Labels that a source states itself, and counts of its parts that are not in the text.
 
-    `tags`, `metadata`: those that the source states itself. The next revision drops what the
-    source no longer states, and keeps what was given by hand. `unread`: how many parts of the
-    source are not in the text, by kind; see sources.parse.unread.
+    `tags`, `metadata`: labels that the source states itself. The next revision drops those that
+    the source no longer states, and keeps those that were set by hand. `unread`: the number of
+    parts of the source that are not in the text, by kind; see sources.parse.unread.
     """
 
     tags: list[str] = []
@@ -47,13 +49,26 @@ class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     unread: dict[str, int] = {}
 
 
-class DocWritten(Event, frozen=True, tag="doc.written"):
-    """A document's whole content. `revision` 1 is a new document.
+class ParsedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """The facts that a parser reads in a source, and that stay with the document.
 
-    Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
-    type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
-    slug can name, under its own slug as `source_id`. `forgotten`: the record that took
-    its chunks and its source away; see `without_content`.
+    A fact is named here once for the parser's result, the document's content and its event. The
+    structs that store it as a column or show it name it, too, and take it by that name
+    (base/structs.py). Every fact has a default, for events that were written before it.
+    """
+
+    pages: int | None = None  # their number, if the format has pages
+
+
+# Returns the facts of an object that has them all as members, for the object that is made of it.
+parsed_facts_of = common_members(ParsedFacts, ParsedFacts)
+
+
+class WrittenContent(Event, ParsedFacts, frozen=True):
+    """The first members of `doc.written`, up to the facts that its parser read.
+
+    It is a class of its own because logs have these members first, and in this order: of a struct
+    that is not kw_only, those that it inherits come after its own.
     """
 
     id: int
@@ -71,8 +86,18 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
     source_id: str | None = None
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
-    pages: int | None = None
-    created_at: str | None = None  # of a document that was made before it came here
+
+
+class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
+    """A document's whole content. `revision` 1 is a new document.
+
+    Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
+    type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
+    slug can name, under its own slug as `source_id`. `forgotten`: the seq of the record that
+    erased its chunks and its source; see `without_content`.
+    """
+
+    created_at: str | None = None  # set if the document was imported
     created_by: str | None = None
     entry: EntryFacts | None = None
     forgotten: int | None = None
@@ -81,11 +106,14 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
 
     @property
     def next_chunk(self) -> int:
-        """The first chunk id that it leaves to others."""
+        """The first chunk id after its own."""
         return self.first_chunk + len(self.chunks)
 
     def without_content(self, forgotten: int) -> DocWritten:
-        """What stands for it in the log once its content is forgotten; its ids stay given away."""
+        """Returns the event that replaces this one in the log once its content is forgotten.
+
+        Its ids stay used.
+        """
         return replace(
             self,
             source_sha256="",
@@ -104,11 +132,11 @@ class DocWritten(Event, frozen=True, tag="doc.written"):
             return f"move document {self.id} “{self.title}” from {self.moved_from} to {self.path}"
         return f"{verb} document {self.id} “{self.title}” ({plural(len(self.chunks), 'chunk')})"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.id, within=self.kb, revision=self.revision)
+    def concerns(self) -> Subject:
+        return Subject(document=self.id, within=self.kb, revision=self.revision)
 
-    def gives(self) -> Given:
-        return Given(next_document=self.id + 1, next_chunk=self.next_chunk)
+    def gives(self) -> NextIds:
+        return NextIds(next_document=self.id + 1, next_chunk=self.next_chunk)
 
     @property
     def can_wait(self) -> bool:
@@ -129,20 +157,20 @@ class DocChanged(Event, frozen=True, tag="doc.changed"):
     def summary(self) -> str:
         return f"change document {self.id} “{self.title}”"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.id, revision=self.revision)
+    def concerns(self) -> Subject:
+        return Subject(document=self.id, revision=self.revision)
 
 
 class DocDeleted(Event, frozen=True, tag="doc.deleted"):
-    """Hidden, not erased."""
+    """A document is hidden, not erased."""
 
     id: int
 
     def summary(self) -> str:
         return f"hide document {self.id}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.id)
+    def concerns(self) -> Subject:
+        return Subject(document=self.id)
 
 
 class ChunkDeleted(Event, frozen=True, tag="chunk.deleted"):
@@ -153,8 +181,8 @@ class ChunkDeleted(Event, frozen=True, tag="chunk.deleted"):
     def summary(self) -> str:
         return f"hide {plural(len(self.ids), 'chunk')} of document {self.document_id}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.document_id, revision=self.revision)
+    def concerns(self) -> Subject:
+        return Subject(document=self.document_id, revision=self.revision)
 
 
 class FileFailed(Event, frozen=True, tag="file.failed"):
@@ -171,8 +199,8 @@ class FileFailed(Event, frozen=True, tag="file.failed"):
     def summary(self) -> str:
         return f"note that {self.path} can't be read"
 
-    def concerns(self) -> Concerned:
-        return Concerned(within=self.kb)
+    def concerns(self) -> Subject:
+        return Subject(within=self.kb)
 
 
 class FileCleared(Event, frozen=True, tag="file.cleared"):
@@ -186,5 +214,5 @@ class FileCleared(Event, frozen=True, tag="file.cleared"):
     def summary(self) -> str:
         return f"forget that {self.path} could not be read"
 
-    def concerns(self) -> Concerned:
-        return Concerned(within=self.kb)
+    def concerns(self) -> Subject:
+        return Subject(within=self.kb)

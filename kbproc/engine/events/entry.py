@@ -1,19 +1,15 @@
-"""What happens to knowledge entries beyond their text.
-
-Owns: what an entry says of itself, and which entry takes the place of which.
-Refuses to know: an entry's text (document.py), and chains of more than one link.
-"""
+"""Defines the facts of a knowledge entry, and the events by which one supersedes another."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.events.event import Concerned, Event
+from kbproc.engine.events.event import Event, Subject
 
 
 class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a knowledge entry says of itself besides its text; times as in every view."""
+    """A knowledge entry's facts besides its text; times as in every projection."""
 
     confidence: int
     source: str
@@ -23,7 +19,7 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class EntrySuperseded(Event, frozen=True, tag="entry.superseded"):
-    """`by` takes the place of `id`, where `was` had taken it before."""
+    """Entry `by` supersedes entry `id`, which `was` superseded before."""
 
     id: int
     by: int
@@ -32,12 +28,12 @@ class EntrySuperseded(Event, frozen=True, tag="entry.superseded"):
     def summary(self) -> str:
         return f"supersede entry {self.id} by entry {self.by}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.id)
+    def concerns(self) -> Subject:
+        return Subject(document=self.id)
 
 
 class EntryRevived(Event, frozen=True, tag="entry.revived"):
-    """Nothing supersedes these any more; `was` did, directly."""
+    """No entry supersedes these any more; `was` did, directly."""
 
     ids: list[int]
     was: int
@@ -45,8 +41,8 @@ class EntryRevived(Event, frozen=True, tag="entry.revived"):
     def summary(self) -> str:
         return f"revive {plural(len(self.ids), 'entry', 'entries')}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(listed=self.ids)
+    def concerns(self) -> Subject:
+        return Subject(listed=self.ids)
 
 
 LINK_TAGS = frozenset({EntrySuperseded.tag(), EntryRevived.tag()})

@@ -1,11 +1,8 @@
-"""What every event can say of itself.
+"""Defines the base of all events, and Subject, the subject of an event.
 
-Owns: the base of all events, and Concerned: what an event is about.
-Refuses to know: which events there are.
-
-Whoever shows, filters or lists events asks them. So a new event is written in the
-file of its noun, and needs a line in the union (codec.py) and one in the table of
-folds (views/catalog/fold.py).
+Code that shows, filters or lists events asks the events themselves. So a new event is written in
+the file of its noun, and needs a line in the union (codec.py) and one in the table of folds
+(engine/projections/catalog/folds.py).
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from typing import ClassVar, NamedTuple
 from msgspec import Struct
 
 
-class Concerned(NamedTuple):
-    """What an event is about.
+class Subject(NamedTuple):
+    """The subject of an event.
 
-    `document`: the one document; `listed`: documents, where the event names a list of
-    them. `kb` and `agent`: the one that it makes, changes or ends; `within`: the
-    knowledge base in which it happened. `revision`: what it makes of its subject.
+    `document`: the one document; `listed`: documents, if the event names a list of
+    them. `kb` and `agent`: the one that it makes, changes or deletes; `within`: the
+    knowledge base in which it happened. `revision`: the subject's new revision.
     `session` and `message`: the conversation, and the question in it.
     """
 
@@ -40,23 +37,23 @@ class Concerned(NamedTuple):
         return self.listed if self.document is None else (self.document,)
 
 
-class Given(NamedTuple):
-    """Ids before these were given away, and are never given again."""
+class NextIds(NamedTuple):
+    """The next free ids: smaller ones were used, and are never used again."""
 
     next_document: int = 1
     next_chunk: int = 1
     next_session: int = 1
     next_message: int = 1
 
-    def and_by(self, *others: Given) -> Given:
-        """What these have given away together."""
-        return Given(*map(max, zip(self, *others, strict=True)))
+    def and_by(self, *others: NextIds) -> NextIds:
+        """Returns the greatest of each id, so that ids used by any of these stay used."""
+        return NextIds(*map(max, zip(self, *others, strict=True)))
 
 
 class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):
     """Something that happened. Its tag and its members are in logs: they never change."""
 
-    # Why a revert leaves it as it is, if there is more to say than that it can't be undone.
+    # Why a revert leaves it as it is, if there is a better reason than that it can't be undone.
     stays: ClassVar[str] = "such a record can not be undone"
 
     @classmethod
@@ -64,22 +61,22 @@ class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="ty
         return str(cls.__struct_config__.tag)
 
     def summary(self) -> str:
-        """One line for a plan: names, never contents."""
+        """Returns one line for a plan: names, never contents."""
         raise NotImplementedError
 
-    def concerns(self) -> Concerned:
-        return Concerned()
+    def concerns(self) -> Subject:
+        return Subject()
 
-    def gives(self) -> Given:
-        """The ids that it gives away."""
-        return Given()
+    def gives(self) -> NextIds:
+        """Returns the next free ids after this event."""
+        return NextIds()
 
     @property
     def can_wait(self) -> bool:
-        """Whether the catalog may take it in later, together with others.
+        """True if the catalog may take it in later, together with others.
 
-        Then it changes no agent, no entry, and no moment at which one expires; it makes a knowledge
-        base at most, and `gives` tells all its ids. The first entry of a knowledge base can't wait
-        all the same.
+        Such an event changes no agent, no entry, and no moment at which one expires; it makes a
+        knowledge base at most, and `gives` returns all its ids. Nevertheless the first entry of a
+        knowledge base can't wait.
         """
         return False

@@ -1,11 +1,8 @@
-"""What happens to a knowledge base.
-
-Owns: its events. Refuses to know: the documents in it.
-"""
+"""Defines the events of a knowledge base."""
 
 from __future__ import annotations
 
-from kbproc.events.event import Concerned, Event
+from kbproc.engine.events.event import Event, Subject
 
 
 class KbCreated(Event, frozen=True, tag="kb.created"):
@@ -20,8 +17,8 @@ class KbCreated(Event, frozen=True, tag="kb.created"):
     def can_wait(self) -> bool:
         return True
 
-    def concerns(self) -> Concerned:
-        return Concerned(kb=self.slug)
+    def concerns(self) -> Subject:
+        return Subject(kb=self.slug)
 
 
 class KbUpdated(Event, frozen=True, tag="kb.updated"):
@@ -32,17 +29,17 @@ class KbUpdated(Event, frozen=True, tag="kb.updated"):
     def summary(self) -> str:
         return f"update knowledge base {self.slug}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(kb=self.slug)
+    def concerns(self) -> Subject:
+        return Subject(kb=self.slug)
 
 
 class KbDeleted(Event, frozen=True, tag="kb.deleted"):
-    """Its documents go with it, each by an event of its own in the same record."""
+    """A knowledge base is deleted; its documents too, each by its own event in the same record."""
 
     slug: str
 
     def summary(self) -> str:
         return f"delete knowledge base {self.slug}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(kb=self.slug)
+    def concerns(self) -> Subject:
+        return Subject(kb=self.slug)

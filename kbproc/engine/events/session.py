@@ -1,13 +1,10 @@
-"""What happens in a conversation: sessions, questions, and answers piece by piece.
+"""Defines the events of a conversation: sessions, questions, and answers piece by piece.
 
-Owns: their events; what an answer refers to, how it ended and what it has cost.
-Refuses to know: how an answer is made, and how its pieces are sent.
+An answer has references, an end and a cost. It is the pieces between its question and its end, in
+the order of the log; after a restart, the pieces since then.
 
-An answer is the pieces between its question and its end, in the order of the log. Begun anew, it
-is those since then.
-
-What an endpoint or an import tells is kept within the bounds of an answer, as whoever reads it has
-to be able to tell it: a count out of them is unknown.
+Numbers from an endpoint or an import are kept within the bounds of JSON's exact integers, so that
+every client can read them: a number beyond them counts as unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import ERRORS
 from kbproc.base.wording import plural
-from kbproc.events.event import Concerned, Event, Given
+from kbproc.engine.events.event import Event, NextIds, Subject
 
 Detail = Literal["indexes", "snippets", "full"]
 Status = Literal["finished", "refused", "stopped", "failed", "interrupted"]
@@ -29,12 +26,12 @@ WarningKind = Literal["replaced", "degraded", "restarted"]
 _MOST = 2**53
 
 
-def _bounded(told: Struct, *names: str, unknown: int | None = None) -> None:
-    """Replaces numbers that no answer can tell."""
+def _bounded(struct: Struct, *names: str, unknown: int | None = None) -> None:
+    """Replaces numbers that are negative or too large for a response."""
     for name in names:
-        value = getattr(told, name)
+        value = getattr(struct, name)
         if value is not None and not 0 <= value <= _MOST:
-            msgspec.structs.force_setattr(told, name, unknown)
+            msgspec.structs.force_setattr(struct, name, unknown)
 
 
 class Reference(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -87,14 +84,14 @@ class Failure(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class _OfSession(Event, frozen=True):
-    """Something of one session. The catalog needs not know at once."""
+    """An event of one session, which the catalog may take in later."""
 
     stays: ClassVar[str] = "an answer goes with its question"
 
     session: int
 
-    def concerns(self) -> Concerned:
-        return Concerned(session=self.session)
+    def concerns(self) -> Subject:
+        return Subject(session=self.session)
 
     @property
     def can_wait(self) -> bool:
@@ -102,14 +99,14 @@ class _OfSession(Event, frozen=True):
 
     @property
     def piece(self) -> tuple[str, str | None] | None:
-        """Its kind and what it says, if it is a piece of an answer."""
+        """The kind and the text of an answer's piece; None for other events."""
         return None
 
 
 class SessionCreated(_OfSession, frozen=True, tag="session.created"):
-    """`key` tells it from every other in any store. `kbs` None: all that `agent` sees.
+    """A session begins. `key` is unique in all stores. `kbs` None: all that `agent` sees.
 
-    `created_at` and `created_by`: of one that was made before it came here.
+    `created_at` and `created_by`: set if the session was imported.
     """
 
     key: str
@@ -122,12 +119,12 @@ class SessionCreated(_OfSession, frozen=True, tag="session.created"):
     def summary(self) -> str:
         return f"create session {self.session}"
 
-    def gives(self) -> Given:
-        return Given(next_session=self.session + 1)
+    def gives(self) -> NextIds:
+        return NextIds(next_session=self.session + 1)
 
 
 class SessionDeleted(_OfSession, frozen=True, tag="session.deleted"):
-    """Hidden, not erased."""
+    """A session is hidden, not erased."""
 
     def summary(self) -> str:
         return f"hide session {self.session}"
@@ -139,7 +136,7 @@ class SessionRestored(_OfSession, frozen=True, tag="session.restored"):
 
 
 class SessionPurged(_OfSession, frozen=True, tag="session.purged"):
-    """Erased for good: from here on nothing but its id is left of it."""
+    """A session is erased for good: from here on nothing but its id remains."""
 
     stays: ClassVar[str] = "what a purge has erased can't come back"
 
@@ -154,19 +151,20 @@ class SessionPurged(_OfSession, frozen=True, tag="session.purged"):
 class OfMessage(_OfSession, frozen=True):
     message: int
 
-    def concerns(self) -> Concerned:
-        return Concerned(session=self.session, message=self.message)
+    def concerns(self) -> Subject:
+        return Subject(session=self.session, message=self.message)
 
     @property
     def repeats(self) -> list[int] | None:
-        """Documents whose words it may repeat; None: any that its answer refers to."""
+        """The documents whose words it may repeat; None: any that its answer refers to."""
         return []
 
 
 class QuestionAsked(OfMessage, frozen=True, tag="question.asked"):
-    """`references`: how much of each is told. `asked_at`, `asked_by`: as in SessionCreated.
+    """A question is asked. `references`: how much of each reference the response holds.
 
-    `node`: which one makes the answer, where several share the store.
+    `asked_at`, `asked_by`: set if the question was imported. `node`: the node that makes the
+    answer if several share the store.
     """
 
     question: str
@@ -181,12 +179,12 @@ class QuestionAsked(OfMessage, frozen=True, tag="question.asked"):
     def summary(self) -> str:
         return f"ask question {self.message} in session {self.session}"
 
-    def gives(self) -> Given:
-        return Given(next_message=self.message + 1)
+    def gives(self) -> NextIds:
+        return NextIds(next_message=self.message + 1)
 
 
 class QuestionWithdrawn(OfMessage, frozen=True, tag="question.withdrawn"):
-    """Question and answer are hidden, and no later question is understood by them."""
+    """Question and answer are hidden, and give no context to later questions."""
 
     def summary(self) -> str:
         return f"hide question {self.message}"
@@ -198,7 +196,7 @@ class QuestionRestored(OfMessage, frozen=True, tag="question.restored"):
 
 
 class AnswerRestarted(OfMessage, frozen=True, tag="answer.restarted"):
-    """What was said before is void: the answer begins anew. `node`: as in QuestionAsked."""
+    """The answer begins anew; earlier pieces are void. `node`: as in QuestionAsked."""
 
     node: str | None = None
 
@@ -223,7 +221,7 @@ class AnswerReferred(OfMessage, frozen=True, tag="answer.referred"):
 
 
 class AnswerSaid(OfMessage, frozen=True, tag="answer.said"):
-    """`delta` goes on where the last one stopped.
+    """A piece of the answer's text: `delta` goes on where the last one stopped.
 
     `documents`: those whose words it may repeat; None: any that the answer refers to.
     """
@@ -256,9 +254,9 @@ class AnswerWarned(OfMessage, frozen=True, tag="answer.warned"):
 
 
 class AnswerEnded(OfMessage, frozen=True, tag="answer.ended"):
-    """`hint`: what helps where there is no answer; `failure`: why it failed.
+    """An answer ends. `hint`: advice if there is no answer; `failure`: why it failed.
 
-    `ended_at`: as in SessionCreated.
+    `ended_at`: set if the answer was imported.
     """
 
     status: Status

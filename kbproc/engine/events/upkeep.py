@@ -1,33 +1,29 @@
-"""What happens to the store as a whole: purges, repairs, another model.
-
-Owns: the events of its upkeep, and what stands where a purge took an event away.
-Refuses to know: how texts are erased, and lines mended.
-"""
+"""Defines the events of a store's upkeep: purges, repairs, and changes of the model."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from kbproc.base.wording import plural
-from kbproc.events.event import Concerned, Event, Given
+from kbproc.engine.events.event import Event, NextIds, Subject
 
 _ERASED = "what a purge has erased can't come back"
 
 
 class DocPurged(Event, frozen=True, tag="doc.purged"):
-    """Erased for good: from here on nothing but their ids is left of these documents."""
+    """Documents are erased for good: from here on nothing but their ids remains."""
 
     ids: list[int]
 
     def summary(self) -> str:
         return f"erase {plural(len(self.ids), 'document')} for good"
 
-    def concerns(self) -> Concerned:
-        return Concerned(listed=self.ids)
+    def concerns(self) -> Subject:
+        return Subject(listed=self.ids)
 
 
 class ContentForgotten(Event, frozen=True, tag="content.forgotten"):
-    """What a document held before its revision `kept` is erased; that it was written stays."""
+    """A document's content before its revision `kept` is erased; its earlier events stay."""
 
     stays: ClassVar[str] = "what was forgotten can't come back"
 
@@ -37,12 +33,12 @@ class ContentForgotten(Event, frozen=True, tag="content.forgotten"):
     def summary(self) -> str:
         return f"forget what document {self.id} held before revision {self.kept}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(document=self.id)
+    def concerns(self) -> Subject:
+        return Subject(document=self.id)
 
 
 class PurgeEnded(Event, frozen=True, tag="purge.ended"):
-    """Every file has been rewritten without what the records up to `purge` name."""
+    """Every file has been rewritten without the texts that records up to `purge` erase."""
 
     stays: ClassVar[str] = _ERASED
 
@@ -53,21 +49,21 @@ class PurgeEnded(Event, frozen=True, tag="purge.ended"):
 
 
 class _Gives(Event, kw_only=True, frozen=True):
-    """`next_*` keep ids from being used again."""
+    """An event whose `next_*` keep ids from being used again."""
 
     next_document: int = 1
     next_chunk: int = 1
     next_session: int = 1
     next_message: int = 1
 
-    def gives(self) -> Given:
-        return Given(self.next_document, self.next_chunk, self.next_session, self.next_message)
+    def gives(self) -> NextIds:
+        return NextIds(self.next_document, self.next_chunk, self.next_session, self.next_message)
 
 
 class Erased(_Gives, frozen=True, tag="text.erased"):
-    """Stands where a purge took an event away.
+    """The replacement of an event that a purge has erased.
 
-    `message_id`: it was a piece of this message's answer, which has others left.
+    `message_id`: the event was a piece of this message's answer, which has other pieces.
     """
 
     stays: ClassVar[str] = _ERASED
@@ -81,10 +77,8 @@ class Erased(_Gives, frozen=True, tag="text.erased"):
     def summary(self) -> str:
         return f"{self.was}, erased by record {self.purge}"
 
-    def concerns(self) -> Concerned:
-        return Concerned(
-            document=self.document_id, session=self.session_id, message=self.message_id
-        )
+    def concerns(self) -> Subject:
+        return Subject(document=self.document_id, session=self.session_id, message=self.message_id)
 
 
 class ModelUsed(Event, frozen=True, tag="model.used"):

@@ -2,8 +2,7 @@
 
 Refuses to know: what events mean.
 
-Offers: choice · file · interface · jetstream.connection · jetstream.erasing · jetstream.making ·
-    jetstream.refill · jetstream.settings · jetstream.stream · lease · record
+Offers: file · interface · lease · record
 May import: base
 Light: yes
 """

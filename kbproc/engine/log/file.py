@@ -1,8 +1,7 @@
-"""The log that is a folder of files.
+"""Keeps a log as a folder of segment files.
 
-Owns: which segments there are, finding a record in them, opening a log whose last line is
-unfinished, keeping each batch in one segment.
-Refuses to know: what events mean, and what a line looks like (record.py).
+It finds records in the segments, opens a log whose last line is unfinished, and keeps each batch
+in one segment.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.wording import plural
-from kbproc.log import record as records
-from kbproc.log import segment as segment_files
-from kbproc.log import survey as surveys
-from kbproc.log.interface import Batch, Change, LogFile, Survey, Unshared
-from kbproc.log.marks import Marks, look_at
-from kbproc.log.record import START, Draft, Position, Record
-from kbproc.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
-from kbproc.log.tail import Tail
+from kbproc.engine.log import record as records
+from kbproc.engine.log import segment as segment_files
+from kbproc.engine.log.interface import Change, LogBatch, LogFile, Survey, UnsharedLog
+from kbproc.engine.log.marks import Marks, look_at
+from kbproc.engine.log.record import START, Position, Record, RecordDraft
+from kbproc.engine.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
+from kbproc.engine.log.tail import LogTail
 
 SEGMENT_BYTES = 64 << 20
 
 
-class FileLog(Unshared):
+class FileLog(UnsharedLog):
     """The segments of one store; see interface.Log for what its methods promise."""
 
     def __init__(self, folder: Path, marks: Path | None = None) -> None:
@@ -41,19 +39,22 @@ class FileLog(Unshared):
         self.head = START
         self.last_ts = ""
         self._folder = folder
-        self._tail = Tail()
+        self._tail = LogTail()
         self._full = False
         self._strangers: list[str] = []
         self._marks = Marks(marks)
         self._writing = threading.Lock()
+        self._pending: list[Record] = []  # records of the open batch that no file has yet
 
     @classmethod
-    def open(cls, folder: Path, known: Position = START, *, marks: Path | None = None) -> Self:
-        """Opens the log, cuts off a torn last line and verifies the chain after `known`.
+    def open(
+        cls, folder: Path, applied_position: Position = START, *, marks: Path | None = None
+    ) -> Self:
+        """Opens the log, cuts off a torn last line and verifies the chain after the position.
 
-        `known` is what a view has applied; a log that does not reach it, or
-        holds another record there, has lost acknowledged records. `marks`: the file that
-        keeps what is known of the segments. Raises store.corrupt, store.io.
+        A log that ends before `applied_position`, or holds another record there, has lost
+        acknowledged records: a projection has applied them. `marks`: the file that keeps the
+        marks of the segments; see Marks. Raises store.corrupt, store.io.
         """
         make_folder(folder)
         segments = segment_files.segments(folder)
@@ -62,43 +63,44 @@ class FileLog(Unshared):
             unfinished.unlink()
         log = cls(folder, marks)
         if not segments:
-            if known.seq:
+            if applied_position.seq:
                 raise KbprocError(
                     "store.corrupt",
-                    f"The log is empty, yet the views hold {plural(known.seq, 'record')}.",
-                    detail={"expected_seq": known.seq},
+                    "The log is empty, yet the views hold "
+                    f"{plural(applied_position.seq, 'record')}.",
+                    detail={"expected_seq": applied_position.seq},
                 )
             return log
-        cut_torn_tail(segments[-1], known)
+        cut_torn_tail(segments[-1], applied_position)
         if segments[-1].stat().st_size == 0 and len(segments) > 1:
             segments.pop().unlink()
-        log._verify_tail(known)
+        log._verify_tail(applied_position)
         return log
 
     def _segments(self) -> list[Path]:
         return segment_files.segments(self._folder)
 
-    def _verify_tail(self, known: Position) -> None:
-        previous = START if known.seq == 0 else known
-        at_known = known.seq == 0
-        for record in self.read(max(known.seq - 1, 0)):
-            if record.seq == known.seq:
-                at_known = record.hash == known.hash
-                if not at_known:
+    def _verify_tail(self, applied_position: Position) -> None:
+        previous = START if applied_position.seq == 0 else applied_position
+        reaches_applied = applied_position.seq == 0
+        for record in self.read(max(applied_position.seq - 1, 0)):
+            if record.seq == applied_position.seq:
+                reaches_applied = record.hash == applied_position.hash
+                if not reaches_applied:
                     break
             self.last_ts = record.ts
             previous = record.position
-        if not at_known:
+        if not reaches_applied:
             raise KbprocError(
                 "store.corrupt",
-                f"The log does not hold record {known.seq} as the views applied it: "
+                f"The log does not hold record {applied_position.seq} as the views applied it: "
                 "its end was cut off or replaced.",
-                detail={"expected_seq": known.seq, "last_seq": self._last_seq()},
+                detail={"expected_seq": applied_position.seq, "last_seq": self._last_seq()},
             )
         self.head = previous
 
     def _last_seq(self) -> int:
-        """Of the last record on disk, whether it fits or not."""
+        """Returns the seq of the last record on disk, even if it breaks the chain."""
         for segment in reversed(self._segments()):
             for line in lines_from_end(segment):
                 return decode_line(segment, None, line).seq
@@ -107,7 +109,16 @@ class FileLog(Unshared):
     # ------------------------------------------------------------------ reading
 
     def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
-        """See interface.Log. Each record is checked; damage is told with segment and line."""
+        """Yields checked records; see interface.Log. An error names segment and line."""
+        last = after_seq
+        for record in self._read_files(after_seq, to_seq):
+            last = record.seq
+            yield record
+        for record in self._pending:
+            if last < record.seq and (to_seq is None or record.seq <= to_seq):
+                yield record
+
+    def _read_files(self, after_seq: int, to_seq: int | None) -> Iterator[Record]:
         if to_seq is not None and to_seq <= after_seq:
             return
         previous = START if after_seq == 0 else None
@@ -133,24 +144,31 @@ class FileLog(Unshared):
         return self._strangers
 
     def look(self, most_bytes: int | None = None) -> None:
-        """See interface.Log. More than `most_bytes` is left for another time."""
+        """Reads segments that have changed; see interface.Log.
+
+        It reads none if they have more than `most_bytes` together.
+        """
         self._strangers = segment_files.strangers(self._folder)
         segments = self._segments()
         unknown = self._marks.unknown(segments)
         if most_bytes is None or sum(path.stat().st_size for path in unknown) <= most_bytes:
             for segment in unknown:
-                seen = look_at(segment)
-                wrong = self._wrong_in(segment, segments)
-                self._marks.put(segment, msgspec.structs.replace(seen, wrong=wrong))
+                mark = look_at(segment)
+                damage = self._damage_in(segment, segments)
+                self._marks.put(segment, msgspec.structs.replace(mark, wrong=damage))
             self._marks.keep(segments)
 
-    def _wrong_in(self, segment: Path, segments: list[Path]) -> str | None:
-        """Its records, from the last one of the segment before it on."""
+    def _damage_in(self, segment: Path, segments: list[Path]) -> str | None:
+        """Returns the damage of a segment in words, or None.
+
+        Reading begins at the last record of the segment before it, so that the link between the
+        two is checked.
+        """
         first = segment_files.first_seq(segment)
         after = [segment_files.first_seq(path) for path in segments[segments.index(segment) + 1 :]]
         end = min([self.head.seq, *(seq - 1 for seq in after)])
         try:
-            self._read_whole(max(first - 2, 0), end)
+            self._read_to(max(first - 2, 0), end)
         except KbprocError as error:
             if error.type != "store.corrupt":
                 raise
@@ -161,9 +179,9 @@ class FileLog(Unshared):
         self._marks.doubt()
         self.look()
         head = self.head.seq
-        return head if self.damage is None else self._read_whole(0, head)
+        return head if self.damage is None else self._read_to(0, head)
 
-    def _read_whole(self, after_seq: int, head: int) -> int:
+    def _read_to(self, after_seq: int, head: int) -> int:
         seq = after_seq
         for record in self.read(after_seq, head):
             seq = record.seq
@@ -176,42 +194,52 @@ class FileLog(Unshared):
         return head
 
     def as_files(self, to_seq: int) -> list[LogFile]:
-        """Whole segments, and the last one up to the end of record `to_seq`."""
+        """Returns full segments, and the last one up to the end of record `to_seq`."""
         segments = [path for path in self._segments() if segment_files.first_seq(path) <= to_seq]
         if not segments:
             return []
-        *whole, last = segments
+        *full_segments, last = segments
         end = next(
             offset + len(line)
             for offset, line in lines_from(last, to_seq)
             if records.seq_of(line) == to_seq
         )
-        return [*(_file(path, path.stat().st_size) for path in whole), _file(last, end)]
+        return [*(_file(path, path.stat().st_size) for path in full_segments), _file(last, end)]
 
     def survey(self) -> Survey:
         return survey_folder(self._folder, self.head)
 
     # ------------------------------------------------------------------ writing
 
-    def batch(self) -> AbstractContextManager[Batch]:
+    def batch(self) -> AbstractContextManager[LogBatch]:
         return self.own_batch()
 
     @contextlib.contextmanager
     def own_batch(self) -> Iterator[FileBatch]:
-        """A batch of this folder."""
+        """Opens a batch that writes to this folder."""
         with self._writing:
             self._make_room()
-            known = not self._tail.size or self._marks.knows(self._tail.path)
+            was_checked = not self._tail.size or self._marks.knows(self._tail.path)
             batch = FileBatch(self, self._tail)
             try:
                 yield batch
             finally:
                 batch.end()
-                if known and self._tail.is_untouched():  # what has changed since is ours
+                # Only this process has changed the file since, so the mark may follow.
+                if was_checked and self._tail.is_untouched():
                     self._marks.put(self._tail.path, look_at(self._tail.path))
 
+    def hold(self, sealed: Sequence[Record]) -> None:
+        """Makes the open batch's records readable before they are written."""
+        self._pending = [*self._pending, *sealed]
+
+    def let_go(self) -> list[Record]:
+        """Returns the records held, and forgets them: they are written, or not wanted."""
+        pending, self._pending = self._pending, []
+        return pending
+
     def _make_room(self) -> None:
-        """A full segment ends before a batch, never within it: a batch lies in one segment."""
+        """Begins a new segment if the last one is full, so that a batch lies in one segment."""
         if self._tail.in_doubt:
             self._settle()
         if self._tail.is_open and self._tail.size < SEGMENT_BYTES and not self._full:
@@ -233,32 +261,32 @@ class FileLog(Unshared):
         self._tail.settle()
         self._full = True
         segment = self._tail.path
-        wrong = self._wrong_in(segment, self._segments())
-        self._marks.put(segment, msgspec.structs.replace(look_at(segment), wrong=wrong))
-        if wrong is not None:
-            raise KbprocError("store.corrupt", wrong)
+        damage = self._damage_in(segment, self._segments())
+        self._marks.put(segment, msgspec.structs.replace(look_at(segment), wrong=damage))
+        if damage is not None:
+            raise KbprocError("store.corrupt", damage)
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
-        """See interface.Log. Each segment is rewritten as a whole, or stays as it was.
+        """Rewrites each segment as a whole, or leaves it as it was; see interface.Log.
 
-        Raises store.io if no write is taken any more.
+        Raises store.io while the last segment is in doubt.
         """
         changed = 0
 
-        def counted(record: Record) -> Record:
+        def counting_change(record: Record) -> Record:
             nonlocal changed
             if record.seq > to_seq:
                 return record
-            other = records.replaced(record, change(record))
-            changed += other is not record
-            return other
+            replacement = records.replaced(record, change(record))
+            changed += replacement is not record
+            return replacement
 
         with self._writing:
             self._tail.check()
             self._full = True  # the next batch begins a segment of its own
         for segment in self._segments():
             if segment_files.first_seq(segment) <= to_seq:
-                segment_files.rewrite(segment, counted)
+                segment_files.rewrite(segment, counting_change)
         return changed
 
     def close(self) -> None:
@@ -269,33 +297,40 @@ class FileLog(Unshared):
 
 
 class FileBatch:
-    """What is written to the tail's end; see interface.Batch."""
+    """Records that are written to the tail; see interface.Batch."""
 
-    def __init__(self, log: FileLog, tail: Tail) -> None:
+    def __init__(self, log: FileLog, tail: LogTail) -> None:
         self.head = log.head
         self.last_ts = log.last_ts
         self._log = log
         self._tail = tail
 
-    def append(self, drafts: Sequence[Draft]) -> list[Record]:
+    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
-            self.put(sealed)
+            self._log.hold(sealed)
+            self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
         return sealed
 
+    def write(self) -> None:
+        if pending := self._log.let_go():
+            self.put(pending)
+
     def put(self, sealed: Sequence[Record]) -> None:
-        """Records that follow the last one; see `append`."""
+        """Writes records that are numbered and chained already."""
         self._tail.write(b"".join(records.encode(record) + b"\n" for record in sealed))
         self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
         reach("log.written")
 
     def commit(self) -> None:
+        self.write()
         if self.head != self._log.head:
             self._tail.sync()
             self._log.head, self._log.last_ts = self.head, self.last_ts
 
     def end(self) -> None:
-        """Takes back what is not committed."""
+        """Takes back the records that are not committed."""
+        self._log.let_go()
         self._tail.take_back()
 
 
@@ -307,28 +342,33 @@ def _file(path: Path, size: int) -> LogFile:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether there is no record in `folder`, or no such folder."""
+    """Returns True if `folder` holds no record or does not exist."""
     return not any(path.stat().st_size for path in segment_files.segments(folder))
 
 
-def survey_folder(folder: Path, known: Position = START) -> Survey:
-    """What is damaged or lost; `known` is what a view has applied. Raises OSError."""
-    return surveys.survey(folder, known)
+def survey_folder(folder: Path, applied_position: Position = START) -> Survey:
+    """Returns the damaged and the lost records of the log in `folder`.
+
+    `applied_position`: the last record that a projection has applied. Raises OSError.
+    """
+    from kbproc.engine.log import survey as surveys  # not above: hardly any log is damaged
+
+    return surveys.survey(folder, applied_position)
 
 
 def write_repaired(survey: Survey, folder: Path) -> None:
-    """Makes `folder`, a durable log of what the survey found. Raises OSError."""
+    """Makes `folder`, a durable log of the records that the survey found. Raises OSError."""
     segment_files.write(folder, survey.lines(), SEGMENT_BYTES)
 
 
 def overlay(log: Path, folder: Path) -> None:
     """Makes `folder`, a log with the records of `log`, whose files are never written.
 
-    Whole segments are links; the last one, to which a batch may be written, is a copy.
+    Full segments are links; the last one, to which a batch may be written, is a copy.
     Raises OSError.
     """
     folder.mkdir(mode=0o700)
-    *whole, last = (path for path in segment_files.segments(log) if path.stat().st_size)
-    for path in whole:
+    *full_segments, last = (path for path in segment_files.segments(log) if path.stat().st_size)
+    for path in full_segments:
         (folder / path.name).symlink_to(path)
     shutil.copyfile(last, folder / last.name)

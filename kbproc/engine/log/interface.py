@@ -1,44 +1,48 @@
-"""What a log promises, whatever keeps its records.
-
-Owns: the interfaces of a log and of a batch, and how a log's damage is described.
-Refuses to know: files, and what events mean.
+"""Defines the interfaces of a log and of a batch, and how a log's damage is described.
 
 One contract test runs over every implementation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
-from kbproc.log.record import START, Draft, Position, Record
+from kbproc.engine.log import record as records
+from kbproc.engine.log.record import START, Position, Record, RecordDraft
 
 # Puts a record in the place of another; the same object where nothing changes.
 Change = Callable[[Record], Record]
 
 
-class Batch(Protocol):
-    """Records on their way into a log. Those that are not committed when it ends are taken back."""
+class LogBatch(Protocol):
+    """Records on their way into a log; the end of a batch takes uncommitted ones back."""
 
     @property
     def head(self) -> Position:
-        """The last record's, committed or not."""
+        """The last record's position, committed or not."""
 
     @property
     def last_ts(self) -> str:
         """The last record's `ts`, committed or not."""
 
-    def append(self, drafts: Sequence[Draft]) -> list[Record]:
-        """Numbers and chains `drafts`; they are durable after `commit` only.
+    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
+        """Numbers and chains `drafts`; they are written by `write`, and durable after `commit`.
 
         Raises store.io with nothing of `drafts` kept.
         """
 
+    def write(self) -> None:
+        """Writes everything appended; a killed process may leave it, so sources come first.
+
+        Raises store.io with nothing written. A shared log writes nothing before `commit`.
+        """
+
     def commit(self) -> None:
-        """Makes everything appended durable, all of it or nothing.
+        """Makes everything appended durable, all of it or nothing; calls `write` before.
 
         Raises store.io; the log then looks at what is on the disk before it takes another batch.
         Raises Behind where others write to the log, too.
@@ -46,7 +50,7 @@ class Batch(Protocol):
 
 
 class Behind(Exception):
-    """Others have written since, and nothing was kept: `gather`, and decide again."""
+    """Another process has written first, so nothing was written: `gather`, and decide again."""
 
 
 class LogFile(NamedTuple):
@@ -58,44 +62,30 @@ class LogFile(NamedTuple):
 
 
 class Shelf(Protocol):
-    """Bytes that go with a log that is shared, by name, for every node."""
+    """Bytes under names that a shared log keeps for every node."""
 
     def put(self, name: str, data: bytes) -> None:
-        """They are kept when it returns. Raises store.io."""
+        """Stores the bytes durably. Raises store.io."""
 
     def get(self, name: str) -> bytes | None:
-        """None: nobody has put any. Raises store.io."""
+        """Returns the bytes, or None if the name has none. Raises store.io."""
 
 
 class Log(Protocol):
-    """The records of one store. One thread at a time has a batch; any number read meanwhile."""
+    """The records of one store. One thread at a time has a batch; any number of threads read."""
 
-    is_shared: bool  # whether others write to it, too
-    erased_seq: int  # what records up to this one purge, this copy does not hold any more
-    shelf: Shelf | None
-
-    @property
-    def wrote(self) -> Collection[int]:
-        """Where others write to it, too: the last that this process has written."""
-
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing can be written to it now, though nothing is damaged."""
-
-    @property
-    def known_seq(self) -> int:
-        """The last record's that is known to be there, taken in or not."""
+    shelf: Shelf | None  # has the store's sources, too; None for a log in a folder alone
 
     @property
     def head(self) -> Position:
-        """The last committed record's; START in an empty log."""
+        """The last committed record's position; START in an empty log."""
 
     @property
     def last_ts(self) -> str:
         """The last committed record's `ts`; empty in an empty log."""
 
     def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
-        """Records with `after_seq` < seq ≤ `to_seq`, in order. Raises store.corrupt.
+        """Yields records with `after_seq` < seq ≤ `to_seq`, in order. Raises store.corrupt.
 
         Appended records can be read before their batch is committed. A reader that is not
         the batch's own thread names a `to_seq` up to `head`, or may find half a record.
@@ -103,73 +93,80 @@ class Log(Protocol):
 
     @property
     def damage(self) -> str | None:
-        """What is known to be damaged, in words."""
+        """The known damage in words; None without any."""
 
     @property
     def remedy(self) -> str:
-        """What to do about damage, in words."""
+        """Advice about the damage, in words."""
 
     def refused(self) -> KbprocError:
-        """What a write is answered while there is damage."""
+        """Returns the error for a write while there is damage."""
 
     @property
     def strangers(self) -> Sequence[str]:
-        """Names of what lies among the log's files and is none of them, as `look` saw it."""
+        """Names of foreign files in the log's folder, as `look` saw them."""
 
     def look(self, most_bytes: int | None = None) -> None:
-        """Reads what may have changed since it was read last, and knows its damage then."""
+        """Reads files that may have changed since they were read last, and updates `damage`."""
 
     def verify(self) -> int:
         """Checks every record up to `head`; returns its seq. Raises store.corrupt."""
 
-    def on_news(self, tell: Callable[[], None]) -> None:
-        """`tell` is called, by any thread, when others have written what `gather` takes in."""
+    def begin(self, write: Callable[[], object]) -> None:
+        """Calls `write`, which writes the first record, if the log is empty.
 
-    def gather(self) -> int:
-        """Takes in what others have written by now; `head` moves. Returns by how much.
-
-        In no batch, and one thread at a time. Raises store.io.
+        Raises what `write` raises where no record can come from elsewhere.
         """
 
-    def batch(self) -> AbstractContextManager[Batch]:
-        """Waits until no other batch is open. Raises store.io."""
+    def awaits_erasure(self, seq: int) -> bool:
+        """Returns True if this copy may hold texts that record `seq`, of another process, purges.
+
+        Such a record is not shown before the texts are erased from here.
+        """
+
+    def gather(self) -> int:
+        """Takes in the records that others have written; returns how far `head` has moved.
+
+        Call it outside of a batch, from one thread at a time. Raises store.io.
+        """
+
+    def batch(self) -> AbstractContextManager[LogBatch]:
+        """Opens a batch once no other is open. Raises store.io."""
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
         """Puts `change(record)` in the place of every record up to `to_seq`.
 
-        A changed record keeps its number and its place in the chain. Batches may be written
-        meanwhile. Returns how many records have changed. Raises OSError, store.corrupt and
-        store.io; what has been changed by then stays so.
-        """
-
-    def forget(self, sources: Collection[str], to_seq: int) -> None:
-        """Where others find it, too, nobody finds what was rewritten here, or these sources.
-
-        `to_seq`: what records up to there purge is rewritten. It may be done again, and by others
-        at the same time. Raises store.io, store.corrupt.
+        A changed record keeps its number and its place in the chain. Batches may be written at
+        the same time. Returns how many records have changed. Raises OSError, store.corrupt and
+        store.io; changes that were made before the error stay.
         """
 
     def as_files(self, to_seq: int) -> list[LogFile]:
-        """What a copy of the log up to the committed record `to_seq` consists of.
+        """Returns the files of a copy of the log up to the committed record `to_seq`.
 
         A folder with these files is a file log. They may be read while batches are written,
         but not during a rewrite. Raises OSError, store.corrupt.
         """
 
     def survey(self) -> Survey:
-        """Everything that is damaged or lost up to `head`. Raises OSError."""
+        """Returns everything that is damaged or lost up to `head`. Raises OSError."""
 
     def close(self) -> None: ...
 
 
-class Unshared:
-    """What is true of a log that nobody else writes to."""
+class OpenLog(Protocol):
+    """Opens the log in a folder, of the kind that a store's table [log] names."""
 
-    is_shared = False
-    erased_seq = 0
+    def __call__(
+        self, folder: Path, applied_position: Position, *, marks: Path, settings: dict[str, Any]
+    ) -> Log:
+        """Returns the log; see FileLog.open for all but `settings`. Raises store.*."""
+
+
+class UnsharedLog:
+    """The part of a log's interface that is trivial when one process alone writes to it."""
+
     shelf: Shelf | None = None
-    wrote: Collection[int] = ()
-    trouble: str | None = None
     head: Position
 
     @property
@@ -186,25 +183,23 @@ class Unshared:
     def refused(self) -> KbprocError:
         return KbprocError("store.corrupt", f"{self.damage} So nothing is written.")
 
-    @property
-    def known_seq(self) -> int:
-        return self.head.seq
+    def begin(self, write: Callable[[], object]) -> None:
+        if self.head.seq == 0:
+            write()
 
-    def on_news(self, tell: Callable[[], None]) -> None:
-        """There is none."""
+    def awaits_erasure(self, seq: int) -> bool:
+        """Returns False: this process carries out each purge that it writes."""
+        return False
 
     def gather(self) -> int:
         return 0
-
-    def forget(self, sources: Collection[str], to_seq: int) -> None:
-        """Nobody else has it."""
 
 
 # ---------------------------------------------------------------------------- damage
 
 
-class Place(NamedTuple):
-    """A line that is not as it was written; `seq` as far as it can be told."""
+class DamagedLine(NamedTuple):
+    """A line that differs from what was written; `seq` is None where it can't be read."""
 
     segment: str
     line: int
@@ -212,11 +207,11 @@ class Place(NamedTuple):
     wrong: str
 
     def __str__(self) -> str:
-        told = "" if self.seq is None else f" (seq {self.seq})"
-        return f"{self.segment}, line {self.line}: {self.wrong}{told}"
+        seq_note = "" if self.seq is None else f" (seq {self.seq})"
+        return f"{self.segment}, line {self.line}: {self.wrong}{seq_note}"
 
 
-class Kept(Protocol):
+class SoundRecord(Protocol):
     """A sound record, which stands for the seqs from `first` to its own."""
 
     @property
@@ -226,7 +221,7 @@ class Kept(Protocol):
     def position(self) -> Position: ...
 
     def read(self) -> bytes:
-        """Its line as it was written, without the newline."""
+        """Returns the record's line as it was written, without the newline."""
 
 
 class Lost(NamedTuple):
@@ -243,17 +238,20 @@ class Lost(NamedTuple):
 
     def __str__(self) -> str:
         if self.first == self.last.seq:
-            which = f"record {self.first} is lost"
+            records_lost = f"record {self.first} is lost"
         else:
-            which = f"records {self.first} to {self.last.seq} are lost"
-        return f"{which} ({self.segment}, line {self.line})"
+            records_lost = f"records {self.first} to {self.last.seq} are lost"
+        return f"{records_lost} ({self.segment}, line {self.line})"
 
 
 class Survey(NamedTuple):
-    """`chain`: what the log is once repaired, in order. `places`: what is wrong where."""
+    """The state of a damaged log.
 
-    places: list[Place]
-    chain: Sequence[Kept | Lost]
+    `chain`: the records of the log once it is repaired, in order. `places`: its damaged lines.
+    """
+
+    places: list[DamagedLine]
+    chain: Sequence[SoundRecord | Lost]
 
     @property
     def lost(self) -> list[Lost]:
@@ -263,23 +261,23 @@ class Survey(NamedTuple):
     def damaged(self) -> bool:
         return bool(self.places or self.lost)
 
-    def holds(self, known: Position) -> bool:
-        """Whether the chain runs through this position, as far as that can be told."""
-        return known == START or any(
-            part.first <= known.seq < part.last.seq or part.last == known
+    def holds(self, position: Position) -> bool:
+        """Returns True if the chain runs through this position, or may within a lost stretch."""
+        return position == START or any(
+            part.first <= position.seq < part.last.seq or part.last == position
             if isinstance(part, Lost)
-            else part.position == known
+            else part.position == position
             for part in self.chain
         )
 
     def records(self) -> Iterator[Record]:
-        """The repaired log's records: one in the place of every lost stretch."""
+        """Yields the repaired log's records: one in the place of every lost stretch."""
         return (record for record, _ in self._parts())
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """The repaired log's lines, each with the first seq that it stands for.
+        """Yields the repaired log's lines, each with the first seq that it stands for.
 
-        What is sound stays byte for byte.
+        Sound lines stay byte for byte.
         """
         return ((record.first, line) for record, line in self._parts())
 

@@ -1,9 +1,6 @@
-"""Who may write to a store, and where that process listens.
+"""Makes one process the owner of a store, and keeps where that process listens.
 
-Owns: the interface of a lease, and the lease that is a locked file.
-Refuses to know: what is written, and what is said to whoever listens.
-
-Light: a process that attaches to the owner imports this and no log.
+It is light: a process that attaches to the owner imports this module and no log.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from kbproc.base.errors import KbprocError
 
-_MOST_BYTES = 1 << 13  # of the file `lock`: two short lines and a path
+_MOST_BYTES = 1 << 13  # the file `lock` holds two short lines and a path
 # Network file systems, and some others, lock files and no folders.
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -26,7 +23,7 @@ _NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, 
 class Holder(NamedTuple):
     """The process that took the lease last, which may have died since.
 
-    `pid` is empty and `address` None where nothing is known of it.
+    `pid` is empty and `address` None where they are unknown.
     """
 
     pid: str
@@ -39,29 +36,32 @@ NOBODY = Holder("", None)
 class Lease(Protocol):
     """The right to write to one store; one process has it at a time.
 
-    A process that dies loses it. `was_abandoned`: so did whoever had it before, or nobody knows.
+    A process that dies loses it. `was_abandoned`: the former owner has died with it, or may have.
     """
 
     was_abandoned: bool
 
     def take(self, pid: int) -> None:
-        """Raises store.locked if it is held already, by whomever; OSError."""
+        """Takes the lease. Raises store.locked if any process holds it already, and OSError."""
 
     def announce(self, address: Path) -> None:
-        """Tells where its holder listens. Only while it is held."""
+        """Writes down where the owner listens. Only while the lease is held."""
 
     def holder(self) -> Holder:
-        """NOBODY once it was released; whoever has died with it is still named."""
+        """Returns the owner, or an empty Holder after a release. A dead owner is still named."""
 
     def check(self) -> None:
-        """Raises store.io if what was taken is no longer the store. Only while it is held."""
+        """Raises store.io if the folder is no longer the one that was locked.
+
+        Only while the lease is held.
+        """
 
     def release(self) -> None:
-        """Only while it is held."""
+        """Gives the lease up. Only while it is held."""
 
 
 def locked(store: Path | str, pid: str) -> KbprocError:
-    """The answer to whoever wants a lease that another process holds."""
+    """Returns the error for a process that asks for a lease that another one holds."""
     return KbprocError(
         "store.locked",
         f"The store {store} is open in another process" + (f" (pid {pid})." if pid else "."),
@@ -72,9 +72,9 @@ def locked(store: Path | str, pid: str) -> KbprocError:
 class FileLease:
     """The lock on a store's folder, and on the file `lock` in it, which names the holder.
 
-    The folder's own lock can't be removed beside its holder, as the file can. The file is
-    locked too: older versions look there, and some file systems lock no folders. What the
-    file says counts for the folder it was written in only: a copy says nothing of its own.
+    The folder's own lock can't be removed behind its owner's back, as the file can. The file is
+    locked too: older versions look there, and some file systems lock no folders. The content of
+    the file counts only in the folder it was written in, so a copied store names no owner.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,20 +145,26 @@ class FileLease:
 
     def release(self) -> None:
         fds, self._fds = self._fds, []
-        with contextlib.suppress(OSError):  # a full disk keeps nobody from leaving
+        with contextlib.suppress(OSError):  # a full disk must not prevent the release
             os.ftruncate(fds[1], 0)
         for fd in fds:
             os.close(fd)
 
 
 def identity(folder: Path) -> str:
-    """The folder itself, wherever it is moved; a copy of it is another. Raises OSError."""
-    found = folder.stat()
-    return f"{found.st_dev}:{found.st_ino}"
+    """Returns a text that stays with the folder when it is moved, and differs for a copy.
+
+    Raises OSError.
+    """
+    status = folder.stat()
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _lock(fd: int, unless: Container[int | None] = ()) -> None:
-    """Raises BlockingIOError if another has it, OSError. `unless`: errors that are no matter."""
+    """Locks the file. Raises BlockingIOError if another process has, OSError.
+
+    `unless`: error numbers that are ignored.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -169,7 +175,7 @@ def _lock(fd: int, unless: Container[int | None] = ()) -> None:
 
 
 def _open(path: Path) -> int:
-    """Raises OSError, and store.io for a file that is somebody else's, too."""
+    """Opens or creates the file. Raises OSError, and store.io for a hard link."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.fstat(fd).st_nlink > 1:
         os.close(fd)
@@ -182,7 +188,7 @@ def _open(path: Path) -> int:
 
 
 def _read(path: Path) -> bytes:
-    """Raises OSError."""
+    """Returns the file's first bytes. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         return os.read(fd, _MOST_BYTES)

@@ -1,20 +1,16 @@
-"""One record of the log: its line, its hash, what a purge or a repair leaves of it.
-
-Owns: the shape of a line, the chain, telling a sound record from a damaged one.
-Refuses to know: segments, files, and what events mean: `events` and `result`
-pass through as raw JSON.
+"""Encodes, chains, checks, purges and replaces single records of the log.
 
 A line is `{"seq","ts","actor","method","token","params_hash","result","salt",
 "events","prev","hash"}`. `body` = blake2b-128(salt ‖ result ‖ events) and
 `hash` = blake2b-128(prev ‖ envelope ‖ body). A purge takes texts out of `events`
-and `result`, drops the salt, so that nobody can guess the text from its hash,
-and writes `body` into the line: the chain still verifies. What stands there now
-has a checksum of its own, `check`. A stretch that no one can read any more is
+and `result`, drops the salt, so that the text can't be guessed from its hash,
+and writes `body` into the line: the chain still verifies. The new content
+has a checksum of its own, `check`. A stretch that can't be read any more is
 replaced by one record from `lost` to `seq` that keeps the last one's hash.
 
 `params_hash` is hashed once more with the salt, so that it dies with the salt. Early records
-have it bare; what `salt_params` makes of one has the old hash, which nobody can compute
-any more, and so is `resealed`: `check` alone tells that it is sound.
+have it unsalted; `salt_params` salts it and keeps the record's hash, which then can't be
+recomputed. Such a record is `resealed`: `check` alone proves that it is sound.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ class Position(NamedTuple):
 START = Position(0, GENESIS)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class RecordDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A record before the log has numbered and chained it."""
 
     ts: str
@@ -80,7 +76,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> int:
-        """The first seq that it stands for; its own, but where records were lost."""
+        """The first seq that the record stands for: its own, unless records were lost."""
         return self.seq if self.lost is UNSET else self.lost
 
 
@@ -90,12 +86,12 @@ _SEQ = re.compile(rb'\{"seq":(\d{1,18}),')
 
 
 def seq_of(line: bytes) -> int | None:
-    """Read off a line's start without decoding it."""
-    found = _SEQ.match(line)
-    return int(found[1]) if found else None
+    """Returns the seq from a line's start, without decoding the line."""
+    match = _SEQ.match(line)
+    return int(match[1]) if match else None
 
 
-def seal(draft: Draft, prev: Position) -> Record:
+def seal(draft: RecordDraft, prev: Position) -> Record:
     seq = prev.seq + 1
     fields = msgspec.structs.asdict(draft)
     return Record(
@@ -103,8 +99,8 @@ def seal(draft: Draft, prev: Position) -> Record:
     )
 
 
-def seal_all(drafts: Iterable[Draft], prev: Position) -> list[Record]:
-    """One after another, the first after `prev`."""
+def seal_all(drafts: Iterable[RecordDraft], prev: Position) -> list[Record]:
+    """Numbers and chains the drafts in order, the first one after `prev`."""
     sealed = []
     for draft in drafts:
         sealed.append(seal(draft, prev))
@@ -113,19 +109,20 @@ def seal_all(drafts: Iterable[Draft], prev: Position) -> list[Record]:
 
 
 def redacted(record: Record, *, events: bytes, result: bytes, salt: str = "") -> Record:
-    """The record with other events and result under its old hash.
+    """Returns the record with other events and result under its old hash.
 
-    With its old salt, whoever guesses what it held can tell that it was that.
+    Pass no old salt where the text must stay secret: with it a guess of the old text can be
+    verified.
     """
     body = _body(record).hex() if record.body is UNSET else record.body
-    bare = msgspec.structs.replace(
+    unsealed = msgspec.structs.replace(
         record, events=msgspec.Raw(events), result=msgspec.Raw(result), salt=salt, body=body
     )
-    return msgspec.structs.replace(bare, check=_checksum(bare))
+    return msgspec.structs.replace(unsealed, check=_checksum(unsealed))
 
 
 def unsalted(record: Record) -> Record:
-    """The record as it is, but that nobody can guess its params any more."""
+    """Returns the record without its salt, so that its params can't be guessed any more."""
     return redacted(record, events=bytes(record.events), result=bytes(record.result))
 
 
@@ -133,28 +130,32 @@ _SALTED = "salted:"
 
 
 def salted(params_hash: str, salt: str) -> str:
-    """What is kept of a request's params: without the salt nobody can guess them from it."""
-    key, given = bytes.fromhex(salt), bytes.fromhex(params_hash)
-    return _SALTED + blake2b(given, key=key, digest_size=16).hexdigest()
+    """Returns the hash of params that the log keeps; without the salt they can't be guessed."""
+    key, digest = bytes.fromhex(salt), bytes.fromhex(params_hash)
+    return _SALTED + blake2b(digest, key=key, digest_size=16).hexdigest()
 
 
-def same_params(kept: str | None, salt: str, params_hash: str) -> bool:
-    """True, too, where a purge has taken the salt: then nobody can tell."""
-    return kept is None or not salt or kept in {params_hash, salted(params_hash, salt)}
+def same_params(recorded_hash: str | None, salt: str, params_hash: str) -> bool:
+    """Returns False if the recorded params differ; True if a purge has taken the salt."""
+    return (
+        recorded_hash is None
+        or not salt
+        or recorded_hash in {params_hash, salted(params_hash, salt)}
+    )
 
 
 def salt_params(record: Record) -> Record:
-    """An early record whose `params_hash` is as a later one's; any other as it is."""
+    """Returns an early record with its `params_hash` salted; any other record unchanged."""
     if record.params_hash is None or record.params_hash.startswith(_SALTED):
         return record
-    kept = salted(record.params_hash, record.salt) if record.salt else None
-    bare = msgspec.structs.replace(record, params_hash=kept, resealed=True)
-    return msgspec.structs.replace(bare, check=_checksum(bare))
+    params_hash = salted(record.params_hash, record.salt) if record.salt else None
+    unsealed = msgspec.structs.replace(record, params_hash=params_hash, resealed=True)
+    return msgspec.structs.replace(unsealed, check=_checksum(unsealed))
 
 
 def placeholder(*, first: int, last: Position, prev: str, ts: str) -> Record:
-    """Stands for the records from `first` to `last`, which are lost."""
-    bare = Record(
+    """Returns a record that stands for the lost records from `first` to `last`."""
+    unsealed = Record(
         seq=last.seq,
         ts=ts,
         actor="kbproc",
@@ -168,11 +169,11 @@ def placeholder(*, first: int, last: Position, prev: str, ts: str) -> Record:
         hash=last.hash,
         lost=first,
     )
-    return msgspec.structs.replace(bare, check=_checksum(bare))
+    return msgspec.structs.replace(unsealed, check=_checksum(unsealed))
 
 
 def is_sound(record: Record) -> bool:
-    """True if the record is what was written, whatever stands around it."""
+    """Returns True if the record is what was written; its neighbours don't matter."""
     try:
         if record.check is not UNSET and record.check != _checksum(record):
             return False
@@ -180,19 +181,19 @@ def is_sound(record: Record) -> bool:
             return record.check is not UNSET and record.lost <= record.seq
         if record.resealed is not UNSET:
             return record.check is not UNSET
-        hexes = [record.prev, record.salt] + ([] if record.body is UNSET else [record.body])
-        if any(bytes.fromhex(text).hex() != text for text in hexes):
-            return False  # a flipped bit can make a letter large and leave the number as it was
+        hex_fields = [record.prev, record.salt] + ([] if record.body is UNSET else [record.body])
+        if any(bytes.fromhex(text).hex() != text for text in hex_fields):
+            return False  # a flipped bit can change a letter's case, and the number stays equal
         body = _body(record) if record.body is UNSET else bytes.fromhex(record.body)
         return _chained(record.prev, record.seq, record, body) == record.hash
-    except ValueError:  # what should be hexadecimal is not
+    except ValueError:  # a field is not hexadecimal
         return False
 
 
 def fault(record: Record, after_seq: int, after_hash: str | None) -> str | None:
-    """What is wrong with a record that comes after another; None if nothing is.
+    """Returns the fault of a record that follows `after_seq`, in words; None without one.
 
-    Without the other's hash, a lost stretch may have begun before `after_seq`.
+    Without `after_hash`, a lost stretch may have begun before `after_seq`.
     """
     begins_late = record.first > after_seq + 1
     begins_early = record.first <= after_seq and after_hash is not None
@@ -203,30 +204,31 @@ def fault(record: Record, after_seq: int, after_hash: str | None) -> str | None:
     return None if is_sound(record) else f"holds a damaged record at seq {record.seq}"
 
 
-def replaced(record: Record, other: Record) -> Record:
-    """`other`, if it may stand in the place of `record`. Raises ValueError."""
-    if other is not record and (
-        other.position != record.position or fault(other, record.first - 1, record.prev) is not None
+def replaced(record: Record, replacement: Record) -> Record:
+    """Returns `replacement` if it may take the place of `record`. Raises ValueError."""
+    if replacement is not record and (
+        replacement.position != record.position
+        or fault(replacement, record.first - 1, record.prev) is not None
     ):
         raise ValueError(f"What was to replace record {record.seq} would break the chain.")
-    return other
+    return replacement
 
 
-def _body(draft: Draft | Record) -> bytes:
+def _body(draft: RecordDraft | Record) -> bytes:
     body = blake2b(bytes.fromhex(draft.salt), digest_size=16)
     body.update(bytes(draft.result))
     body.update(bytes(draft.events))
     return body.digest()
 
 
-def _chained(prev: str, seq: int, draft: Draft | Record, body: bytes) -> str:
+def _chained(prev: str, seq: int, draft: RecordDraft | Record, body: bytes) -> str:
     envelope = (seq, draft.ts, draft.actor, draft.method, draft.token, draft.params_hash)
-    chained = blake2b(bytes.fromhex(prev), digest_size=16)
-    chained.update(encode(envelope))
-    chained.update(body)
-    return chained.hexdigest()
+    digest = blake2b(bytes.fromhex(prev), digest_size=16)
+    digest.update(encode(envelope))
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _checksum(record: Record) -> str:
-    """Of everything in the line but itself."""
+    """Returns the checksum of everything in the line except `check`."""
     return blake2b(encode(msgspec.structs.replace(record, check=UNSET)), digest_size=16).hexdigest()

@@ -1,8 +1,6 @@
-"""One file of the log: its name, its lines, found from either end or in the middle.
+"""Reads, checks, cuts, rewrites and writes segments, the files of a log.
 
-Owns: reading a segment, saying exactly where it is damaged, cutting off its torn
-tail, rewriting it, writing new ones.
-Refuses to know: which of them is appended to, and how (tail.py).
+Lines are found from either end or in the middle; errors say exactly where a segment is damaged.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -20,8 +18,10 @@ from kbproc.base.durable import create, rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import printable
-from kbproc.log import record as records
-from kbproc.log.record import Position, Record
+from kbproc.engine.log import record as records
+
+if TYPE_CHECKING:
+    from kbproc.engine.log.record import Position, Record
 
 _BLOCK = 1 << 16
 _NAME = re.compile(r"\d{12}\.ndjson")
@@ -29,12 +29,12 @@ _UNFINISHED = re.compile(r"\d{12}\.tmp")
 
 
 def segments(folder: Path) -> list[Path]:
-    """Those of the log in `folder`, in order."""
+    """Returns the segments of the log in `folder`, in order."""
     return sorted(path for path in folder.glob("*.ndjson") if _NAME.fullmatch(path.name))
 
 
 def unfinished(folder: Path) -> list[Path]:
-    """What a rewriting that was cut off has left."""
+    """Returns the temporary files that an interrupted rewrite has left."""
     return [path for path in folder.glob("*.tmp") if _UNFINISHED.fullmatch(path.name)]
 
 
@@ -43,38 +43,38 @@ def _is_ours(name: str) -> bool:
 
 
 def segments_from(folder: Path, seq: int) -> list[Path]:
-    """The one that holds this record, and all after it."""
-    found = segments(folder)
-    before = [i for i, path in enumerate(found) if first_seq(path) <= seq]
-    return found[before[-1] if before else 0 :]
+    """Returns the segment that holds record `seq`, and all later ones."""
+    paths = segments(folder)
+    before = [i for i, path in enumerate(paths) if first_seq(path) <= seq]
+    return paths[before[-1] if before else 0 :]
 
 
 def strangers(folder: Path) -> list[str]:
-    """Names of what is no part of the log, such as the copies that a synchronised folder gets."""
-    found = (path for path in folder.iterdir() if not _is_ours(path.name))
-    return sorted(printable(Path(path.name)) for path in found)
+    """Returns the names of foreign files, such as the copies that a synchronised folder gets."""
+    foreign = (path for path in folder.iterdir() if not _is_ours(path.name))
+    return sorted(printable(Path(path.name)) for path in foreign)
 
 
 def check_order(segments: list[Path]) -> None:
-    """Raises store.corrupt for a file that has a segment's name and repeats what others hold.
+    """Raises store.corrupt for a file that has a segment's name and repeats others' records.
 
-    Only first and last lines are read. What is lost or damaged is left to whoever reads on.
+    Only first and last lines are read. Lost and damaged records are found when all is read.
     """
     last = 0
     for segment in segments:
-        first, begins = first_seq(segment), _begins(segment)
-        repeats = first <= last or (begins is not None and begins <= last)
+        first, first_in_file = first_seq(segment), _begins(segment)
+        repeats = first <= last or (first_in_file is not None and first_in_file <= last)
         if repeats or (first != last + 1 and not segment.stat().st_size):
-            raise _stray(segment, begins, last)
+            raise _stray_error(segment, first_in_file, last)
         line = next(lines_from_end(segment), b"")
         last = max(last, records.seq_of(line) or 0)
 
 
 def _begins(segment: Path) -> int | None:
-    """The first seq that its first line stands for; None if that can't be told."""
+    """Returns the first seq of the segment's first line; None if the line can't be read."""
     with segment.open("rb") as file:
         line = file.readline()
-    if records.seq_of(line) == first_seq(segment):  # as a rule: it need not be decoded
+    if records.seq_of(line) == first_seq(segment):  # the usual case needs no decoding
         return first_seq(segment)
     try:
         return records.decode(line).first
@@ -82,11 +82,11 @@ def _begins(segment: Path) -> int | None:
         return None
 
 
-def _stray(segment: Path, begins: int | None, last: int) -> KbprocError:
-    told = "holds no record" if begins is None else f"begins with record {begins}"
+def _stray_error(segment: Path, first_in_file: int | None, last: int) -> KbprocError:
+    content = "holds no record" if first_in_file is None else f"begins with record {first_in_file}"
     return KbprocError(
         "store.corrupt",
-        f"{segment} is no part of this log: it {told}, and record {last + 1} comes next.",
+        f"{segment} is no part of this log: it {content}, and record {last + 1} comes next.",
         hint="It looks like a copy of another segment. Move it out of that folder, then open the "
         "store again; nothing was written. If that is not it: kbproc doctor --repair.",
         detail={"segment": segment.name, "expected_seq": last + 1},
@@ -110,7 +110,7 @@ def corrupt(segment: Path, message: str, **detail: object) -> KbprocError:
 
 
 def lines_from_end(path: Path) -> Iterator[bytes]:
-    """The file's lines without their newline, last first, reading only as far as asked."""
+    """Yields the file's lines without their newline, last first; reads blocks on demand."""
     with path.open("rb") as file:
         position = file.seek(0, os.SEEK_END)
         rest = b""
@@ -125,10 +125,11 @@ def lines_from_end(path: Path) -> Iterator[bytes]:
             yield rest
 
 
-def cut_torn_tail(segment: Path, known: Position) -> None:
+def cut_torn_tail(segment: Path, applied_position: Position) -> None:
     """Cuts off an unfinished last line: it was never acknowledged.
 
-    One that a view has applied was: then it is damage, and stays for a salvage.
+    A record that a projection has applied was acknowledged: then the line is damaged, and stays
+    for a salvage. Raises store.corrupt in that case.
     """
     size = segment.stat().st_size
     if not size:
@@ -138,57 +139,60 @@ def cut_torn_tail(segment: Path, known: Position) -> None:
         if file.read(1) == b"\n":
             return
         lines = lines_from_end(segment)
-        torn, whole = next(lines, b""), next(lines, None)
-        last = decode_line(segment, None, whole).seq if whole else first_seq(segment) - 1
-        if last < known.seq:
+        unfinished_line, last_line = next(lines, b""), next(lines, None)
+        last = decode_line(segment, None, last_line).seq if last_line else first_seq(segment) - 1
+        if last < applied_position.seq:
             raise corrupt(
-                segment, f"is damaged after seq {last}", expected_seq=known.seq, last_seq=last
+                segment,
+                f"is damaged after seq {last}",
+                expected_seq=applied_position.seq,
+                last_seq=last,
             )
-        file.truncate(size - len(torn))
+        file.truncate(size - len(unfinished_line))
         os.fsync(file.fileno())
 
 
 def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:
-    """Puts `change(record)` in the place of every record; the same bytes where it is the same.
+    """Puts `change(record)` in the place of every record; unchanged records keep their bytes.
 
     The old file stands until the new one is durable. Raises OSError, store.corrupt.
     """
-    beside = segment.with_suffix(".tmp")
+    temporary = segment.with_suffix(".tmp")
     differs = False
     try:
-        beside.unlink(missing_ok=True)
-        with create(beside) as file:
+        temporary.unlink(missing_ok=True)
+        with create(temporary) as file:
             for offset, line in lines_from(segment):
                 record = decode_line(segment, offset, line)
-                other = change(record)
-                differs |= other is not record
-                file.write(line if other is record else records.encode(other) + b"\n")
+                replacement = change(record)
+                differs |= replacement is not record
+                file.write(line if replacement is record else records.encode(replacement) + b"\n")
         if differs:
             reach("purge.segment")
-            rename(beside, segment)
+            rename(temporary, segment)
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write(folder: Path, lines: Iterable[tuple[int, bytes]], most_bytes: int) -> None:
-    """Makes a log of these lines, each with its first seq; every file is durable then.
+    """Makes a log of these lines, each with its first seq; every file is durable on return.
 
     A segment ends once it has `most_bytes`. Raises OSError.
     """
     folder.mkdir(mode=0o700)
-    with contextlib.ExitStack() as open_now:
+    with contextlib.ExitStack() as stack:
         file: BinaryIO | None = None
         for first, line in lines:
             if file is None or file.tell() >= most_bytes:
-                open_now.close()
-                file = open_now.enter_context(create(folder / name_of(first)))
+                stack.close()
+                file = stack.enter_context(create(folder / name_of(first)))
             file.write(line + b"\n")
     sync_folder(folder)
 
 
 def lines_from(segment: Path, seq: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of each line, from shortly before record `seq` on."""
+    """Yields offset and bytes of each line, from shortly before record `seq` on."""
     with segment.open("rb") as file:
         offset = _near(file, seq) if seq else 0
         file.seek(offset)
@@ -198,19 +202,19 @@ def lines_from(segment: Path, seq: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def _near(file: BinaryIO, seq: int) -> int:
-    """The start of a line at or before record `seq`, found by halving.
+    """Returns the start of a line at or before record `seq`, found by halving.
 
-    Where a line can't be read the search ends early: whoever reads on finds it.
+    At an unreadable line it returns 0, so that the caller reads that line and reports it.
     """
     low, high = 0, file.seek(0, os.SEEK_END)
     while high - low > _BLOCK:
         middle = (low + high) // 2
         file.seek(middle)
         start = middle + len(file.readline())
-        found = records.seq_of(file.readline(64)) if start < high else seq
-        if found is None:
+        line_seq = records.seq_of(file.readline(64)) if start < high else seq
+        if line_seq is None:
             return 0
-        if found < seq:
+        if line_seq < seq:
             low = start
         else:
             high = middle
@@ -237,8 +241,8 @@ def _line_number(segment: Path, offset: int | None) -> int | None:
 def check(
     segment: Path, offset: int, record: Record, previous: Position | None, after_seq: int
 ) -> None:
-    """Raises store.corrupt; `previous` None: only the seq before it is known."""
+    """Raises store.corrupt for a faulty record; without `previous` only `after_seq` is compared."""
     seq, hash = (after_seq, None) if previous is None else previous
-    wrong = records.fault(record, seq, hash)
-    if wrong is not None:
-        raise corrupt(segment, wrong, line=_line_number(segment, offset), seq=record.seq)
+    fault = records.fault(record, seq, hash)
+    if fault is not None:
+        raise corrupt(segment, fault, line=_line_number(segment, offset), seq=record.seq)

@@ -1,11 +1,8 @@
-"""What is left of a damaged log: every line is judged by itself, whatever surrounds it.
+"""Surveys a damaged log: sound lines, damaged lines, and the records lost between them.
 
-Owns: telling sound lines from damaged ones, where each stands, and which records are
-lost between them.
-Refuses to know: what events mean, the views, and how a log is repaired.
-
-The chain is followed from its end. Each record names the one before it by its hash. So of
-two histories in one log, only the one that clients have seen can be followed.
+Every line is judged by itself, independently of its neighbours. Then the chain is followed from
+its end, because each record names the one before it by its hash. So of two histories in one log,
+only the one that clients have seen can be followed.
 """
 
 from __future__ import annotations
@@ -19,16 +16,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from kbproc.log import record as records
-from kbproc.log.interface import Lost, Place, Survey
-from kbproc.log.record import START, Position
-from kbproc.log.segment import segments
+from kbproc.engine.log import record as records
+from kbproc.engine.log.interface import DamagedLine, Lost, Survey
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.log.segment import segments
 
 _START = re.compile(rb'\{"seq":\d')
 
 
-class Line(NamedTuple):
-    """A sound record, and where its bytes are; `line` counts from 1."""
+class SoundLine(NamedTuple):
+    """A sound record and the place of its bytes; `line` counts from 1."""
 
     first: int
     seq: int
@@ -49,18 +46,18 @@ class Line(NamedTuple):
             return file.read(self.size)
 
 
-def survey(folder: Path, known: Position = START) -> Survey:
-    """Reads every line of the log in `folder`; `known` is what a view has applied.
+def survey(folder: Path, applied_position: Position = START) -> Survey:
+    """Reads every line of the log in `folder`.
 
-    Raises OSError.
+    `applied_position`: the last record that a projection has applied. Raises OSError.
     """
-    lines = _Lines(segments(folder), known)
-    chain = _chain(lines, _end(lines, known))
+    lines = _SurveyLines(segments(folder), applied_position)
+    chain = _chain(lines, _end(lines, applied_position))
     lines.judge(chain)
     return Survey(sorted(lines.places), chain)
 
 
-class _Raw(NamedTuple):
+class _RawLine(NamedTuple):
     """A line as it lies in its segment, damaged or not."""
 
     segment: Path
@@ -70,25 +67,25 @@ class _Raw(NamedTuple):
 
     @property
     def is_torn(self) -> bool:
-        """Whether it ends without a newline: its segment's last line may."""
+        """True if the line ends without a newline, as only a segment's last line can."""
         return not self.data.endswith(b"\n")
 
-    def place(self, seq: int | None, wrong: str) -> Place:
-        return Place(self.segment.name, self.number, seq, wrong)
+    def place(self, seq: int | None, wrong: str) -> DamagedLine:
+        return DamagedLine(self.segment.name, self.number, seq, wrong)
 
 
-class _Lines:
-    """The sound lines in the order of the files, and what is wrong with the others.
+class _SurveyLines:
+    """The sound lines in the order of the files, and the faults of the others.
 
     `trailing`: the damaged lines after the last sound one.
     """
 
-    def __init__(self, segments: list[Path], known: Position) -> None:
-        self.sound: list[Line] = []
-        self.places: list[Place] = []
+    def __init__(self, segments: list[Path], applied_position: Position) -> None:
+        self.sound: list[SoundLine] = []
+        self.places: list[DamagedLine] = []
         self.trailing: list[bytes] = []
         self.ends_at = (segments[-1].name if segments else "the log", 1)
-        self._known = known
+        self._applied_position = applied_position
         for segment in segments:
             self._read(segment, is_last=segment == segments[-1])
 
@@ -96,75 +93,77 @@ class _Lines:
         offset = 0
         with segment.open("rb") as file:
             for number, data in enumerate(file, 1):
-                self._take(_Raw(segment, number, offset, data), is_last=is_last)
+                self._take(_RawLine(segment, number, offset, data), is_last=is_last)
                 offset += len(data)
                 self.ends_at = (segment.name, number + 1)
 
-    def _take(self, line: _Raw, *, is_last: bool) -> None:
-        """`is_last`: the line is in the last segment, where a write may be unfinished."""
-        found = _sound_in(line)
-        acknowledged = any(kept.seq <= self._known.seq for kept in found)
+    def _take(self, line: _RawLine, *, is_last: bool) -> None:
+        """Judges one line; `is_last`: it is in the last segment, which may end unfinished."""
+        sound_lines = _sound_records_in(line)
+        acknowledged = any(
+            sound_line.seq <= self._applied_position.seq for sound_line in sound_lines
+        )
         if is_last and line.is_torn and not acknowledged:
-            if self._reached() < self._known.seq:
+            if self._reached() < self._applied_position.seq:
                 self.places.append(line.place(records.seq_of(line.data), "is cut off"))
             return
-        self.sound += found
-        if found and found[-1].seq:
+        self.sound += sound_lines
+        if sound_lines and sound_lines[-1].seq:
             self.trailing.clear()
-        if len(found) != 1 or found[0].size != len(line.data) - (not line.is_torn):
-            self.places.append(line.place(records.seq_of(line.data), _wrong(line)))
-            if not found:
+        if len(sound_lines) != 1 or sound_lines[0].size != len(line.data) - (not line.is_torn):
+            self.places.append(line.place(records.seq_of(line.data), _fault_of(line)))
+            if not sound_lines:
                 self.trailing.append(line.data)
         elif line.is_torn:
-            self.places.append(line.place(found[0].seq, "has lost its newline"))
+            self.places.append(line.place(sound_lines[0].seq, "has lost its newline"))
 
     def _reached(self) -> int:
-        """The last sound record's seq."""
+        """Returns the last sound record's seq."""
         return self.sound[-1].seq if self.sound else 0
 
-    def judge(self, chain: list[Line | Lost]) -> None:
+    def judge(self, chain: list[SoundLine | Lost]) -> None:
         """Adds the sound lines that stand in the wrong place."""
         used = {id(part) for part in chain}
-        positions = {part.position for part in chain if isinstance(part, Line)}
+        positions = {part.position for part in chain if isinstance(part, SoundLine)}
         highest = 0
-        for kept in self.sound:
-            if id(kept) in used:
-                wrong = f"stands after seq {highest}" if kept.seq < highest else None
-                highest = max(highest, kept.seq)
-            elif kept.position in positions:
-                wrong = "is repeated"
+        for line in self.sound:
+            if id(line) in used:
+                fault = f"stands after seq {highest}" if line.seq < highest else None
+                highest = max(highest, line.seq)
+            elif line.position in positions:
+                fault = "is repeated"
             else:
-                wrong = "does not belong to this log's chain"
-            if wrong is not None:
-                self.places.append(Place(kept.segment.name, kept.line, kept.seq, wrong))
+                fault = "does not belong to this log's chain"
+            if fault is not None:
+                self.places.append(DamagedLine(line.segment.name, line.line, line.seq, fault))
 
 
-def _sound_in(line: _Raw) -> list[Line]:
-    """The sound records of one line: more than one where the newline between them is damaged."""
+def _sound_records_in(line: _RawLine) -> list[SoundLine]:
+    """Returns the sound records of one line: several if a newline between them is damaged."""
     data = line.data.rstrip(b"\n")
-    whole = _sound(line, 0, data)
-    if whole is not None:
-        return [whole]
+    only_line = _sound(line, 0, data)
+    if only_line is not None:
+        return [only_line]
     starts = [match.start() for match in _START.finditer(data)]
-    found = []
+    sound_lines = []
     for start, after in itertools.pairwise([*starts, len(data) + 1]):
         for end in (after - 1, after):
-            kept = _sound(line, start, data[start:end])
-            if kept is not None:
-                found.append(kept)
+            sound_line = _sound(line, start, data[start:end])
+            if sound_line is not None:
+                sound_lines.append(sound_line)
                 break
-    return found
+    return sound_lines
 
 
-def _sound(line: _Raw, start: int, data: bytes) -> Line | None:
-    """The record of `data`, which begins at `start` of the line; None if it is not sound."""
+def _sound(line: _RawLine, start: int, data: bytes) -> SoundLine | None:
+    """Returns the record in `data`, which begins at `start` of the line; None if not sound."""
     try:
         record = records.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     if not records.is_sound(record):
         return None
-    return Line(
+    return SoundLine(
         record.first,
         record.seq,
         record.hash,
@@ -176,7 +175,7 @@ def _sound(line: _Raw, start: int, data: bytes) -> Line | None:
     )
 
 
-def _wrong(line: _Raw) -> str:
+def _fault_of(line: _RawLine) -> str:
     if line.is_torn:
         return "is cut off"
     try:
@@ -186,13 +185,15 @@ def _wrong(line: _Raw) -> str:
     return "holds a damaged record"
 
 
-def _end(lines: _Lines, known: Position) -> Position:
-    """Where the chain ends: at what a view has applied, or at what the log has beyond it."""
-    last = max((kept.position for kept in lines.sound), default=START)
-    if last.seq < known.seq:
-        return known
-    if last.seq == known.seq and any(kept.position == known for kept in lines.sound):
-        last = known
+def _end(lines: _SurveyLines, applied_position: Position) -> Position:
+    """Returns the end of the chain: the applied position, or the log's end if it is later."""
+    last = max((line.position for line in lines.sound), default=START)
+    if last.seq < applied_position.seq:
+        return applied_position
+    if last.seq == applied_position.seq and any(
+        line.position == applied_position for line in lines.sound
+    ):
+        last = applied_position
     if not lines.trailing:
         return last
     # The trailing lines' numbers must not be given to new records. Their hashes are unknown.
@@ -200,22 +201,22 @@ def _end(lines: _Lines, known: Position) -> Position:
     return Position(last.seq + len(lines.trailing), digest)
 
 
-def _chain(lines: _Lines, end: Position) -> list[Line | Lost]:
-    by_position: dict[Position, Line] = {}
-    for kept in lines.sound:
-        by_position.setdefault(kept.position, kept)
+def _chain(lines: _SurveyLines, end: Position) -> list[SoundLine | Lost]:
+    by_position: dict[Position, SoundLine] = {}
+    for sound_line in lines.sound:
+        by_position.setdefault(sound_line.position, sound_line)
     positions = sorted(by_position)
-    chain: list[Line | Lost] = []
-    want, (segment, line) = end, lines.ends_at
-    while want.seq > 0:
-        found = by_position.get(want)
-        if found is None:
-            below = bisect_left(positions, Position(want.seq, ""))
-            before = positions[below - 1] if below else START
-            chain.append(Lost(before.seq + 1, want, before.hash, segment, line))
-            want = before
+    chain: list[SoundLine | Lost] = []
+    expected, (segment, line) = end, lines.ends_at
+    while expected.seq > 0:
+        record = by_position.get(expected)
+        if record is None:
+            below = bisect_left(positions, Position(expected.seq, ""))
+            previous = positions[below - 1] if below else START
+            chain.append(Lost(previous.seq + 1, expected, previous.hash, segment, line))
+            expected = previous
         else:
-            chain.append(found)
-            want = Position(found.first - 1, found.prev)
-            segment, line = found.segment.name, found.line
+            chain.append(record)
+            expected = Position(record.first - 1, record.prev)
+            segment, line = record.segment.name, record.line
     return chain[::-1]

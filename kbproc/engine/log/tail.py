@@ -1,8 +1,6 @@
-"""The segment that records are appended to.
+"""Appends to the last segment of a log: all bytes or none, then durable.
 
-Owns: writing all bytes or none, making them durable, and knowing when nobody knows what is
-on the disk.
-Refuses to know: which segment it is, and what a record is.
+After a failed sync the disk's content is unknown; the file is in doubt until it is settled.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
 
-class Tail:
+class LogTail:
     """One open file, or none yet. One thread at a time uses it; any method may raise store.io.
 
-    `synced`: so many of its `size` bytes are durable.
+    `synced`: the number of durable bytes among its `size` bytes.
     """
 
     def __init__(self) -> None:
@@ -35,19 +33,20 @@ class Tail:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a disk that refused has left nobody knows what; see `settle`."""
+        """True after a failed sync, when the disk's content is unknown; see `settle`."""
         return self._failed is not None
 
     def check(self) -> None:
         """Raises store.io while the file is in doubt."""
         if self._failed is not None:
-            raise _refused(self._failed)
+            raise _write_error(self._failed)
 
     def settle(self) -> None:
-        """Cuts the file back to what was durable, and has it read from the disk from now on.
+        """Cuts the file back to its durable bytes, and drops the kernel's cached pages.
 
-        A kernel that could not write a page may keep it in memory and call it clean. So what
-        is read next says what the disk holds. The file stays in doubt until the next `open`.
+        A kernel that could not write a page may keep it in memory and call it clean. Without
+        the pages the next read shows what the disk holds. The file stays in doubt until the next
+        `open`.
         """
         try:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -58,23 +57,23 @@ class Tail:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _refused(error) from error
+            raise _write_error(error) from error
         self.size = self.synced
 
     def is_untouched(self) -> bool:
-        """False once another process has cut, appended to or replaced the file.
+        """Returns False once another process has cut, appended to or replaced the file.
 
-        False, too, where that can't be seen: what is written there may be lost.
+        Returns False as well if the file can't be inspected, because writes may be lost then.
         """
         try:
-            found = self.path.lstat()
+            on_path = self.path.lstat()
         except OSError:
             return False
-        held = os.fstat(self._fd)
-        return held.st_size == self.size and os.path.samestat(held, found)
+        opened = os.fstat(self._fd)
+        return opened.st_size == self.size and os.path.samestat(opened, on_path)
 
     def _check_untouched(self) -> None:
-        """What is written to a file that another has changed may be lost."""
+        """Raises store.io for a file that another process has changed: writes may be lost."""
         if not self.is_untouched():
             raise KbprocError(
                 "store.io",
@@ -84,37 +83,37 @@ class Tail:
             )
 
     def open(self, path: Path) -> None:
-        """Appends to `path` from here on; its name is durable."""
+        """Opens `path` for appending, and makes its name durable."""
         self.close()
         self.path, self._failed = path, None
         try:
             if not path.exists():
                 reach("log.segment")
-            how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._fd = os.open(path, how, 0o600)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o600)
             self.size = self.synced = os.fstat(self._fd).st_size
             sync_folder(path.parent)
         except OSError as error:
             self.close()  # so that the next write tries again before it acknowledges anything
-            raise _refused(error) from error
+            raise _write_error(error) from error
 
     def write(self, data: bytes) -> None:
         """Appends all of `data`, or nothing."""
         self.check()
-        if self.size == self.synced:  # else it was looked at, and will be before all is synced
+        if self.size == self.synced:  # else the first write checked it, and `sync` will again
             self._check_untouched()
         try:
             reach("log.write")
-            rest = memoryview(data)
+            remaining = memoryview(data)
             if failpoints.armed():
-                half = len(rest) // 2
-                write_all(self._fd, rest[:half])
-                rest = rest[half:]
+                half = len(remaining) // 2
+                write_all(self._fd, remaining[:half])
+                remaining = remaining[half:]
                 reach("log.torn")
-            write_all(self._fd, rest)
+            write_all(self._fd, remaining)
         except OSError as error:
             self._cut(self.size)
-            raise _refused(error) from error
+            raise _write_error(error) from error
         self.size += len(data)
 
     def sync(self) -> None:
@@ -127,17 +126,17 @@ class Tail:
             sync_data(self._fd)
         except OSError as error:
             self._failed = error
-            raise _refused(error) from error
+            raise _write_error(error) from error
         self.synced = self.size
         reach("log.synced")
 
     def take_back(self) -> None:
-        """Drops what is not durable."""
+        """Drops the bytes that are not durable."""
         if self.size != self.synced:
             self._cut(self.synced)
 
     def _cut(self, size: int) -> None:
-        """Drops what lies beyond `size`; if that fails, the file is in doubt."""
+        """Drops the bytes beyond `size`; if that fails, the file is in doubt."""
         try:
             os.ftruncate(self._fd, size)
             self.size = size
@@ -151,10 +150,10 @@ class Tail:
 
 
 def _forget_pages(fd: int) -> None:
-    """macOS has no such call; there, what the kernel kept is read."""
+    """Drops the file's cached pages; macOS has no such call, so there they stay."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _refused(error: OSError) -> KbprocError:
+def _write_error(error: OSError) -> KbprocError:
     return KbprocError("store.io", f"The log could not be written: {error.strerror}.")
